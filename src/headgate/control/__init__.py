@@ -1,0 +1,26 @@
+"""Decisions and accounting: numpy only, pure and deterministic.
+
+controller = Controller(system, policy, runs)
+ledger = controller.open()
+orders = controller.decide(ledger, cost)      # changes nothing
+ledger = controller.post(ledger, orders)      # the only way time advances
+"""
+
+from headgate.control.controller import Controller
+from headgate.control.retention import Fifo, KStep, KStepFifo
+from headgate.control.types import AdmissionPolicy, Ask, Ledger, Orders, Report, Retention, System, View
+
+__all__ = [
+    "AdmissionPolicy",
+    "Ask",
+    "Controller",
+    "Fifo",
+    "KStep",
+    "KStepFifo",
+    "Ledger",
+    "Orders",
+    "Report",
+    "Retention",
+    "System",
+    "View",
+]

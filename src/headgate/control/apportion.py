@@ -1,0 +1,78 @@
+"""From a real number of samples to whole samples per client, with nothing lost in the long run."""
+
+import numpy as np
+
+from headgate.control.types import Floats, Ints
+
+ROUNDING = 2.0**-30
+"""Ten rounds of 0.1 are one sample, although their floating-point sum is 0.9999999999999999."""
+
+
+def whole_total(asked: Floats, carry: Floats, most: Ints | None = None) -> tuple[Ints, Floats, Floats]:
+    """(whole samples now, remainder to carry, real samples after the limit).
+
+    The remainder stays below one sample. What lies beyond `most` lapses: it is not owed later.
+    """
+    if most is not None:
+        asked = np.minimum(asked, np.maximum(most - carry, 0.0))
+    due = asked + carry
+    total = np.floor(due + ROUNDING)
+    return total.astype(np.int64), due - total, asked
+
+
+def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None) -> tuple[Ints, Ints]:
+    """Divide `total` (R,) among the clients in proportion to `shares` (M,): (whole samples (R, M), new credit).
+
+    A client's credit is what it is entitled to and has not got, times Σ shares, so it stays an integer.
+    Whole credits are served first; what remains goes to the clients whose next sample falls due
+    earliest among those entitled to part of it. For fixed shares this is proportionate-fair
+    scheduling on one processor (Baruah et al. 1996), where earliest deadline first keeps every client
+    within one sample of its exact share at all times. `room` (R, M) caps what a client may get; the
+    caller makes sure that the total fits.
+    """
+    whole = int(shares.sum())
+    owed = credit + total[:, None] * shares
+    given = np.maximum(owed // whole, 0)
+    if room is not None:
+        given = np.minimum(given, room)
+    left = total - given.sum(axis=-1)
+    if np.any(left < 0):  # only after room has kept somebody back: others are ahead, and stay so
+        given = _largest_first(given, owed, total)
+        left = np.maximum(left, 0)
+    while np.any(left > 0):  # once, unless room turns somebody away
+        rest = owed - given * whole
+        open_to_more = shares > 0 if room is None else (shares > 0) & (given < room)
+        due = np.where(open_to_more, (whole - rest) / np.maximum(shares, 1), np.inf)
+        entitled = open_to_more & (rest > 0)
+        short = left > entitled.sum(axis=-1)
+        due = np.where(entitled | short[:, None], due, np.inf)
+        chosen = _smallest(due, left)
+        given = given + chosen
+        taken = chosen.sum(axis=-1)
+        if not np.any(taken):
+            break
+        left = left - taken
+    return given, owed - given * whole
+
+
+def _smallest(values: Floats, count: Ints) -> Ints:
+    """1 at the `count[r]` smallest finite values of each row, the first of equals first; 0 elsewhere."""
+    count = np.minimum(count, np.isfinite(values).sum(axis=-1))
+    last = np.maximum(count - 1, 0)
+    ordered = np.partition(values, np.unique(last), axis=-1)
+    edge = np.take_along_axis(ordered, last[:, None], axis=-1)
+    below, tied = values < edge, values == edge
+    missing = (count - below.sum(axis=-1))[:, None]
+    chosen = (below | (tied & (np.cumsum(tied, axis=-1) <= missing))) & (count > 0)[:, None]
+    return np.asarray(chosen, dtype=np.int64)
+
+
+def _largest_first(given: Ints, owed: Ints, total: Ints) -> Ints:
+    """Cut `given` so that no row exceeds its total, serving the largest credits first."""
+    order = np.argsort(-owed, axis=-1, kind="stable")
+    served = np.take_along_axis(given, order, axis=-1)
+    before = np.cumsum(served, axis=-1) - served
+    served = np.clip(total[:, None] - before, 0, served)
+    cut: Ints = np.empty_like(given)
+    np.put_along_axis(cut, order, served, axis=-1)
+    return cut

@@ -1,0 +1,130 @@
+"""A whole horizon of control without learning: what would be spent, held and used."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.controller import Controller
+from headgate.control.costs import CostProcess
+from headgate.control.types import AdmissionPolicy, Floats, Ints, Ledger, System
+from headgate.theory.bound import BoundConstants, learning_error, penalty
+from headgate.theory.comparison import buffer_violation, cost_violation, oracle_bound, regret
+from headgate.theory.reuse import effective_sample_size
+
+BLOCK = 4096
+"""rounds for which prices are fetched at once"""
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What happened, per run and round (R, T)."""
+
+    system: System
+    cost: Floats
+    admitted: Ints
+    n: Ints
+    N: Ints
+    n_eff: Floats
+    debt: Floats
+    """Z(t) at the beginning of round t"""
+    spend: Floats
+    """money spent in round t"""
+    free: Ints
+    """samples admitted in round t that nobody paid for"""
+    peak_excess: Ints
+    """max over clients of n_m(t) − B_m"""
+    occupancy: Ints
+    """each client's n_m(t), summed over the rounds, (R, M)"""
+    peak_occupancy: Ints
+    """each client's largest n_m(t), (R, M)"""
+    ledger: Ledger
+    """as it stood after the last round"""
+
+    @property
+    def rounds(self) -> int:
+        return int(self.cost.shape[-1])
+
+    @property
+    def uniformity(self) -> Floats:
+        """Ṽ(t) = N_eff/N; 1 before the first sample."""
+        return np.where(self.N > 0, self.n_eff / np.maximum(self.N, 1), 1.0)
+
+    def penalty(self, k: BoundConstants) -> Floats:
+        """p(t) of eq:penalty-dpp."""
+        return penalty(self.n, self.N, k)
+
+    def bound(self, k: BoundConstants) -> Floats:
+        """One round's term of Theorem 1."""
+        return learning_error(self.n, self.N, self.uniformity, k)
+
+    def regret(self, k: BoundConstants) -> Floats:
+        """Reg(T) of each run against the costless oracle."""
+        return regret(self.bound(k), oracle_bound(self.system.buffer, self.rounds, k))
+
+    def cost_violation(self) -> float:
+        return cost_violation(self.spend, self.system.budget)
+
+    def buffer_violation(self) -> float:
+        return buffer_violation(self.occupancy, self.system.buffer, self.rounds)
+
+
+def rehearse(
+    system: System,
+    policy: AdmissionPolicy,
+    costs: CostProcess,
+    seeds: Ints,
+    rounds: int,
+    tick: Callable[[int], None] = lambda t: None,
+) -> Rehearsal:
+    """`rounds` rounds for every seed at once. `tick` is told each round when it is done. After Ctrl-C the
+    rounds done so far come back."""
+    R, T, M = len(seeds), rounds, system.clients
+    controller = Controller(system, policy, R)
+    ledger = controller.open()
+    cost, debt, spend = (np.empty((T, R)) for _ in range(3))
+    admitted, n, N, uses, squared, peak_excess, free = (np.zeros((T, R), dtype=np.int64) for _ in range(7))
+    none = np.zeros((R, M), dtype=np.int64)
+    reached = ledger, none, none  # one name, so that an interruption cannot tear it
+    prices = np.empty((R, 0))
+    try:
+        for i in range(T):
+            ledger, occupancy, peak = reached
+            if i % BLOCK == 0:
+                prices = costs.path(seeds, i + 1, min(i + BLOCK, T) + 1)
+            orders = controller.decide(ledger, np.ascontiguousarray(prices[:, i % BLOCK]))
+            after = controller.post(ledger, orders)
+            held = after.occupancy
+            cost[i], debt[i], spend[i] = orders.cost, ledger.debt, orders.charge(orders.admitted)
+            admitted[i], n[i], N[i] = orders.admitted.sum(axis=-1), held.sum(axis=-1), after.distinct
+            uses[i], squared[i] = after.uses, after.squared_uses
+            peak_excess[i] = (held - system.buffer).max(axis=-1)
+            if orders.free is not None:
+                free[i] = orders.free.sum(axis=-1)
+            reached = after, occupancy + held, np.maximum(peak, held)
+            tick(after.t)
+    except KeyboardInterrupt:
+        pass
+    ledger, occupancy, peak = reached
+    n_eff = effective_sample_size(uses, squared)
+
+    def by_run(rounds_first: NDArray[Any]) -> NDArray[Any]:
+        return np.ascontiguousarray(rounds_first[: ledger.t].T)
+
+    return Rehearsal(
+        system=system,
+        cost=by_run(cost),
+        admitted=by_run(admitted),
+        n=by_run(n),
+        N=by_run(N),
+        n_eff=by_run(n_eff),
+        debt=by_run(debt),
+        spend=by_run(spend),
+        free=by_run(free),
+        peak_excess=by_run(peak_excess),
+        occupancy=occupancy,
+        peak_occupancy=peak,
+        ledger=ledger,
+    )

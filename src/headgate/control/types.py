@@ -1,0 +1,227 @@
+"""The nouns of control: what is given, what a server may know, what it asks, orders and is told.
+
+Every array leads with R (runs: seeds × settings) and ends with M (clients) where it has clients.
+Counts are int64 and money is float64, so neither the batch a run is in nor the order of summation
+can change a decision.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.checks import whole_numbers
+from headgate.errors import SettingError
+from headgate.theory.labels import paper
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
+"""Explicit state: named arrays, never changed in place."""
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """What is given: buffers B_m, the budget C per round, the horizon T (None: open-ended), weights α_m."""
+
+    buffer: Ints
+    budget: float
+    horizon: int | None = None
+    weight: Floats = field(default=None)  # type: ignore[arg-type]  # filled in below: equal weights
+
+    def __post_init__(self) -> None:
+        buffer = whole_numbers("system.buffers", self.buffer)
+        if buffer.ndim != 1 or buffer.size == 0:
+            raise SettingError("system.buffers = []: at least one client is needed")
+        for m in np.flatnonzero(buffer < 1)[:1]:
+            raise SettingError(f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample")
+        if not np.isfinite(self.budget) or self.budget <= 0:
+            raise SettingError(f"system.budget = {self.budget}: must be a positive, finite amount of money per round")
+        if self.horizon is not None and self.horizon < 1:
+            raise SettingError(f"horizon = {self.horizon}: must be at least one round, or open")
+        weight = np.full(buffer.size, 1.0 / buffer.size) if self.weight is None else np.array(self.weight, dtype=np.float64)
+        if weight.shape != buffer.shape:
+            raise SettingError(f"system.weights has {weight.size} entries for {buffer.size} clients")
+        if not np.all(np.isfinite(weight)) or np.any(weight < 0) or weight.sum() <= 0:
+            raise SettingError("system.weights: must be finite, zero or more, and not all zero")
+        weight = weight / weight.sum()
+        for array in (buffer, weight):
+            array.setflags(write=False)
+        object.__setattr__(self, "buffer", buffer)
+        object.__setattr__(self, "weight", weight)
+
+    @property
+    def clients(self) -> int:
+        return int(self.buffer.size)
+
+    @property
+    def memory(self) -> int:
+        """B̄ = Σ B_m."""
+        return int(self.buffer.sum())
+
+
+class View(NamedTuple):
+    """All that a server may know when it decides round t."""
+
+    t: int
+    cost: Floats
+    """c(t), (R,); (R, M) where each client has a price of its own"""
+    debt: Floats
+    """Z(t), (R,)"""
+    spent: Floats
+    """money spent in rounds 1..t−1, (R,)"""
+    kept: Ints
+    """samples still in memory before anything is admitted, n(t) − Λ(t), (R,)"""
+    distinct: Ints
+    """N(t−1), (R,)"""
+    kept_by_client: Ints
+    """(R, M)"""
+    system: System
+
+    def price(self) -> Floats:
+        """The one price per run, for policies that know of no other."""
+        if self.cost.ndim != 1:
+            raise SettingError("this policy needs one price per round; it was given one per client")
+        return self.cost
+
+    def room(self) -> Ints:
+        """Free places per client, [B_m − kept_m]^+, (R, M)."""
+        return np.asarray(np.maximum(self.system.buffer - self.kept_by_client, 0))
+
+
+class Ask(NamedTuple):
+    """What a policy wants in a round. The total is real and is made whole, with its remainder carried."""
+
+    total: Floats
+    """Λ(t), (R,), shared among the clients by the policy's shares"""
+    room: Ints | None = None
+    """no client may be given more of the total than this, (R, M)"""
+    given: Ints | None = None
+    """whole samples per client on top of the total, (R, M)"""
+    free: Ints | None = None
+    """the same, but not paid for, (R, M)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """Round t: client m trains on the samples first..last−1 of its stream. Saying it twice admits nothing twice."""
+
+    t: int
+    cost: Floats
+    asked: Floats
+    """the real Λ(t) after all limits, (R,)"""
+    admitted: Ints
+    """new samples per client, λ_m(t), (R, M)"""
+    free: Ints | None
+    """how many of them are not paid for, (R, M)"""
+    first: Ints
+    last: Ints
+    carry: Floats
+    credit: Ints
+    memory: Arrays
+
+    @property
+    def occupancy(self) -> Ints:
+        """n_m(t), (R, M)."""
+        return self.last - self.first
+
+    def charge(self, admitted: Ints) -> Floats:
+        """What these admissions cost, (R,). Free samples are counted first."""
+        paid = admitted if self.free is None else np.maximum(admitted - self.free, 0)
+        if self.cost.ndim == 1:
+            return np.asarray(self.cost * paid.sum(axis=-1))
+        return np.asarray((self.cost * paid).sum(axis=-1))
+
+
+class Report(NamedTuple):
+    """What clients really did, where it is not what they were ordered to do."""
+
+    admitted: Ints
+    """(R, M), at most what was ordered"""
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """A run's whole memory after round t: what was spent, admitted and used, and what policy and retention carry."""
+
+    t: int
+    debt: Floats
+    """Z(t+1)"""
+    spent: Floats
+    admitted: Ints
+    """samples ever admitted per client: the end of its window, (R, M)"""
+    dropped: Ints
+    """samples ever dropped per client: the beginning of its window, (R, M)"""
+    uses: Ints
+    """ΣA_i"""
+    squared_uses: Ints
+    """ΣA_i²"""
+    uses_in_memory: Ints
+    """ΣA_i over the samples in memory"""
+    carry: Floats
+    """what rounding still owes to the total, in samples, (R,)"""
+    credit: Ints
+    """what rounding still owes to each client, in samples times the sum of shares, (R, M)"""
+    retained: Arrays
+    memory: Arrays
+
+    @property
+    def occupancy(self) -> Ints:
+        """n_m(t), (R, M)."""
+        return self.admitted - self.dropped
+
+    @property
+    def distinct(self) -> Ints:
+        """N(t), (R,)."""
+        return np.asarray(self.admitted.sum(axis=-1))
+
+
+class Window(NamedTuple):
+    """The samples first..last−1 of every client's stream, (R, M)."""
+
+    first: Ints
+    last: Ints
+
+
+class Retention(Protocol):
+    """A client-side rule under which a buffer is a window of the client's stream, so that the server
+    knows every occupancy from its own orders."""
+
+    def open(self, system: System, runs: int) -> Arrays:
+        """State before round 1."""
+
+    def limit(self, system: System) -> Ints | None:
+        """The most samples each client can hold, (M,); None where age alone decides."""
+
+    def expire(self, state: Arrays, t: int, held: Window) -> Ints:
+        """Where the windows begin in round t before anything is admitted: what left by age is gone."""
+
+    def settle(self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints) -> tuple[Arrays, Ints, Ints]:
+        """After admission up to `last`: the new state, where the windows begin now (room is made), and the sum of
+        the use counts of all samples that left in this round, (R,). `held` is the window of round t−1 and
+        `kept_from` what `expire` made of it."""
+
+
+@paper("eq:joint-policy")
+class AdmissionPolicy(ABC):
+    """A frozen value that decides how much to admit. With its `retention` it is the paper's joint policy π."""
+
+    @property
+    @abstractmethod
+    def retention(self) -> Retention:
+        """The rule by which clients drop samples."""
+
+    def shares(self, system: System) -> Ints:
+        """Whole-number weights by which a total is divided among the clients; fixed for the run. Default: B_m."""
+        return system.buffer
+
+    def start(self, system: System, runs: int) -> Arrays:
+        """The policy's own memory before round 1."""
+        return {}
+
+    @abstractmethod
+    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        """What to admit in round view.t, and the memory for the next round. Pure: same in, same out."""

@@ -1,0 +1,37 @@
+"""What can go wrong, in the user's words. Every message names the setting and the value."""
+
+
+class HeadgateError(Exception):
+    """Anything headgate refuses. `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class SettingError(HeadgateError):
+    """A setting, an option or a value handed over has no meaning."""
+
+    exit_code = 2
+
+
+class InfeasibleError(HeadgateError):
+    """Each setting is fine by itself, together they cannot be met."""
+
+    exit_code = 3
+
+
+class DataError(HeadgateError):
+    """A file is missing, unreadable, damaged or ends too early."""
+
+    exit_code = 4
+
+
+class Interrupted(HeadgateError):
+    """Ctrl-C, with what became of the work."""
+
+    exit_code = 130
+
+
+class LedgerError(HeadgateError):
+    """Orders, reports and ledger do not belong together; nothing was posted."""
+
+    exit_code = 5

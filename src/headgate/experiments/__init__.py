@@ -1,0 +1,1 @@
+"""What is made from runs and rehearsals: tables, figures, measured rates."""

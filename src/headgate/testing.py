@@ -1,0 +1,222 @@
+"""Checks that anyone can run on a policy, a retention rule or a cost process of their own.
+
+    from headgate.testing import check_policy
+    check_policy(MyPolicy())
+
+Each raises AssertionError with what is wrong. All members that come with headgate pass them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from headgate.control.controller import Controller
+from headgate.control.costs import CostProcess, Uniform
+from headgate.control.files import load_ledger, save_ledger
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ledger, Orders, Retention, System, View, Window
+from headgate.theory.drift import debt_update
+from headgate.theory.reuse import effective_sample_size
+
+RUNS = 3
+
+
+def a_system(horizon: int | None = 40) -> System:
+    """Five unequal clients, small enough to check by brute force."""
+    return System(np.array([3, 1, 7, 4, 5]), budget=11.0, horizon=horizon)
+
+
+def check_policy(policy: AdmissionPolicy, system: System | None = None, rounds: int = 40) -> None:
+    """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts."""
+    system = system or a_system(rounds)
+    prices = Uniform(1.0, 10.0).path(np.arange(RUNS), 1, rounds + 1)
+    controller = Controller(system, policy, RUNS)
+    history = list(_play(controller, prices))
+    _check_accounts(controller, history)
+    _check_windows(controller, history)
+    _check_purity(controller, history, prices)
+    _check_batch(policy, system, history, prices)
+    _check_causality(controller, history, prices)
+    _check_file(controller, history, prices)
+
+
+def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
+    """Windows only move forward, capacity is kept, and use counts are exact, for admissions of all sizes."""
+    system = system or a_system(rounds)
+    _need(isinstance(retention.open(system, RUNS), dict), "open must return named arrays")
+    for seed in range(3):
+        policy = _Scripted(retention, seed)
+        controller = Controller(system, policy, RUNS)
+        history = list(_play(controller, np.ones((RUNS, rounds))))
+        _check_accounts(controller, history)
+        _check_windows(controller, history)
+        for before, _, _ in history[::7]:
+            state = {name: array.copy() for name, array in before.retained.items()}
+            held = Window(before.dropped, before.admitted)
+            kept_from = retention.expire(before.retained, before.t + 1, held)
+            _need(np.array_equal(kept_from, retention.expire(before.retained, before.t + 1, held)), "expire is not repeatable")
+            inside = (kept_from >= held.first) & (kept_from <= held.last)
+            _need(bool(np.all(inside)), "expire leaves the window")
+            retention.settle(before.retained, before.t + 1, held, kept_from, held.last + 1)
+            _same_arrays(before.retained, state, "expire or settle changed the state it was given")
+
+
+def check_costs(costs: CostProcess, rounds: int = 400, seeds: int = 200) -> None:
+    """Prices are finite and not negative, addressed by seed and round, below `most`, and around `mean`."""
+    many = np.arange(seeds)
+    path = costs.path(many, 1, rounds + 1)
+    _need(path.shape == (seeds, rounds), f"path has shape {path.shape}, expected {(seeds, rounds)}")
+    _need(bool(np.all(np.isfinite(path) & (path >= 0))), "a price is negative or not finite")
+    middle = rounds // 3
+    _need(
+        np.array_equal(costs.path(many, middle, rounds), path[:, middle - 1 : rounds - 1]),
+        "a price depends on where path starts",
+    )
+    _need(np.array_equal(costs.path(many, 1, middle), path[:, : middle - 1]), "a price depends on how many are asked for")
+    _need(np.array_equal(costs.path(many[7:9], 1, rounds + 1), path[7:9]), "a price depends on the other seeds")
+    _need(path.max() <= costs.most(rounds) * (1 + 1e-12), f"a price of {path.max()} is above most = {costs.most(rounds)}")
+    by_seed = path.mean(axis=1)
+    spread = by_seed.std() / np.sqrt(seeds)
+    off = abs(by_seed.mean() - costs.mean(rounds))
+    _need(off <= 5 * spread + 1e-9, f"the mean price is {by_seed.mean():.6g}, but mean says {costs.mean(rounds):.6g}")
+
+
+Step = tuple[Ledger, Orders, Ledger]
+
+
+def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None) -> Iterator[Step]:
+    before = controller.open() if ledger is None else ledger
+    for t in range(before.t, prices.shape[1]):
+        orders = controller.decide(before, prices[:, t].copy())
+        after = controller.post(before, orders)
+        yield before, orders, after
+        before = after
+
+
+def _check_accounts(controller: Controller, history: list[Step]) -> None:
+    """Z and spend are the replay of the orders; whole samples follow the real ones within one."""
+    debt, spent = np.zeros(controller.runs), np.zeros(controller.runs)
+    for _, orders, after in history:
+        _need(bool(np.all(orders.admitted >= 0)), f"round {orders.t}: a negative admission")
+        charge = orders.charge(orders.admitted)
+        _need(bool(np.all(charge >= 0)), f"round {orders.t}: a negative charge")
+        debt, spent = debt_update(debt, charge, controller.system.budget), spent + charge
+        _need(
+            np.array_equal(debt, after.debt) and np.array_equal(spent, after.spent), f"round {orders.t}: the accounts are off"
+        )
+        _need(bool(np.all((orders.carry > -1e-6) & (orders.carry < 1))), f"round {orders.t}: a remainder of a sample or more")
+
+
+def _check_windows(controller: Controller, history: list[Step]) -> None:
+    """Follow every sample by hand: windows move forward, hold at most the capacity, and N_eff is Kish's."""
+    limit = controller.policy.retention.limit(controller.system)
+    uses: dict[tuple[int, int, int], int] = {}
+    for before, orders, after in history:
+        _need(np.array_equal(after.admitted, before.admitted + orders.admitted), f"round {orders.t}: admissions do not add up")
+        _need(bool(np.all(after.dropped >= before.dropped)), f"round {orders.t}: a dropped sample came back")
+        _need(bool(np.all(after.occupancy >= 0)), f"round {orders.t}: more was dropped than admitted")
+        _need(np.array_equal(orders.first, after.dropped), f"round {orders.t}: orders and ledger name different windows")
+        if limit is not None:
+            _need(bool(np.all(after.occupancy <= limit)), f"round {orders.t}: a client holds more than its capacity")
+            _need(bool(np.all(orders.admitted <= limit)), f"round {orders.t}: samples were ordered that no one can hold")
+        for r, m in np.ndindex(after.admitted.shape):
+            for i in range(after.dropped[r, m], after.admitted[r, m]):
+                uses[r, m, i] = uses.get((r, m, i), 0) + 1
+    last = history[-1][2]
+    for r in range(controller.runs):
+        counts = np.array([count for key, count in uses.items() if key[0] == r], dtype=np.int64)
+        _need(counts.size == last.distinct[r], f"run {r}: {last.distinct[r]} samples admitted, {counts.size} ever used")
+        _need(counts.sum() == last.uses[r] and (counts**2).sum() == last.squared_uses[r], f"run {r}: use counts are off")
+        kish = counts.sum() ** 2 / max((counts**2).sum(), 1)
+        _need(bool(effective_sample_size(last.uses, last.squared_uses)[r] == kish), f"run {r}: N_eff is off")
+
+
+def _check_purity(controller: Controller, history: list[Step], prices: Floats) -> None:
+    for before, orders, _ in history[::5]:
+        copy = {f.name: _copied(getattr(before, f.name)) for f in fields(before)}
+        again = controller.decide(before, prices[:, before.t].copy())
+        _same_orders(orders, again, f"round {orders.t}: decide is not repeatable")
+        for name, value in copy.items():
+            _same(getattr(before, name), value, f"round {orders.t}: decide changed {name} of the ledger")
+        controller.post(before, again)
+        for name, value in copy.items():
+            _same(getattr(before, name), value, f"round {orders.t}: post changed {name} of the ledger it was given")
+
+
+def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], prices: Floats) -> None:
+    for r in range(RUNS):
+        alone = list(_play(Controller(system, policy, 1), prices[r : r + 1]))
+        for (_, orders, after), (_, own_orders, own) in zip(history, alone, strict=True):
+            _same(orders.admitted[r], own_orders.admitted[0], f"round {orders.t}: run {r} decides differently alone")
+            _same(after.debt[r], own.debt[0], f"round {orders.t}: run {r} has another debt alone")
+
+
+def _check_causality(controller: Controller, history: list[Step], prices: Floats) -> None:
+    half = prices.shape[1] // 2
+    other = prices.copy()
+    other[:, half:] = 11.0 - other[:, half:]
+    for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other), strict=False):
+        _same_orders(orders, changed, f"round {orders.t}: a later price changed the decision")
+
+
+def _check_file(controller: Controller, history: list[Step], prices: Floats) -> None:
+    middle = history[len(history) // 2][2]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.npz"
+        save_ledger(middle, path)
+        loaded = load_ledger(path, controller)
+    for f in fields(middle):
+        _same(getattr(middle, f.name), getattr(loaded, f.name), f"{f.name} does not survive its file")
+    resumed = list(_play(controller, prices, loaded))
+    for (_, orders, _), (_, again, _) in zip(history[middle.t :], resumed, strict=True):
+        _same_orders(orders, again, f"round {orders.t}: differs after a restart from a file")
+
+
+@dataclass(frozen=True, eq=False)
+class _Scripted(AdmissionPolicy):
+    """Admissions of all sizes, empty rounds and bursts included."""
+
+    rule: Retention
+    seed: int
+
+    @property
+    def retention(self) -> Retention:
+        return self.rule
+
+    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        runs = np.arange(view.debt.size)
+        draw = uniform(self.seed, Purpose.COST, view.t, runs)
+        sizes = np.array([0.0, 0.4, 1.0, 3.3, float(view.system.memory), 2.5 * view.system.memory])
+        return Ask(sizes[(draw * len(sizes)).astype(int)]), memory
+
+
+def _copied(value: Any) -> Any:
+    return {name: array.copy() for name, array in value.items()} if isinstance(value, dict) else np.copy(value)
+
+
+def _same_orders(one: Orders, other: Orders, message: str) -> None:
+    for f in fields(one):
+        _same(getattr(one, f.name), getattr(other, f.name), message)
+
+
+def _same(one: Any, other: Any, message: str) -> None:
+    if isinstance(one, dict):
+        _same_arrays(one, other, message)
+    else:
+        _need(np.array_equal(one, other), message)
+
+
+def _same_arrays(one: Arrays, other: Arrays, message: str) -> None:
+    _need(one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one), message)
+
+
+def _need(condition: bool, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+__all__ = ["a_system", "check_costs", "check_policy", "check_retention"]

@@ -1,0 +1,1 @@
+"""The paper's mathematics: numpy in, numpy out, no state. `docs/equations.md` maps its labels to these functions."""

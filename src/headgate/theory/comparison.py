@@ -1,0 +1,189 @@
+"""From ACDPP to the costless oracle: constant admission, p̄^CK, Ω_1..Ω_3, regret and violations (paper §6).
+
+Functions named after one round's term return it for every round 1..T; sums are the caller's, or `regret`'s.
+"""
+
+from math import ceil, floor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headgate.errors import SettingError
+from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
+from headgate.theory.drift import admission_interval
+from headgate.theory.labels import paper
+from headgate.theory.reuse import ck_counts, ck_uniformity
+
+Floats = NDArray[np.float64]
+
+
+def rounds_to(T: int) -> Floats:
+    return np.arange(1, T + 1, dtype=np.float64)
+
+
+@paper("eq:ck-bound", "eq:ck-bound-detail", "cor:ck-specialization")
+def ck_bound(K: int, rate: float, T: int, k: BoundConstants) -> Floats:
+    """Corollary 1: the terms of Ē_T(π^CK), t = 1..T, for constant admission Λ̄ = rate and retention K.
+
+    The paper uses n = K·Λ̄ from the first round on, where its root is undefined for t < K;
+    here n(t) = Λ̄·min(t, K), which is what the policy holds.
+    """
+    t = rounds_to(T)
+    n, N = ck_counts(K, rate, t)
+    return learning_error(n, N, ck_uniformity(K, t), k)
+
+
+@paper("eq:oracle-upper-bound-explicit")
+def oracle_bound(buffers: ArrayLike, T: int, k: BoundConstants) -> Floats:
+    """The terms of Ē_T^oracle, t = 1..T: B̄ fresh samples a round, each used once."""
+    total = float(np.sum(buffers))
+    return penalty(total, total * rounds_to(T), k) + k.C2
+
+
+@paper("eq:nc-Nc")
+def comparison_counts(kept: ArrayLike, distinct: ArrayLike, rate: ArrayLike) -> tuple[Floats, Floats]:
+    """n^C(t) and N^C(t) when the server switches to Λ̄ in round t: what is kept, and all so far, plus Λ̄.
+
+    The paper writes n(t) − Λ(t−K) + Λ̄; what is kept is n(t−1) − Λ(t−K) (docs/paper.md, erratum 11).
+    """
+    rate = np.asarray(rate, dtype=np.float64)
+    return np.asarray(kept) + rate, np.asarray(distinct) + rate
+
+
+@paper("eq:nc-lb", "eq:Nc-lb", "eq:app-nNlb")
+def interval_lower_counts(K: int, rate: float, rho: float, T: int) -> tuple[Floats, Floats]:
+    """n_lb(t) and N_lb(t), t = 1..T: what any policy inside the interval holds at least when it admits Λ̄ in round t.
+
+    Λ_min(t−K) is negative for t < K in the paper's formula; there it counts as 0.
+    """
+    t = rounds_to(T)
+    lower, _ = admission_interval(np.maximum(t - K, 0.0), rate, rho)
+    N_lb = np.cumsum(admission_interval(t, rate, rho)[0])
+    return (K - 1) * lower + rate, np.concatenate(([0.0], N_lb[:-1])) + rate
+
+
+@paper("eq:pC-upper-explicit", "eq:pC-upper")
+def ck_penalty_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
+    """p̄^CK(t), t = 1..T. The logarithm uses the upper end of the interval, everything else the lower.
+
+    It is not always a ceiling, because 1/n − 1/N grows with N (docs/paper.md, erratum 12).
+    """
+    t = rounds_to(T)
+    n, N = interval_lower_counts(K, rate, rho, T)
+    upper = np.concatenate(([0.0], np.cumsum(admission_interval(t, rate, rho)[1])[:-1])) + rate
+    uneven = mismatch(n, N)
+    inside = 1.0 + np.log(np.maximum(upper, k.pdim) / k.pdim)
+    return (
+        k.D * k.sigma * np.sqrt(uneven)
+        + k.eta * k.sigma**2 * uneven
+        + 10.0 * k.loss * np.sqrt(k.pdim / np.maximum(N, k.pdim) * inside)
+    )
+
+
+@paper("eq:pc-infty")
+def ck_penalty_limit(K: int, rate: float, T: int, k: BoundConstants) -> Floats:
+    """p̄_∞^CK(t), t = 1..T: the penalty with full buffers from the start and N = Λ̄·t."""
+    return penalty(K * rate, rate * rounds_to(T), k)
+
+
+@paper("eq:omega1-def")
+def omega1(bound: ArrayLike, penalties: ArrayLike) -> Floats:
+    """Ω_1(T) = Ē_T − Σ p: what uneven reuse adds. Terms on the last axis, runs before it."""
+    return np.asarray(np.sum(bound, axis=-1) - np.sum(penalties, axis=-1))
+
+
+@paper("eq:omega2-def")
+def omega2(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
+    """Ω_2(T) = Σ p̄^CK − Σ p̄_∞^CK: what the shrinking interval costs."""
+    return float(np.sum(ck_penalty_ceiling(K, rate, rho, T, k) - ck_penalty_limit(K, rate, T, k)))
+
+
+@paper("eq:omega3-def")
+def omega3(K: int, rate: float, buffers: ArrayLike, T: int, k: BoundConstants) -> float:
+    """Ω_3(T) = Σ p̄_∞^CK − Ē_T^oracle: what fewer distinct samples cost."""
+    return float(np.sum(ck_penalty_limit(K, rate, T, k) + k.C2 - oracle_bound(buffers, T, k)))
+
+
+@paper("eq:omega-master")
+def omega_master(omega1: ArrayLike, omega2: ArrayLike, omega3: ArrayLike, constant: ArrayLike, T: int, V: float) -> Floats:
+    """Ω_1 + Ω_2 + Ω_3 + B·T/V, the ceiling of the regret.
+
+    The paper prints −Ω_1; its own definitions give +Ω_1 (docs/paper.md, erratum 10).
+    """
+    first, second, third, drift = (np.asarray(x, dtype=np.float64) for x in (omega1, omega2, omega3, constant))
+    return np.asarray(first + second + third + drift * T / V)
+
+
+@paper("eq:dpp-regret")
+def regret(bound: ArrayLike, oracle: ArrayLike) -> Floats:
+    """Reg(T) = Ē_T − Ē_T^oracle, from the terms on the last axis."""
+    return np.asarray(np.sum(bound, axis=-1) - np.sum(oracle, axis=-1))
+
+
+@paper("eq:cum-cost-violation", "eq:sampling-cost-constraint")
+def cost_violation(spend: ArrayLike, budget: float) -> float:
+    """Vio^S(T) = [Σ_t E(c·Λ − C)]^+ from the spend per run and round (R, T); 0 means eq:sampling-cost-constraint holds."""
+    spend = np.atleast_2d(np.asarray(spend, dtype=np.float64))
+    over = float(spend.sum(axis=-1).mean()) - budget * spend.shape[-1]
+    return over if over > 0 else 0.0
+
+
+@paper("eq:cum-buffer-violation", "eq:avg-buffer-constraint")
+def buffer_violation(occupancy: ArrayLike, buffers: ArrayLike, T: int) -> float:
+    """Vio^B(T) = Σ_m [Σ_t E(n_m − B_m)]^+ from each run's and client's occupancy summed over the T rounds (R, M);
+    0 means eq:avg-buffer-constraint holds for every client."""
+    held = np.atleast_2d(np.asarray(occupancy, dtype=np.float64)).mean(axis=0)
+    return float(np.maximum(held - np.asarray(buffers, dtype=np.float64) * T, 0.0).sum())
+
+
+class Benchmark(NamedTuple):
+    """A point (K, Λ̄) of constant admission."""
+
+    K: int
+    rate: float
+
+
+@paper("eq:ck-cost-constraint", "eq:ck-buffer-constraint")
+def ck_feasible(point: Benchmark, mean_cost: float, buffers: ArrayLike, budget: float) -> bool:
+    """c̄·Λ̄ ≤ C and K·λ_m ≤ B_m, with λ_m in proportion to B_m; equal up to rounding counts as feasible."""
+    slack = 1.0 + 1e-12
+    return mean_cost * point.rate <= budget * slack and point.K * point.rate <= float(np.sum(buffers)) * slack
+
+
+def saturated(K: int, mean_cost: float, buffers: ArrayLike, budget: float) -> Benchmark:
+    """The largest rate that both constraints allow with retention K."""
+    return Benchmark(K, min(float(np.sum(buffers)) / K, budget / mean_cost))
+
+
+@paper("eq:optimal-K", "cor:optimal-k")
+def optimal_K(mean_cost: float, buffers: ArrayLike, budget: float) -> tuple[Benchmark, Benchmark]:
+    """Corollary 2's two candidates, ⌈c̄·B̄/C⌉ and max(⌊c̄·B̄/C⌋, 1), each with the rate it can afford.
+
+    The paper saturates the buffers in both; the floor then breaks the budget, so its rate is capped
+    at C/c̄ here (docs/paper.md, erratum 7).
+    """
+    ratio = mean_cost * float(np.sum(buffers)) / budget
+    nearest = round(ratio)
+    if nearest >= 1 and abs(ratio - nearest) < 1e-9 * nearest:  # 10.000000000000002 is ten rounds, not eleven
+        ratio = float(nearest)
+    up, down = max(ceil(ratio), 1), max(floor(ratio), 1)
+    return saturated(up, mean_cost, buffers, budget), saturated(down, mean_cost, buffers, budget)
+
+
+class Rates(NamedTuple):
+    """Exponents of T."""
+
+    regret: float
+    cost_violation: float
+
+
+@paper("thm:dpp-regret", "eq:dpp-regret-rate", "thm:dpp-cost-constraint", "eq:cost-violation-rate")
+def claimed_rates(gamma: float, phi: float) -> Rates:
+    """The remark after Theorem 3, for V = T^γ and ρ = 1 − T^{−φ}.
+
+    Reg = O(T^max(1−γ, φ)) and Vio^S = O(T^max((1+γ)/2, (γ+φ)/2)).
+    """
+    if not (0 < gamma < 1 and 0 < phi < 1):
+        raise SettingError(f"gamma = {gamma}, phi = {phi}: both must lie strictly between 0 and 1")
+    return Rates(max(1 - gamma, phi), max((1 + gamma) / 2, (gamma + phi) / 2))

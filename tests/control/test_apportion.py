@@ -1,0 +1,100 @@
+"""Whole samples: sums are exact, shares stay within one sample, nothing is lost."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.control.apportion import apportion, whole_total
+
+shares = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any).map(lambda w: np.array(w, dtype=np.int64))
+totals = st.lists(st.integers(0, 60), min_size=1, max_size=60)
+
+
+@given(shares, totals)
+def test_sums_are_exact_and_every_client_stays_within_one_sample(weights, sizes):
+    credit = np.zeros((1, len(weights)), dtype=np.int64)
+    got, whole, so_far = np.zeros(len(weights), dtype=np.int64), int(weights.sum()), 0
+    for total in sizes:
+        given_, credit = apportion(np.array([total]), credit, weights)
+        assert given_.sum() == total
+        assert np.all(given_ >= 0)
+        got, so_far = got + given_[0], so_far + total
+        assert np.array_equal(credit[0], so_far * weights - got * whole)  # the credit is the exact difference
+        assert np.all(np.abs(credit) < whole)  # in samples: below one
+        assert np.all(got[weights == 0] == 0)
+
+
+@given(shares, st.integers(0, 300))
+def test_one_sample_at_a_time_is_as_fair_as_a_batch(weights, count):
+    credit = np.zeros((1, len(weights)), dtype=np.int64)
+    for _ in range(count):
+        given_, credit = apportion(np.array([1]), credit, weights)
+        assert given_.sum() == 1
+        assert np.all(np.abs(credit) < weights.sum())
+
+
+def test_a_thousand_clients_within_one_sample():
+    rng = np.random.default_rng(3)
+    weights = rng.integers(1, 100, 1000)
+    credit = np.zeros((1, 1000), dtype=np.int64)
+    for total in rng.integers(0, 700, 300):
+        _, credit = apportion(np.array([total]), credit, weights)
+        assert np.abs(credit).max() < weights.sum()
+
+
+@given(shares, st.lists(st.tuples(st.integers(0, 60), st.lists(st.integers(0, 9), min_size=12, max_size=12)), max_size=30))
+def test_room_is_never_exceeded_and_always_used(weights, rounds):
+    credit = np.zeros((1, len(weights)), dtype=np.int64)
+    for total, places in rounds:
+        room = np.array([places[: len(weights)]])
+        open_places = int(room[0][weights > 0].sum())
+        total = min(total, open_places)
+        given_, credit = apportion(np.array([total]), credit, weights, room)
+        assert given_.sum() == total
+        assert np.all((given_ >= 0) & (given_ <= room))
+
+
+def test_who_was_kept_back_catches_up():
+    weights, credit = np.array([1, 1]), np.zeros((1, 2), dtype=np.int64)
+    given_, credit = apportion(np.array([4]), credit, weights, np.array([[1, 9]]))
+    assert given_.tolist() == [[1, 3]]
+    given_, credit = apportion(np.array([2]), credit, weights)
+    assert given_.tolist() == [[2, 0]]
+    assert credit.tolist() == [[0, 0]]
+
+
+@given(st.lists(st.floats(0, 20), min_size=1, max_size=60))
+def test_whole_samples_follow_the_real_ones_with_less_than_one_left_over(asked):
+    carry, got = np.zeros(1), 0
+    for wish in asked:
+        total, carry, _ = whole_total(np.array([wish]), carry)
+        got += int(total[0])
+        assert -1e-6 < carry[0] < 1
+    assert got + carry[0] == pytest.approx(sum(asked), abs=1e-6)
+
+
+def test_ten_times_a_tenth_is_one_sample():
+    carry, got = np.zeros(1), 0
+    for _ in range(10):
+        total, carry, _ = whole_total(np.array([0.1]), carry)
+        got += int(total[0])
+    assert got == 1
+
+
+def test_what_lies_beyond_the_limit_lapses():
+    total, carry, asked = whole_total(np.array([1000.0]), np.array([0.5]), np.array([100]))
+    assert (total.tolist(), carry.tolist(), asked.tolist()) == ([100], [0.0], [99.5])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_rows_do_not_meet(seed):
+    rng = np.random.default_rng(seed)
+    weights, credit = rng.integers(1, 9, 7), np.zeros((5, 7), dtype=np.int64)
+    alone = [np.zeros((1, 7), dtype=np.int64) for _ in range(5)]
+    for _ in range(10):
+        total = rng.integers(0, 30, 5)
+        given_, credit = apportion(total, credit, weights)
+        for r in range(5):
+            own, alone[r] = apportion(total[r : r + 1], alone[r], weights)
+            assert np.array_equal(own[0], given_[r])

@@ -1,0 +1,165 @@
+"""decide is pure, post is the only way time advances, and the ledger is the truth."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
+from headgate.control.costs import Uniform
+from headgate.control.policies import Acdpp, Constant, Released
+from headgate.errors import LedgerError, SettingError
+from headgate.testing import a_system
+from headgate.theory.drift import debt_update
+
+MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
+
+
+def play(controller, prices):
+    ledger = controller.open()
+    for t in range(prices.shape[1]):
+        orders = controller.decide(ledger, prices[:, t].copy())
+        ledger = controller.post(ledger, orders)
+        yield orders, ledger
+
+
+@pytest.mark.parametrize("policy", [Acdpp(rate=10, K=10), Acdpp(rate=10, K=10, burst="buffer"), Released()])
+def test_forty_runs_together_equal_forty_alone_bit_for_bit(policy):
+    prices = Uniform(1, 10).path(np.arange(40), 1, 101)
+    together = list(play(Controller(MNIST, policy, 40), prices))
+    for r in range(40):
+        for (orders, ledger), (own_orders, own) in zip(
+            together, play(Controller(MNIST, policy, 1), prices[r : r + 1]), strict=True
+        ):
+            assert np.array_equal(orders.admitted[r], own_orders.admitted[0])
+            assert (orders.asked[r], ledger.debt[r], ledger.spent[r]) == (own_orders.asked[0], own.debt[0], own.spent[0])
+
+
+@pytest.mark.paper("eq:Z-update", "alg:acdpp")
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0, 50), min_size=2, max_size=40), st.floats(0.5, 30), st.integers(1, 9))
+def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
+    controller = Controller(a_system(), Acdpp(rate=rate, K=K), 1)
+    debt = spent = 0.0
+    for orders, ledger in play(controller, np.array([prices])):
+        charge = orders.cost[0] * int(orders.admitted.sum())
+        debt, spent = float(debt_update(debt, charge, 11.0)), spent + charge
+        assert ledger.debt[0] == debt
+        assert ledger.spent[0] == spent
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0, 30), min_size=1, max_size=50))
+def test_the_whole_samples_admitted_follow_the_real_ones(wishes):
+    class Wish(AdmissionPolicy):
+        retention = KStep(3)
+
+        def admit(self, view, memory):
+            return Ask(np.array([wishes[view.t - 1]])), memory
+
+    admitted = 0
+    for orders, _ in play(Controller(a_system(), Wish(), 1), np.ones((1, len(wishes)))):
+        admitted += int(orders.admitted.sum())
+        assert -1e-6 < sum(wishes[: orders.t]) - admitted < 1
+
+
+@pytest.mark.paper("eq:lambda-def")
+def test_orders_are_windows_of_the_stream():
+    controller = Controller(a_system(), Constant(rate=4, K=2), 1)
+    before = controller.open()
+    for _ in range(6):
+        orders = controller.decide(before, np.ones(1))
+        after = controller.post(before, orders)
+        assert np.array_equal(orders.last, before.admitted + orders.admitted)
+        assert np.array_equal(orders.last - orders.first, after.occupancy)
+        assert np.array_equal(orders.occupancy, after.occupancy)
+        before = after
+
+
+def test_posting_twice_or_out_of_turn_is_refused():
+    controller = Controller(a_system(), Constant(rate=4, K=2), 1)
+    ledger = controller.open()
+    orders = controller.decide(ledger, np.ones(1))
+    after = controller.post(ledger, orders)
+    with pytest.raises(LedgerError, match="orders are for round 1, the ledger stands at round 1"):
+        controller.post(after, orders)
+
+
+def test_what_was_not_admitted_is_not_charged():
+    controller = Controller(a_system(), Constant(rate=20, K=2), 1)
+    ledger = controller.open()
+    orders = controller.decide(ledger, np.array([3.0]))
+    half = orders.admitted // 2
+    after = controller.post(ledger, orders, Report(half))
+    assert after.spent[0] == 3.0 * half.sum()
+    assert after.distinct[0] == half.sum()
+    assert np.array_equal(after.occupancy, half)
+    for wrong in (orders.admitted + 1, -orders.admitted - 1, half[:, :2], half * 1.0):
+        with pytest.raises(LedgerError, match="nothing was posted"):
+            controller.post(ledger, orders, Report(wrong))
+
+
+def test_a_price_per_client_is_charged_per_client():
+    class Even(AdmissionPolicy):
+        retention = Fifo(100)
+
+        def admit(self, view, memory):
+            assert view.cost.shape == (1, 5)
+            return Ask(np.array([20.0])), memory
+
+    controller = Controller(a_system(), Even(), 1)
+    ledger = controller.open()
+    orders = controller.decide(ledger, np.array([[1.0, 2.0, 3.0, 4.0, 5.0]]))
+    after = controller.post(ledger, orders)
+    assert orders.admitted.tolist() == [[3, 1, 7, 4, 5]]
+    assert after.spent[0] == 3 + 2 + 21 + 16 + 25
+    own = Controller(a_system(), Acdpp(rate=3, K=2), 1)
+    with pytest.raises(SettingError, match="one price per round"):
+        own.decide(own.open(), np.ones((1, 5)))
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
+def test_bad_prices_are_refused(price):
+    controller = Controller(a_system(), Constant(rate=4, K=2), 2)
+    with pytest.raises(SettingError, match="round 1: a price of"):
+        controller.decide(controller.open(), np.array([1.0, price]))
+    with pytest.raises(SettingError, match="prices for 2 runs"):
+        controller.decide(controller.open(), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"buffer": []}, "at least one client"),
+        ({"buffer": [3, 0]}, r"system.buffers\[1\] = 0"),
+        ({"buffer": [3, 2.5]}, "whole numbers"),
+        ({"buffer": [3], "budget": 0.0}, "system.budget = 0.0"),
+        ({"buffer": [3], "budget": float("nan")}, "system.budget = nan"),
+        ({"buffer": [3], "horizon": 0}, "horizon = 0"),
+        ({"buffer": [3], "weight": [1.0, 1.0]}, "2 entries for 1 clients"),
+        ({"buffer": [3, 3], "weight": [0.0, 0.0]}, "not all zero"),
+    ],
+)
+def test_a_system_that_makes_no_sense_is_refused(settings, message):
+    with pytest.raises(SettingError, match=message):
+        System(**{"budget": 1.0, **settings})
+
+
+def test_weights_are_normalised_and_nothing_can_be_changed_in_place():
+    system = System(np.array([1, 2]), 1.0, weight=np.array([1.0, 3.0]))
+    assert system.weight.tolist() == [0.25, 0.75]
+    with pytest.raises(ValueError, match="read-only"):
+        system.buffer[0] = 5
+
+
+@pytest.mark.parametrize("asked", [float("nan"), -1.0, float("inf")])
+def test_a_policy_that_asks_for_nonsense_is_named(asked):
+    class Odd(AdmissionPolicy):
+        retention = KStep(1)
+
+        def admit(self, view, memory):
+            return Ask(np.array([asked])), memory
+
+    controller = Controller(a_system(), Odd(), 1)
+    with pytest.raises(SettingError, match="round 1: Odd asked for"):
+        controller.decide(controller.open(), np.ones(1))

@@ -1,0 +1,124 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from headgate.control import costs
+from headgate.errors import DataError, SettingError
+from headgate.testing import check_costs
+
+SEEDS = np.arange(4)
+MARKOV = costs.Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        costs.Uniform(1, 10),
+        costs.UniformInteger(1, 10),
+        costs.Constant(3.0),
+        MARKOV,
+        costs.Markov((2.0,), ((1.0,),)),
+        costs.Seasonal(5, 3, 24, 1),
+        costs.Seasonal(5, 5, 7),
+        costs.Trace(np.linspace(1, 9, 400)),
+        costs.Trace(np.array([1.0, 2.0, 6.0]), "repeat"),
+    ],
+    ids=lambda process: type(process).__name__,
+)
+def test_every_process_passes_the_public_check(process):
+    check_costs(process)
+
+
+def test_whole_prices_are_whole_and_reach_both_ends():
+    path = costs.UniformInteger(1, 10).path(np.arange(50), 1, 201)
+    assert set(np.unique(path)) == set(range(1, 11))
+
+
+def test_markov_follows_its_transitions():
+    path = MARKOV.path(np.arange(200), 1, 501)
+    assert set(np.unique(path)) == {1.0, 5.0, 9.0}
+    from_low = path[:, 1:][path[:, :-1] == 1.0]
+    assert np.mean(from_low == 1.0) == pytest.approx(0.9, abs=0.01)
+    assert not np.any(from_low == 9.0)
+    assert MARKOV.equilibrium == pytest.approx([1 / 3] * 3)
+
+
+def test_seasonal_mean_over_a_part_of_a_season():
+    assert costs.Seasonal(5, 3, 24).mean(6) > 6
+    assert costs.Seasonal(5, 3, 24).mean(24) == pytest.approx(5)
+
+
+def test_traces_from_csv_and_parquet(tmp_path):
+    (tmp_path / "prices.csv").write_text("day,cost\n1,2.5\n2,4\n3,1e0\n")
+    pl.DataFrame({"price": [2.5, 4.0, 1.0]}).write_parquet(tmp_path / "prices.parquet")
+    one = costs.read_trace(tmp_path / "prices.csv")
+    two = costs.read_trace(tmp_path / "prices.parquet", column="price")
+    assert one.path(SEEDS, 1, 4).tolist() == two.path(SEEDS, 1, 4).tolist() == [[2.5, 4.0, 1.0]] * 4
+    assert one.mean(None) == one.mean(3) == pytest.approx(2.5)
+    assert one.mean(2) == pytest.approx(3.25)
+
+
+def test_a_trace_that_ends_early_says_so_or_starts_over():
+    with pytest.raises(DataError, match="ends after 3 rounds, round 5 was asked for"):
+        costs.Trace(np.array([1.0, 2.0, 3.0])).path(SEEDS, 1, 6)
+    assert costs.Trace(np.array([1.0, 2.0, 3.0]), "repeat").path(SEEDS, 3, 6)[0].tolist() == [3.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "cost\n1\n-2\n", "price -2.0 in row 2"),
+        ("a.csv", "cost\n1\nnan\n", "price nan in row 2"),
+        ("a.csv", "cost\n1\nmany\n", '"many" in row 2 of column "cost" is not a number'),
+        ("a.csv", "price\n1\n", 'no column "cost"; it has price'),
+        ("a.csv", "cost\n", "holds no prices"),
+        ("a.csv", "cost\n0\n0\n", "every price is zero"),
+        ("a.csv", b"\xff\xfe\x00", "cannot be read as CSV"),
+        ("a.parquet", b"not parquet", "cannot be read as parquet"),
+        ("a.txt", "cost\n1\n", "must end in .csv or .parquet"),
+    ],
+)
+def test_an_unreadable_trace_is_refused_in_one_line(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DataError) as refusal:
+        costs.read_trace(path)
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert name in str(refusal.value)
+
+
+def test_missing_and_wrongly_typed_parquet_columns(tmp_path):
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"cost": ["x"], "gap": [None]}, schema={"cost": pl.String, "gap": pl.Float64}).write_parquet(path)
+    with pytest.raises(DataError, match="not numbers"):
+        costs.read_trace(path)
+    with pytest.raises(DataError, match='no column "price"'):
+        costs.read_trace(path, "price")
+    with pytest.raises(DataError, match="price nan in row 1"):
+        costs.read_trace(path, "gap")
+    with pytest.raises(DataError, match="no such file"):
+        costs.read_trace(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: costs.Uniform(-1, 10), "cost.low = -1"),
+        (lambda: costs.Uniform(3, 2), "must not be above"),
+        (lambda: costs.Uniform(1, float("nan")), "cost.high = nan"),
+        (lambda: costs.UniformInteger(1.5, 3), "cost.low = 1.5"),
+        (lambda: costs.Constant(0.0), "cost.value = 0.0"),
+        (lambda: costs.Seasonal(5, 4, 10, 2), "fall below zero"),
+        (lambda: costs.Seasonal(5, 4, 0), "cost.period = 0"),
+        (lambda: costs.Markov((1.0, 2.0), ((0.5, 0.4), (0.5, 0.5))), "sum to 1"),
+        (lambda: costs.Markov((1.0, 2.0), ((1.0,), (0.5, 0.5))), "2 rows of 2"),
+        (lambda: costs.Markov((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0))), "never be reached"),
+        (lambda: costs.Markov((-1.0,), ((1.0,),)), "cost.levels"),
+        (lambda: costs.Trace(np.array([1.0]), "stay"), "cost.at_end"),
+    ],
+)
+def test_bad_settings_are_named(make, message):
+    with pytest.raises((SettingError, DataError)) as refusal:
+        make()
+    assert message in str(refusal.value)

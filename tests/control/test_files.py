@@ -1,0 +1,85 @@
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from headgate.control import Controller
+from headgate.control.files import load_ledger, save_ledger
+from headgate.control.policies import Acdpp, Constant
+from headgate.errors import DataError
+from headgate.testing import a_system
+
+
+@pytest.fixture
+def run():
+    controller = Controller(a_system(), Acdpp(rate=3, K=4, capacity=a_system().buffer), 2)
+    ledger = controller.open()
+    for t in range(9):
+        ledger = controller.post(ledger, controller.decide(ledger, np.array([1.0 + t, 9.0 - t])))
+    return controller, ledger
+
+
+def test_a_ledger_survives_its_file(run, tmp_path):
+    controller, ledger = run
+    save_ledger(ledger, tmp_path / "ledger.npz")
+    loaded = load_ledger(tmp_path / "ledger.npz", controller)
+    for f in fields(ledger):
+        one, other = getattr(ledger, f.name), getattr(loaded, f.name)
+        if isinstance(one, dict):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[key], other[key]) for key in one)
+        else:
+            assert np.array_equal(one, other)
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.npz"]  # nothing is left beside it
+
+
+def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
+    controller, ledger = run
+    path = tmp_path / "ledger.npz"
+    save_ledger(ledger, path)
+    before = path.read_bytes()
+    later = controller.post(ledger, controller.decide(ledger, np.array([1.0, 1.0])))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headgate.control.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save_ledger(later, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.npz"]
+
+
+def test_damaged_or_foreign_files_are_refused(run, tmp_path):
+    controller, ledger = run
+    path = tmp_path / "ledger.npz"
+    save_ledger(ledger, path)
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", b"nonsense", whole[:200] + bytes(200) + whole[400:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="ledger"):
+            load_ledger(path, controller)
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match="expected"):
+        load_ledger(path, Controller(a_system(), controller.policy, 3))
+    with pytest.raises(DataError, match=r"missing|does not know|expected"):
+        load_ledger(path, Controller(a_system(), Constant(rate=1, K=9), 2))
+    with pytest.raises(DataError, match="not a readable ledger"):
+        load_ledger(tmp_path / "none.npz", controller)
+
+
+def test_values_that_cannot_be_are_refused(run, tmp_path):
+    controller, ledger = run
+    path = tmp_path / "ledger.npz"
+    save_ledger(ledger, path)
+    with np.load(path) as file:
+        content = {name: file[name] for name in file.files}
+    for name, value, message in (
+        ("debt", np.array([np.nan, 0.0]), "not finite"),
+        ("debt", np.array([-1.0, 0.0]), "negative"),
+        ("dropped", content["admitted"] + 1, "negative occupancy"),
+        ("head", np.array('{"format": "other", "t": 3}'), "not a ledger of this version"),
+    ):
+        np.savez(path, **{**content, name: value})
+        with pytest.raises(DataError, match=message):
+            load_ledger(path, controller)

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from headgate.control.randomness import Purpose, philox, uniform
+from headgate.errors import SettingError
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [  # the known answers published with Random123
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_philox_gives_the_known_answers(counter, key, expected):
+    words = philox(tuple(np.uint64([c]) for c in counter), tuple(np.uint64([k]) for k in key))
+    assert tuple(int(word[0]) for word in words) == expected
+
+
+def test_an_address_always_gives_the_same_number():
+    table = uniform(np.arange(5)[:, None], Purpose.COST, np.arange(100)[None, :])
+    assert table.shape == (5, 100)
+    assert uniform(3, Purpose.COST, 42) == table[3, 42]
+    assert np.array_equal(uniform(np.arange(5)[::-1, None], Purpose.COST, np.arange(100)), table[::-1])
+
+
+def test_every_part_of_the_address_matters():
+    draws = {float(uniform(s, p, i, m)) for s in (0, 1, 2**32) for p in Purpose for i in (0, 1, 2**32) for m in (0, 1, 7)}
+    assert len(draws) == 3 * len(Purpose) * 3 * 3
+
+
+def test_draws_are_uniform_and_uncorrelated():
+    x = uniform(1, Purpose.COST, np.arange(200_000))
+    assert x.min() >= 0
+    assert x.max() < 1
+    counts = np.histogram(x, bins=100, range=(0, 1))[0]
+    assert ((counts - 2000) ** 2 / 2000).sum() < 150  # chi-square with 99 degrees of freedom: p = 0.0007
+    assert abs(np.corrcoef(x[:-1], x[1:])[0, 1]) < 0.01
+    assert abs(np.corrcoef(x, uniform(2, Purpose.COST, np.arange(200_000)))[0, 1]) < 0.01
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5])
+def test_a_bad_seed_is_named(seed):
+    with pytest.raises(SettingError, match="seed = "):
+        uniform(seed, Purpose.COST, 1)

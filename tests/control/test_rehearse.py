@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+
+from headgate.config import load
+from headgate.control import System
+from headgate.control.costs import Trace, Uniform
+from headgate.control.policies import Acdpp, Constant
+from headgate.control.rehearse import rehearse
+from headgate.testing import a_system
+from headgate.theory.bound import BoundConstants
+from headgate.theory.comparison import (
+    buffer_violation,
+    ck_penalty_ceiling,
+    cost_violation,
+    interval_lower_counts,
+    omega1,
+    omega2,
+    omega3,
+    omega_master,
+)
+from headgate.theory.drift import admission_interval, drift_constant, lyapunov, penalty_bridge, t_slot_upper
+
+k = BoundConstants()
+MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
+
+
+def test_columns_replay_each_other():
+    result = rehearse(MNIST, Acdpp(rate=10, K=10), Uniform(1, 10), np.arange(6), 100)
+    assert result.spend == pytest.approx(result.cost * result.admitted)
+    assert np.array_equal(result.N, np.cumsum(result.admitted, axis=-1))
+    assert np.array_equal(result.n[:, 10:], (result.N[:, 10:] - result.N[:, :-10]))
+    debt = np.zeros(6)
+    for t in range(100):
+        assert np.array_equal(result.debt[:, t], debt)
+        debt = np.maximum(debt + result.spend[:, t] - 55.0, 0.0)
+    assert result.cost_violation() == pytest.approx(cost_violation(result.spend, 55.0))
+    assert result.buffer_violation() == pytest.approx(buffer_violation(result.occupancy, MNIST.buffer, 100))
+    assert np.array_equal(result.occupancy.sum(axis=-1), result.n.sum(axis=-1))
+    assert np.array_equal((result.peak_occupancy - MNIST.buffer).max(axis=-1), result.peak_excess.max(axis=-1))
+
+
+def test_prices_do_not_depend_on_the_block_they_are_fetched_in(monkeypatch):
+    one = rehearse(a_system(90), Constant(rate=3, K=4), Uniform(1, 10), np.arange(3), 90)
+    monkeypatch.setattr("headgate.control.rehearse.BLOCK", 7)
+    other = rehearse(a_system(90), Constant(rate=3, K=4), Uniform(1, 10), np.arange(3), 90)
+    assert np.array_equal(one.cost, other.cost)
+
+
+def test_an_interruption_keeps_the_rounds_that_are_done():
+    def stop(t):
+        if t == 12:
+            raise KeyboardInterrupt
+
+    result = rehearse(a_system(), Constant(rate=3, K=4), Uniform(1, 10), np.arange(2), 40, tick=stop)
+    whole = rehearse(a_system(), Constant(rate=3, K=4), Uniform(1, 10), np.arange(2), 40)
+    assert result.rounds == result.ledger.t == 12
+    assert np.array_equal(result.n_eff, whole.n_eff[:, :12])
+    assert np.array_equal(result.occupancy.sum(axis=-1), whole.n[:, :12].sum(axis=-1))
+
+
+@pytest.mark.paper("lem:dpp-T-slot-upper", "eq:dpp-T-slot-upper", "eq:penalty-bridge", "eq:omega-master")
+@pytest.mark.parametrize("rho", [0.8, 0.9, 0.95])
+def test_lemma_1_and_the_chain_hold_in_a_rehearsal(rho):
+    """E[L(T+1) − L(1)] + V·ΣE[p] ≤ ΣB_t + V·Σp̄^CK, with each round's own drift constant, and what follows from it."""
+    T, V, rate, K = 100, 10.0, 10.0, 10
+    result = rehearse(MNIST, Acdpp(rate=rate, K=K, V=V, rho=rho), Uniform(1, 10), np.arange(40), T)
+    _, hi = admission_interval(np.arange(1, T + 1), rate, rho)
+    constant = drift_constant(10.0 * hi, 55.0).mean()
+    comparison = ck_penalty_ceiling(K, rate, rho, T, k)
+    gained = lyapunov(result.ledger.debt).mean() + V * result.penalty(k).sum(axis=-1).mean()
+    assert gained <= t_slot_upper(constant, T, V, comparison)
+    assert result.penalty(k).sum(axis=-1).mean() <= penalty_bridge(constant, T, V, comparison, 0.0)
+    regret = result.regret(k).mean()
+    parts = (omega1(result.bound(k), result.penalty(k)).mean(), omega2(K, rate, rho, T, k), omega3(K, rate, MNIST.buffer, T, k))
+    assert regret <= omega_master(*parts, constant=constant, T=T, V=V)
+
+
+@pytest.mark.paper("eq:Nc-lb")
+def test_the_lower_counts_hold_in_a_rehearsal():
+    result = rehearse(MNIST, Acdpp(rate=10, K=10, V=10, rho=0.9), Uniform(1, 10), np.arange(10), 100)
+    _, N_lb = interval_lower_counts(10, 10.0, 0.9, 100)
+    before = np.concatenate([np.zeros((10, 1)), result.N[:, :-1]], axis=1)
+    assert np.all(before + 10.0 >= N_lb - 1)  # less than one sample is carried
+
+
+def test_empty_rounds_have_an_infinite_bound_and_nothing_breaks():
+    result = rehearse(a_system(), Constant(rate=0.4, K=1), Uniform(1, 10), np.arange(2), 10)
+    empty = result.n == 0
+    assert empty.any()
+    assert np.all(np.isinf(result.bound(k)[empty]))
+    assert np.all(np.isfinite(result.bound(k)[~empty]))
+    assert np.all(result.uniformity[result.N == 0] == 1.0)
+
+
+def test_a_trace_is_the_same_for_every_seed():
+    result = rehearse(a_system(), Constant(rate=3, K=2), Trace(np.array([2.0, 7.0, 1.0])), np.arange(4), 3)
+    assert result.cost.tolist() == [[2.0, 7.0, 1.0]] * 4
+
+
+def test_a_million_clients_keep_exact_accounts():
+    e = load("million", ["run.rounds=3"])
+    result = rehearse(e.system, e.policies["acdpp"], e.costs, e.seeds, 3)
+    assert result.peak_excess.max() <= 0
+    assert result.ledger.admitted.sum() == result.N[0, -1]
+    assert np.abs(result.ledger.credit).max() < e.system.memory

@@ -1,0 +1,187 @@
+"""The commands as a user types them: output, files, one-line errors, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headgate.cli import main
+from headgate.experiments.rehearsal import COLUMNS
+
+PLAN_KEYS = {
+    "K", "rate", "V", "rho", "bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer", "why",
+}  # fmt: skip
+
+
+@pytest.fixture
+def headgate(monkeypatch, capsys):
+    def call(*words, code=0):
+        monkeypatch.setattr(sys, "argv", ["headgate", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        assert (end.value.code or 0) == code, err
+        return out, err
+
+    return call
+
+
+def test_plan_as_json(headgate):
+    made = json.loads(headgate("plan", "mnist", "--format", "json")[0])
+    assert set(made) == PLAN_KEYS
+    assert (made["K"], made["rate"], made["V"], made["rho"]) == (10, 10.0, 10.0, pytest.approx(0.9))
+    assert made["regret"] == pytest.approx(made["bound"] - made["oracle_bound"])
+
+
+def test_plan_as_a_table(headgate):
+    out, _ = headgate("plan", "--set", "run.seeds=2")
+    for text in ("expected spend", "oracle's bound", "Corollary 2, floor", "finite-horizon search", "Vio_B", "Why: "):
+        assert text in out
+
+
+def test_plan_without_acdpp_in_the_recipe_and_with_a_false_one(headgate):
+    made = json.loads(headgate("plan", "mnist", "--set", 'run.policies=["oracle"]', "--format", "json")[0])
+    assert made["K"] == 10
+    _, err = headgate("plan", "mnist", "--set", "policies.acdpp.kind=constant", code=2)
+    assert "policies.acdpp.kind = constant" in err
+
+
+def test_rehearse_prints_a_table_and_json(headgate):
+    out, _ = headgate("rehearse", "mnist", "--rounds", "20", "--seeds", "2", "--policies", "oracle, constant", "-q")
+    assert "oracle" in out
+    assert "spend a round" in out
+    out, _ = headgate("rehearse", "mnist", "--rounds", "20", "--seeds", "2", "--policies", "constant", "--format", "json", "-q")
+    (row,) = json.loads(out)
+    assert (row["policy"], row["rounds"], row["runs"], row["N"]) == ("constant", 20, 2, 200.0)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_rehearse_writes_its_rows(headgate, tmp_path, suffix):
+    path = tmp_path / f"rows.{suffix}"
+    headgate("rehearse", "mnist", "--rounds", "30", "--seeds", "3", "--policies", "acdpp,hybrid", "--out", str(path), "-q")
+    read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "jsonl": pl.read_ndjson}[suffix]
+    frame = read(path)
+    assert tuple(frame.columns) == COLUMNS
+    assert frame.height == 2 * 3 * 30
+    acdpp = frame.filter((pl.col("policy") == "acdpp") & (pl.col("seed") == 1)).sort("t")
+    assert np.allclose(acdpp["spend"], acdpp["cost"] * acdpp["admitted"])
+    assert acdpp["N"].to_list() == acdpp["admitted"].cum_sum().to_list()
+    assert np.allclose(acdpp["n_eff"], acdpp["N"] * acdpp["uniformity"])
+    debt = 0.0
+    for row in acdpp.iter_rows(named=True):
+        assert row["debt"] == pytest.approx(debt)
+        debt = max(debt + row["spend"] - 55.0, 0.0)
+    prices = frame.pivot("policy", index=["seed", "t"], values="cost")
+    assert prices["acdpp"].equals(prices["hybrid"])  # all policies meet the same prices
+
+
+def test_rehearse_draws(headgate, tmp_path):
+    path = tmp_path / "f.svg"
+    headgate("rehearse", "mnist", "--rounds", "10", "--seeds", "2", "--figure", str(path), "-q")
+    assert path.read_text().startswith("<?xml")
+    first = path.read_bytes()
+    headgate("rehearse", "mnist", "--rounds", "10", "--seeds", "2", "--figure", str(path), "-q")
+    assert path.read_bytes() == first
+
+
+def test_empty_rounds_are_infinite_in_the_table_and_null_in_json(headgate):
+    words = ("rehearse", "mnist", "--rounds", "5", "--seeds", "1", "--policies", "constant", "-q")
+    small = ("--set", "policies.constant.rate=0.1")
+    assert "∞" in headgate(*words, *small)[0]
+    assert json.loads(headgate(*words, *small, "--format", "json")[0])[0]["bound"] is None
+
+
+def test_theory_rates(headgate, tmp_path):
+    figure = tmp_path / "rates.svg"
+    words = ("theory", "rates", "--from", "20", "--to", "200", "--set", "run.seeds=2", "--figure", str(figure), "-q")
+    out, _ = headgate(*words)
+    assert "Exponents of T" in out
+    assert "omega3" in out
+    assert figure.exists()
+    assert {"points", "fits", "gamma", "phi"} == set(json.loads(headgate(*words, "--format", "json")[0]))
+
+
+def test_recipes_are_listed_and_printed(headgate, tmp_path):
+    out, _ = headgate("recipes")
+    assert all(name in out for name in ("digits", "mnist", "cifar10", "imagenette", "million"))
+    text, _ = headgate("recipes", "mnist")
+    (tmp_path / "mine.toml").write_text(text)
+    headgate("plan", str(tmp_path / "mine.toml"), "--set", "run.seeds=1", "--format", "json")
+
+
+def test_version_and_help(headgate):
+    assert headgate("--version")[0].startswith("headgate 0.")
+    for words in ((), ("plan",), ("rehearse",), ("theory",), ("theory", "rates"), ("recipes",)):
+        assert "Usage" in headgate(*words, "--help")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["rehearse", "mnits"], 2, "did you mean mnist?"),
+        (["rehearse", "mnist", "--set", "cost.low=-1"], 2, "cost.low = -1"),
+        (["rehearse", "mnist", "--set", "cost.high=nan"], 2, "cost.high = nan"),
+        (["rehearse", "mnist", "--set", "system.budget=0"], 2, "system.budget = 0"),
+        (["rehearse", "mnist", "--set", "policies.acdpp.K=0"], 2, "policies.acdpp.K = 0"),
+        (["rehearse", "mnist", "--set", "system.buffers=[]"], 2, "at least one client"),
+        (["rehearse", "mnist", "--set", "system.buffers=[5,0]"], 2, "system.buffers[1] = 0"),
+        (["rehearse", "mnist", "--set", "policies.acdpp.rho=1"], 2, "policies.acdpp.rho = 1"),
+        (["rehearse", "mnist", "--rounds", "0"], 2, "run.rounds = 0"),
+        (["rehearse", "mnist", "--policies", "nobody"], 2, "policy nobody"),
+        (["rehearse", "mnist", "--out", "rows.txt"], 2, "must end in .parquet, .csv, .jsonl"),
+        (["rehearse", "mnist", "--out", "no/such/rows.csv"], 4, "there is no folder"),
+        (["rehearse", "mnist", "--figure", "f.gif"], 2, "must end in .svg, .png, .pdf"),
+        (["plan", "mnist", "--set", "system.budget=0.01"], 3, "buys less than one sample"),
+        (["plan", "mnist", "--gamma", "0"], 2, "gamma"),
+        (["plan", "missing.toml"], 4, "cannot be read"),
+        (["theory", "rates", "--from", "100", "--to", "200"], 2, "a decade"),
+        (["theory", "rates", "--phi", "1.5"], 2, "phi = 1.5"),
+        (["recipes", "mnits"], 2, "did you mean mnist?"),
+        (["rehearse", "--no-such-option"], 2, "No such option"),
+    ],
+)
+def test_refusals_are_one_line_with_a_documented_code(headgate, tmp_path, monkeypatch, words, code, message):
+    monkeypatch.chdir(tmp_path)
+    out, err = headgate(*words, code=code)
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+    assert out == ""
+    if message != "No such option":
+        assert len(err.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_traces_that_cannot_be_used(headgate, tmp_path):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[system]\nbuffers = [4]\nbudget = 9\n[cost]\nkind = "trace"\nfile = "p.csv"\n[run]\nrounds = 5\n')
+    assert "no such file" in headgate("rehearse", str(recipe), code=4)[1]
+    (tmp_path / "p.csv").write_text("cost\n1\n2\n")
+    assert "ends after 2 rounds" in headgate("rehearse", str(recipe), code=4)[1]
+    (tmp_path / "p.csv").write_text("cost\n1\n-2\n3\n4\n5\n")
+    assert "price -2.0 in row 2" in headgate("rehearse", str(recipe), code=4)[1]
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path):
+    out = tmp_path / "rows.csv"
+    words = ["rehearse", "mnist", "--rounds", "1000000", "--policies", "constant,acdpp", "--out", str(out), "-q"]
+    script = "from headgate.cli import main; print('ready', flush=True); main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "interrupted; kept: constant" in stderr
+    assert "Traceback" not in stderr
+    rows = pl.read_csv(out)
+    assert 0 < rows["t"].max() < 1_000_000
+    assert "constant" in stdout

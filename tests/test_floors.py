@@ -1,0 +1,55 @@
+"""Imports go downward only, and the control core needs numpy alone."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import headgate
+
+SOURCE = Path(headgate.__file__).parent
+FLOOR = {
+    "errors": 0, "theory": 0, "control": 1, "learning": 2, "config": 2, "records": 2,
+    "simulation": 3, "flower": 3, "testing": 3, "experiments": 4, "web": 4, "cli": 5,
+}  # fmt: skip
+SIBLINGS = {("simulation", "flower"), ("flower", "simulation")}
+
+
+def imported_parts(path):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module == "headgate":
+            names += [f"headgate.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "headgate" and len(parts) > 1 and parts[1] in FLOOR:
+                yield parts[1]
+
+
+def test_imports_go_downward_only():
+    seen = 0
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for other in imported_parts(path):
+            seen += 1
+            assert FLOOR[other] <= FLOOR[own], f"{path.name} on floor {own} imports {other}"
+            assert (own, other) not in SIBLINGS
+            if FLOOR[own] == FLOOR[other] == 0:
+                assert (own, other) != ("errors", "theory")
+    assert seen > 50
+
+
+def test_theory_never_imports_control_and_control_needs_numpy_alone():
+    blocked = ["pydantic", "typer", "rich", "polars", "matplotlib", "torch", "sklearn", "flwr", "starlette", "plotly", "scipy"]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
+        "import headgate.theory.comparison, headgate.theory.recursion\n"
+        "assert not any(name.startswith('headgate.control') for name in sys.modules)\n"
+        "import headgate.control, headgate.control.policies, headgate.control.costs, headgate.control.plan\n"
+        "import headgate.control.files, headgate.control.rehearse, headgate.testing\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,90 @@
+"""Reuse counts: the incremental sums, the definition and the closed form agree to the last unit."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.theory import reuse
+
+admissions = st.lists(st.integers(0, 40), min_size=1, max_size=30)
+
+
+def counts_after_each_round(admitted, K):
+    """The plain way: every sample by itself, aged by eq:age-evolution and dropped by eq:kstep-drop."""
+    age, present = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+    for arriving in admitted:
+        age = np.concatenate([age, np.zeros(arriving, dtype=np.int64)])
+        new = np.concatenate([np.zeros(len(present), dtype=bool), np.ones(arriving, dtype=bool)])
+        present = np.concatenate([present, np.zeros(arriving, dtype=bool)])
+        stays = (present & ~reuse.kstep_drop(age, K)) | new
+        age, present = reuse.age_evolution(age, present, stays), stays
+        yield age, present
+
+
+@pytest.mark.paper("eq:Neff-def", "eq:kstep-drop", "def:kstep", "eq:age-evolution", "eq:kstep-vtilde-exact")
+@given(admissions, st.integers(1, 12))
+def test_incremental_equals_definition_equals_closed_form(admitted, K):
+    total = squares = in_memory = 0
+    present_before = np.zeros(0, dtype=bool)
+    closed = reuse.kstep_uniformity(np.array(admitted), K)
+    first, second = reuse.boundary_deficits(np.array(admitted), K)
+    for t, (age, present) in enumerate(counts_after_each_round(admitted, K)):
+        n, N = int(present.sum()), int(sum(admitted[: t + 1]))
+        gone = present_before & ~present[: len(present_before)]
+        in_memory += n - int(age[: len(gone)][gone].sum())
+        present_before = present
+        total, squares = reuse.count_uses(total, squares, in_memory, n)
+        assert (int(total), int(squares)) == (int(age.sum()), int((age**2).sum()))  # definition, in integers
+        assert int(total) == K * N - int(first[t])  # closed form, in integers
+        assert int(squares) == K**2 * N - int(second[t])
+        if N:
+            exact = Fraction(int(total) ** 2, N * int(squares))
+            assert closed[t] == pytest.approx(float(exact), rel=1e-14)
+            assert reuse.uniformity(age) == pytest.approx(float(exact), rel=1e-12)
+            assert reuse.effective_sample_size(total, squares) == pytest.approx(float(N * exact), rel=1e-14)
+
+
+@pytest.mark.paper("eq:Vtilde-def-body", "eq:Neff-def", "eq:omega-l2", "eq:omega-def-opt")
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
+def test_uniformity_is_kish_over_N(uses):
+    uses = np.array(uses)
+    weights = reuse.reuse_weights(uses)
+    n_eff = reuse.effective_sample_size(uses.sum(), (uses**2).sum())
+    assert weights.sum() == pytest.approx(1.0)
+    assert 1 / (weights**2).sum() == pytest.approx(float(n_eff))  # eq:omega-l2
+    assert len(uses) * reuse.uniformity(uses) == pytest.approx(float(n_eff))
+    assert 0 < reuse.uniformity(uses) <= 1
+
+
+@pytest.mark.paper("eq:boundary-deficit-1", "eq:boundary-deficit-2")
+def test_deficits_by_hand():
+    first, second = reuse.boundary_deficits(np.array([2, 0, 5]), K=3)
+    assert first.tolist() == [2 * 2, 1 * 2, 2 * 5 + 1 * 0]  # two uses short at age 1, one at age 2
+    assert second.tolist() == [8 * 2, 5 * 2, 8 * 5 + 5 * 0]
+
+
+@pytest.mark.paper("eq:boundary-deficit-1", "eq:kstep-vtilde-exact")
+def test_deficits_and_uniformity_take_many_runs_at_once():
+    admitted = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+    for K in (1, 3, 9):
+        together = reuse.kstep_uniformity(admitted, K)
+        assert np.array_equal(together, np.stack([reuse.kstep_uniformity(row, K) for row in admitted]))
+
+
+@pytest.mark.paper("eq:vck-exact", "eq:ck-buffer-occupancy", "eq:ck-training-size", "eq:ck-distinct-samples")
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 7))
+def test_constant_admission_closed_form(K, T, rate):
+    exact = reuse.kstep_uniformity(np.full(T, rate), K)
+    assert reuse.ck_uniformity(K, np.arange(1, T + 1)) == pytest.approx(exact, rel=1e-12)
+    held = [int(present.sum()) for _, present in counts_after_each_round([rate] * T, K)]
+    n, N = reuse.ck_counts(K, rate, np.arange(1, T + 1))
+    assert n.tolist() == held
+    assert N.tolist() == [rate * t for t in range(1, T + 1)]
+
+
+def test_nothing_used_yet():
+    assert float(reuse.effective_sample_size(0, 0)) == 0.0
+    assert np.isnan(reuse.kstep_uniformity(np.array([0, 4]), 3)).tolist() == [True, False]

@@ -1,0 +1,97 @@
+"""Makes docs/equations.md: each label of the paper, the code behind it and the tests of that code.
+
+python tools/equations.py           writes the page
+python tools/equations.py --check   exits with 1 if the page is not up to date or a label is nowhere
+"""
+
+import ast
+import importlib
+import pkgutil
+import sys
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+
+import headgate
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "equations.md"
+LABELS = ROOT / "docs" / "paper-labels.toml"
+
+
+def code_by_label() -> dict[str, list[str]]:
+    found = defaultdict(set)
+    for info in pkgutil.walk_packages(headgate.__path__, "headgate."):
+        if info.name.split(".")[1] not in ("theory", "control", "experiments"):
+            continue
+        module = importlib.import_module(info.name)
+        for thing in vars(module).values():
+            if getattr(thing, "__module__", None) == info.name:
+                for label in vars(thing).get("__paper__", ()) if hasattr(thing, "__dict__") else ():
+                    found[label].add(f"{info.name.removeprefix('headgate.')}.{thing.__qualname__}")
+    return {label: sorted(names) for label, names in found.items()}
+
+
+def tests_by_label() -> dict[str, list[str]]:
+    found = defaultdict(set)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                for mark in node.decorator_list:
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.paper":
+                        for label in mark.args:
+                            found[ast.literal_eval(label)].add(f"{path.relative_to(ROOT / 'tests').as_posix()}::{node.name}")
+    return {label: sorted(names) for label, names in found.items()}
+
+
+def complaints() -> list[str]:
+    paper = tomllib.loads(LABELS.read_text("utf-8"))
+    code, tests = code_by_label(), tests_by_label()
+    excused = {label for group in paper["no_code"] for label in group["labels"]}
+    known = set(paper["labels"])
+    return [
+        *(
+            f"{label}: neither in the code nor excused"
+            for label in paper["labels"]
+            if label not in code and label not in excused
+        ),
+        *(f"{label}: in the code but no test names it" for label in code if label not in tests),
+        *(f"{label}: excused although the code has it" for label in excused if label in code),
+        *(f"{label}: not a label of the paper" for label in sorted((set(code) | set(tests) | excused) - known)),
+    ]
+
+
+def page() -> str:
+    paper = tomllib.loads(LABELS.read_text("utf-8"))
+    code, tests = code_by_label(), tests_by_label()
+    lines = [
+        "# The paper's equations, and where they are",
+        "",
+        "Made by `python tools/equations.py`; `make test` fails when it is out of date. Errata are in [paper.md](paper.md).",
+        "",
+        "| label | code | tests |",
+        "|---|---|---|",
+    ]
+    for label in paper["labels"]:
+        if label in code:
+            cells = ["<br>".join(f"`{name}`" for name in names) for names in (code[label], tests.get(label, []))]
+            lines.append(f"| `{label}` | {cells[0]} | {cells[1]} |")
+    lines += ["", "## Labels that need no code", ""]
+    for group in paper["no_code"]:
+        lines += [f"- {group['reason']}: {', '.join(f'`{label}`' for label in group['labels'])}"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    wrong = complaints()
+    if "--check" in sys.argv[1:]:
+        if PAGE.read_text("utf-8") != page():
+            wrong.append("docs/equations.md: out of date, run python tools/equations.py")
+    else:
+        PAGE.write_text(page(), "utf-8")
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
