@@ -25,6 +25,9 @@ class Purpose(IntEnum):
     COST = 1
     COST_STATE = 2
     COST_NOISE = 3
+    STREAM = 4
+    BATCH = 5
+    PARTITION = 6
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Words]) -> tuple[Words, Words, Words, Words]:
