@@ -15,7 +15,7 @@ class BelowAverage(AdmissionPolicy):
     """Twice the affordable rate while the price is below its average so far, nothing otherwise."""
 
     rate: float
-    retention: KStep = KStep(10)
+    retention = KStep(10)
 
     def start(self, system, runs):
         return {"prices": np.zeros(runs)}
@@ -31,6 +31,5 @@ if __name__ == "__main__":
     check_policy(policy)
     system = System(np.array([8, 9, 10, 11, 12] * 2), budget=55.0, horizon=100)
     result = rehearse(system, policy, Uniform(1.0, 10.0), seeds=np.arange(10), rounds=100)
-    print(
-        f"{result.spend.mean():.1f} a round of {system.budget:g}, {result.N[:, -1].mean():.0f} distinct samples, peak n {result.n.max()}"
-    )
+    spend, distinct = result.spend.mean(), result.N[:, -1].mean()
+    print(f"{spend:.1f} a round of {system.budget:g}, {distinct:.0f} distinct samples, peak n {result.n.max()}")
