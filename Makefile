@@ -11,11 +11,11 @@ READY  := $(VENV)/.ready
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,track,dev]'
 	touch $@
 
 run: $(READY)
-	$(BIN)/headgate rehearse mnist
+	$(BIN)/headgate run digits
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
@@ -27,6 +27,7 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/control.py
+	$(BIN)/python benchmarks/executors.py
 
 docs: $(READY)   # the pages and pictures that are made from the code
 	$(BIN)/python tools/equations.py

@@ -9,7 +9,7 @@ import headgate
 
 SOURCE = Path(headgate.__file__).parent
 FLOOR = {
-    "errors": 0, "theory": 0, "control": 1, "learning": 2, "config": 2, "records": 2,
+    "errors": 0, "theory": 0, "control": 1, "outside": 1, "learning": 2, "config": 2, "records": 2,
     "simulation": 3, "flower": 3, "testing": 3, "experiments": 4, "web": 4, "cli": 5,
 }  # fmt: skip
 SIBLINGS = {("simulation", "flower"), ("flower", "simulation")}

@@ -1,10 +1,12 @@
 """Recipes: from TOML to frozen values. Nothing is guessed silently and no unknown key is ignored."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -18,6 +20,8 @@ from headgate.control.plan import better_of_corollary
 from headgate.control.retention import capacity_of
 from headgate.control.types import AdmissionPolicy, Ints, System
 from headgate.errors import DataError, InfeasibleError, SettingError
+from headgate.learning.partition import ByColumn, Dirichlet, Iid, Pairs, Partition
+from headgate.outside import call_outside
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import optimal_K, saturated
 
@@ -35,6 +39,11 @@ class Experiment:
     rounds: int
     seeds: Ints
     policies: Mapping[str, AdmissionPolicy]
+    data: "DataSettings"
+    model: "ModelSettings"
+    training: "TrainingSettings"
+    resolved: Mapping[str, Any]
+    """all settings, defaults included: written to a file they make the same experiment again"""
 
 
 class Settings(BaseModel):
@@ -137,6 +146,54 @@ class RunSettings(Settings):
     """T as the policies know it: the rounds of the run, another number, or "open" for none"""
 
 
+class DataSettings(Settings):
+    name: str = "digits"
+    """digits, mnist, cifar10, imagenette, or module:function"""
+    partition: Literal["pairs", "iid", "dirichlet", "column"] = "pairs"
+    per_class: Whole | None = None
+    """pairs: most images of one class at one client"""
+    per_client: Whole | None = None
+    """iid: most images at one client"""
+    alpha: float = 0.5
+    """dirichlet"""
+    column: str | None = None
+    """column: the one that names the owner"""
+    stream: Literal["reshuffle", "replacement", "stop"] = "reshuffle"
+
+    def rule(self) -> Partition:
+        if self.partition == "column" and self.column is None:
+            raise SettingError('data.column: is missing; data.partition = "column" needs it')
+        match self.partition:
+            case "pairs":
+                return Pairs(self.per_class)
+            case "iid":
+                return Iid(self.per_client)
+            case "dirichlet":
+                return Dirichlet(self.alpha)
+            case _:
+                return ByColumn(self.column or "")
+
+
+class ModelSettings(Settings):
+    name: str = "logistic"
+    """logistic, lenet, resnet9, or module:Class"""
+
+
+class TrainingSettings(Settings):
+    lr: float = 0.1
+    steps: Whole = 10
+    """local gradient steps E; with batch_size: passes over the buffer"""
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batch_size: Whole | None = None
+    aggregation: Literal["memory", "alpha", "uniform"] = "memory"
+    evaluate_every: Whole = 1
+    """rounds from one evaluation to the next; the last round is always evaluated"""
+    target: float | None = None
+    """test accuracy whose first round is reported"""
+    dtype: Literal["float32", "float64"] = "float32"
+
+
 class BoundSettings(Settings):
     """What is left out comes from the section [bound], and there from `BoundConstants`."""
 
@@ -168,7 +225,8 @@ class PolicySettings(Settings):
 
     def __init_subclass__(cls, kind: str, **rest: Any) -> None:
         super().__init_subclass__(**rest)
-        PolicySettings.kinds[kind] = cls
+        if kind:
+            PolicySettings.kinds[kind] = cls
 
     def build(self, given: Given) -> AdmissionPolicy:
         raise SettingError(f"kind = {self.kind}: cannot be built")
@@ -249,6 +307,18 @@ class HybridSettings(PolicySettings, kind="hybrid"):
         return kinds.Hybrid(rate=rate, K=K, stale=stale, fill=self.fill, paid=self.paid)
 
 
+class OutsideSettings(PolicySettings, kind=""):
+    """A user's own class, `kind = "module:Class"`; every other key is handed to it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        made = call_outside("kind", self.kind, **(self.model_extra or {}))
+        if not isinstance(made, AdmissionPolicy):
+            raise SettingError(f"kind = {self.kind}: must make an AdmissionPolicy, made {type(made).__name__}")
+        return made
+
+
 class ReleasedSettings(PolicySettings, kind="released"):
     K: Whole = 6
     V: float = 1000.0
@@ -272,7 +342,7 @@ COSTS: dict[str, type[Settings]] = {
     "seasonal": SeasonalCost,
     "trace": TraceCost,
 }
-SECTIONS = ("system", "cost", "run", "bound", "policies")
+SECTIONS = ("system", "cost", "run", "bound", "policies", "data", "model", "training", "sweep")
 
 
 def operating_point(K: int | None, rate: float | None, given: Given) -> tuple[int, float]:
@@ -326,11 +396,16 @@ def override(raw: dict[str, Any], assignment: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    assign(raw, parts, value)
+
+
+def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
+    """Set a key of nested tables, making tables on the way."""
     table = raw
     for part in parts[:-1]:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise SettingError(f"--set {assignment}: {part} is not a section")
+            raise SettingError(f"{'.'.join(parts)}: {part} is not a section")
     table[parts[-1]] = value
 
 
@@ -339,20 +414,32 @@ def load(recipe: str, overrides: Sequence[str] = ()) -> Experiment:
     name, raw, folder = read_recipe(recipe)
     for assignment in overrides:
         override(raw, assignment)
+    return build(name, raw, folder)
+
+
+def build(name: str, raw: Mapping[str, Any], folder: Path) -> Experiment:
+    """An experiment from the content of a recipe; a `[sweep]` is not its business (`sweep_points`)."""
     for section in raw:
         if section not in SECTIONS:
             raise SettingError(f"[{section}]: unknown section{_nearest(section, SECTIONS)}")
     run = _parse(RunSettings, raw.get("run", {}), "run")
-    if run.rounds < 1:
-        raise SettingError(f"run.rounds = {run.rounds}: must be at least 1")
-    if run.seeds < 1 or run.first_seed < 0:
-        raise SettingError(f"run.seeds = {run.seeds}, run.first_seed = {run.first_seed}: needs at least one seed, from 0 on")
-    if not run.policies:
-        raise SettingError("run.policies = []: at least one policy is needed")
+    _check_run(run)
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
-    system = _parse(SystemSettings, raw.get("system", {}), "system").build(horizon)
-    costs = _cost(raw.get("cost", {}), folder)
-    bound = _parse(BoundSettings, raw.get("bound", {}), "bound").build(BoundConstants())
+    settings = {
+        "system": _parse(SystemSettings, raw.get("system", {}), "system"),
+        "cost": _cost_settings(raw.get("cost", {})),
+        "run": run,
+        "bound": _parse(BoundSettings, raw.get("bound", {}), "bound"),
+        "data": _parse(DataSettings, raw.get("data", {}), "data"),
+        "model": _parse(ModelSettings, raw.get("model", {}), "model"),
+        "training": _parse(TrainingSettings, raw.get("training", {}), "training"),
+    }
+    target = settings["training"].target
+    if target is not None and not 0 < target <= 1:
+        raise SettingError(f"training.target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
+    system = settings["system"].build(horizon)
+    costs = settings["cost"].build(folder)
+    bound = settings["bound"].build(BoundConstants())
     given = Given(system, costs.mean(horizon), bound)
     if system.budget * run.rounds < given.mean_cost:
         raise InfeasibleError(
@@ -360,22 +447,89 @@ def load(recipe: str, overrides: Sequence[str] = ()) -> Experiment:
             f"at a mean price of {given.mean_cost:g}"
         )
     sections = raw.get("policies", {})
-    built = {name: _policy(name, sections, given) for name in dict.fromkeys([*run.policies, *sections])}
-    policies = {name: built[name] for name in run.policies}
-    seeds = np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64)
-    return Experiment(name, system, costs, bound, run.rounds, seeds, policies)
+    if not isinstance(sections, dict):
+        raise SettingError(f"policies = {sections}: must be a section")
+    stated = {each: _policy_settings(each, sections) for each in dict.fromkeys([*run.policies, *sections])}
+    built = {each: _build_policy(each, own, given) for each, own in stated.items()}
+    resolved = {section: own.model_dump(exclude_none=True) for section, own in settings.items()}
+    resolved["bound"] = asdict(bound)
+    resolved["policies"] = {each: own.model_dump(exclude_none=True) for each, own in stated.items()}
+    if isinstance(settings["cost"], TraceCost):
+        resolved["cost"]["file"] = str((folder / settings["cost"].file).resolve())
+    return Experiment(
+        name=name,
+        system=system,
+        costs=costs,
+        bound=bound,
+        rounds=run.rounds,
+        seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
+        policies={each: built[each] for each in run.policies},
+        data=settings["data"],
+        model=settings["model"],
+        training=settings["training"],
+        resolved=resolved,
+    )
 
 
-def _cost(raw: Any, folder: Path) -> CostProcess:
+def _check_run(run: RunSettings) -> None:
+    if run.rounds < 1:
+        raise SettingError(f"run.rounds = {run.rounds}: must be at least 1")
+    if run.seeds < 1 or run.first_seed < 0:
+        raise SettingError(f"run.seeds = {run.seeds}, run.first_seed = {run.first_seed}: needs at least one seed, from 0 on")
+    if not run.policies:
+        raise SettingError("run.policies = []: at least one policy is needed")
+
+
+def sweep_points(recipe: str, overrides: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
+    """(label, experiment) for every point of the recipe's `[sweep]`; one without a label where there is none.
+
+    Keys of the sweep are dotted keys of the recipe, values are lists; `mode` is "cartesian" or "zip".
+    """
+    name, raw, folder = read_recipe(recipe)
+    for assignment in overrides:
+        override(raw, assignment)
+    sweep = dict(raw.pop("sweep", {}))
+    mode = sweep.pop("mode", "cartesian")
+    if mode not in ("cartesian", "zip"):
+        raise SettingError(f"sweep.mode = {mode}: must be cartesian or zip")
+    keys = dict(_dotted(sweep))
+    if not keys:
+        return [("", build(name, raw, folder))]
+    for key, values in keys.items():
+        if not isinstance(values, list) or not values:
+            raise SettingError(f"sweep.{key} = {values}: must be a list of values")
+    lengths = {len(values) for values in keys.values()}
+    if mode == "zip" and len(lengths) > 1:
+        raise SettingError(f"sweep: zipped lists must have one length, they have {', '.join(map(str, sorted(lengths)))}")
+    points = product(*keys.values()) if mode == "cartesian" else zip(*keys.values(), strict=True)
+    made = []
+    for values in points:
+        own = deepcopy(raw)
+        for key, value in zip(keys, values, strict=True):
+            assign(own, key.split("."), value)
+        label = ",".join(f"{key.split('.')[-1]}={value}" for key, value in zip(keys, values, strict=True))
+        made.append((label, build(name, own, folder)))
+    return made
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested tables: TOML reads `policies.acdpp.V = [1, 10]` as tables in tables."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _cost_settings(raw: Any) -> Any:
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if kind not in COSTS:
         raise SettingError(f"cost.kind = {kind}: must be one of {', '.join(COSTS)}{_nearest(str(kind), list(COSTS))}")
-    process: CostProcess = _parse(COSTS[kind], raw, "cost").build(folder)  # type: ignore[attr-defined]
-    return process
+    return _parse(COSTS[kind], raw, "cost")
 
 
-def _policy(name: str, sections: Mapping[str, Any], given: Given) -> AdmissionPolicy:
-    """The policy of section [policies.NAME]; a kind needs no section, it has defaults."""
+def _policy_settings(name: str, sections: Mapping[str, Any]) -> PolicySettings:
+    """The settings in section [policies.NAME]; a kind needs no section, it has defaults."""
     raw = sections.get(name, {"kind": name} if name in PolicySettings.kinds else None)
     if raw is None:
         known = [*sections, *PolicySettings.kinds]
@@ -383,15 +537,21 @@ def _policy(name: str, sections: Mapping[str, Any], given: Given) -> AdmissionPo
     if not isinstance(raw, dict):
         raise SettingError(f"policies.{name} = {raw}: must be a section")
     kind = raw.get("kind", name)
-    if kind not in PolicySettings.kinds:
+    model = OutsideSettings if ":" in str(kind) else PolicySettings.kinds.get(kind)
+    if model is None:
         known = list(PolicySettings.kinds)
-        raise SettingError(f"policies.{name}.kind = {kind}: must be one of {', '.join(known)}{_nearest(str(kind), known)}")
+        raise SettingError(
+            f"policies.{name}.kind = {kind}: must be one of {', '.join(known)}, or module:Class{_nearest(str(kind), known)}"
+        )
     stated = {key: value for key, value in raw.items() if value != "auto"} | {"kind": kind}
+    return _parse(model, stated, f"policies.{name}")
+
+
+def _build_policy(name: str, settings: PolicySettings, given: Given) -> AdmissionPolicy:
     try:
-        return _parse(PolicySettings.kinds[kind], stated, f"policies.{name}").build(given)
+        return settings.build(given)
     except SettingError as error:
-        text = str(error)
-        raise SettingError(text if text.startswith("policies.") else f"policies.{name}.{text}") from None
+        raise SettingError(f"policies.{name}.{error}") from None
 
 
 def _parse(model: type[S], raw: Any, section: str) -> S:

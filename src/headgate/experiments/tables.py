@@ -2,6 +2,9 @@
 
 import math
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,6 +14,11 @@ from headgate.config import Experiment
 from headgate.control.plan import Plan
 from headgate.experiments.rates import Rates
 from headgate.experiments.rehearsal import Summary
+from headgate.records.reader import RunFolder
+
+if TYPE_CHECKING:
+    from headgate.experiments.report import PolicySummary
+    from headgate.learning.datasets import Found
 
 
 def _number(value: float) -> str:
@@ -28,7 +36,7 @@ def _table(title: str, *columns: str) -> Table:
 
 def _show(table: Table) -> None:
     """Tables keep their columns when the output is not a terminal."""
-    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(table)
 
 
@@ -137,3 +145,75 @@ def print_rates(rates: Rates) -> None:
         measured = "zero" if fit.exponent is None else f"{fit.exponent:.3f} ± {fit.half_width:.3f}"
         fits.add_row(fit.quantity, measured, fit.claim, f"{fit.claimed_exponent:g}", verdicts[fit.holds])
     _show(fits)
+
+
+def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"], target: float | None) -> None:
+    """The closing table of a run: never accuracy without what it cost and held."""
+    from headgate.experiments.report import columns, equal_spend_note
+
+    shown = [column for column in columns(target) if column.title not in ("Final accuracy", "N_eff", "Bound")]  # in the report
+    table = _table(
+        f"{run.name}: {run.rounds} rounds, {len(run.state['seeds'])} seeds", "policy", *(column.title for column in shown)
+    )
+    for summary in summaries:
+        table.add_row(summary.policy, *(column.text(summary) for column in shown))
+    _show(table)
+    note = equal_spend_note(summaries)
+    if note:
+        print(note)
+    for lost in run.state["diverged"]:
+        print(f"diverged: {lost['policy']}, seed {lost['seed']}, in round {lost['t']}; left out of the means")
+
+
+def run_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """One line a run, newest first."""
+    from headgate.experiments.report import policy_summaries
+
+    rows = []
+    for run in runs:
+        summaries = policy_summaries(run)
+        best = max((s for s in summaries if s.best_accuracy), key=lambda s: s.best_accuracy.mean, default=None)  # type: ignore[union-attr]
+        rows.append(
+            {
+                "run": run.name,
+                "state": run.status,
+                "round": run.state["round"],
+                "rounds": run.rounds,
+                "data": run.config.get("data", {}).get("name"),
+                "model": run.config.get("model", {}).get("name"),
+                "policies": run.state["policies"],
+                "seeds": len(run.state["seeds"]),
+                "budget": run.budget,
+                "spend_per_round": {s.policy: s.spend_per_round for s in summaries},
+                "best_policy": best.policy if best else None,
+                "best_accuracy": best.best_accuracy.mean if best and best.best_accuracy else None,
+                "diverged": len(run.diverged),
+            }
+        )
+    return rows
+
+
+def print_runs(rows: Sequence[dict[str, Any]]) -> None:
+    table = _table("", "run", "state", "rounds", "data", "model", "policies", "seeds", "best accuracy", "by")
+    for row in rows:
+        accuracy = "–" if row["best_accuracy"] is None else f"{100 * row['best_accuracy']:.1f} %"
+        table.add_row(
+            row["run"],
+            row["state"] + (f", {row['diverged']} diverged" if row["diverged"] else ""),
+            f"{row['round']}/{row['rounds']}",
+            row["data"] or "–",
+            row["model"] or "–",
+            str(len(row["policies"])),
+            str(row["seeds"]),
+            accuracy,
+            row["best_policy"] or "–",
+        )
+    _show(table)
+
+
+def print_datasets(found: Sequence["Found"], folder: Path) -> None:
+    table = _table(f"data sets in {folder}", "name", "format", "train", "test", "where, or why not")
+    for each in found:
+        counts = ["–" if count is None else f"{count:,}" for count in (each.train, each.test)]
+        table.add_row(each.name, each.format or "–", *counts, each.problem or str(each.path or "embedded"))
+    _show(table)

@@ -1,0 +1,66 @@
+"""The command line. Results go to stdout; progress and errors to stderr."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from headgate import __version__
+from headgate.cli import control, learning
+from headgate.errors import HeadgateError, Interrupted
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+theory = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
+data = typer.Typer(no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"headgate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Adaptive data admission and retention for streaming federated learning.
+
+    Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
+
+    Exit codes: 0 done, 2 a bad setting or option, 3 settings that cannot
+    be met together, 4 an unreadable or missing file, 5 a ledger that does not fit, 130 interrupted.
+    """
+
+
+app.command()(learning.run)
+app.command()(learning.runs)
+app.command()(learning.report)
+app.command()(control.plan)
+app.command()(control.rehearse)
+app.command()(control.recipes)
+app.add_typer(data, name="data")
+app.add_typer(theory, name="theory")
+data.command("list")(learning.data_list)
+data.command("get")(learning.data_get)
+theory.command()(control.rates)
+
+
+def main() -> None:
+    """Run the command line; every refusal is one line on stderr and a documented exit code."""
+    try:
+        app()
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        raise SystemExit(stop.exit_code) from None
+    except HeadgateError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What the commands share: options, progress, JSON."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+
+
+Recipe = Annotated[str, typer.Argument(help="A recipe's name (see `headgate recipes`) or a TOML file.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Override one key of the recipe; may be given again.", show_default=False
+    ),
+]
+AsFormat = Annotated[Format, typer.Option("--format", help="A table for people or JSON for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+Gamma = Annotated[float, typer.Option(help="V = T^gamma.")]
+Phi = Annotated[float, typer.Option(help="rho = 1 - T^-phi.")]
+
+
+def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], None]:
+    """Tell the bar every so many rounds; drawing it costs more than deciding a round."""
+
+    def tick(t: int) -> None:
+        if t % rounds == 0:
+            advance(rounds)
+
+    return tick
+
+
+def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | None, policies: str | None) -> list[str]:
+    """The options that are short for a `--set`, after those that are one."""
+    overrides = list(set_ or ())
+    overrides += [f"run.{key}={value}" for key, value in (("rounds", rounds), ("seeds", seeds)) if value is not None]
+    if policies is not None:
+        overrides.append(f"run.policies={json.dumps([name.strip() for name in policies.split(',') if name.strip()])}")
+    return overrides
+
+
+def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=quiet,
+        transient=True,
+    )
+
+
+@contextmanager
+def status(format_: Format, text: str) -> Iterator[None]:
+    if format_ is Format.json:
+        yield
+    else:
+        with Console(stderr=True).status(text):
+            yield
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: it has no infinity (null), no tuples with names (objects) and no data classes."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value

@@ -1,0 +1,355 @@
+"""Data sets ready for learning: digits, mnist, cifar10, imagenette, or what a function of the user's returns.
+
+Images stay uint8 and are brought to [0, 1], less `mean`, over `std`, when a batch is made: a quarter of
+the memory of floats, and the numbers on disk are the numbers in memory.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.errors import DataError, SettingError
+from headgate.learning.formats import SIZE, Labels, Pictures, Pixels, Source, Tick, recognise
+from headgate.outside import call_outside
+
+_ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
+_OPTIONAL = ("classes", "mean", "std", "columns")
+DIGITS_COUNTS = (1442, 355)
+"""Training and test images of `digits`, known beforehand so that listing the data sets does not load it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images (N, C, H, W) uint8 with C = 1 or 3, labels (N,) int64, mean and std of each channel in [0, 1] units.
+
+    `columns` holds further values of the training images (N train, ...), for example who wrote a digit.
+    """
+
+    name: str
+    train_images: Pixels
+    train_labels: Labels
+    test_images: Pixels
+    test_labels: Labels
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            self._refuse("has no classes")
+        for split in ("train", "test"):
+            self._check_split(f"{split}_images", f"{split}_labels")
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            self._refuse(f"train_images are {self.train_images.shape[1:]}, test_images {self.test_images.shape[1:]}")
+        self._check_scale("mean", positive=False)
+        self._check_scale("std", positive=True)
+        for name, column in self.columns.items():
+            if not isinstance(column, np.ndarray) or column.ndim < 1 or len(column) != len(self.train_labels):
+                self._refuse(f"column {name} must be an array with one entry for each training image")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        _, channels, height, width = self.train_images.shape
+        return channels, height, width
+
+    def _refuse(self, what: str) -> None:
+        raise DataError(f"data set {self.name}: {what}")
+
+    def _check_split(self, images_name: str, labels_name: str) -> None:
+        images, labels = getattr(self, images_name), getattr(self, labels_name)
+        for name, array, dtype in ((images_name, images, np.uint8), (labels_name, labels, np.int64)):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                self._refuse(f"{name} must be a numpy array of {dtype.__name__}, is {kind}")
+        if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
+            self._refuse(f"{images_name} must be (N, 1 or 3, height, width), is {images.shape}")
+        if labels.ndim != 1:
+            self._refuse(f"{labels_name} must be (N,), is {labels.shape}")
+        if len(images) != len(labels):
+            self._refuse(f"{len(images)} {images_name}, but {len(labels)} {labels_name}")
+        if not len(images):
+            self._refuse(f"{images_name} is empty")
+        for label in (labels.min(), labels.max()):
+            if not 0 <= label < len(self.classes):
+                self._refuse(f"{labels_name} holds {label}, outside 0..{len(self.classes) - 1}")
+
+    def _check_scale(self, name: str, positive: bool) -> None:
+        values = getattr(self, name)
+        if len(values) != self.train_images.shape[1]:
+            self._refuse(f"{name} has {len(values)} entries for {self.train_images.shape[1]} channels")
+        if not np.isfinite(values).all() or (positive and min(values) <= 0):
+            self._refuse(f"{name} = {values} must be {'above zero' if positive else 'finite numbers'}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A line of the list of data sets: where it lies, how, and how much; or why it cannot be read."""
+
+    name: str
+    path: Path | None = None
+    format: str | None = None
+    train: int | None = None
+    test: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is fixed about a data set which comes as files."""
+
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    folders: tuple[str, ...]
+    other_names: Mapping[str, str] = field(default_factory=dict)
+
+
+_IMAGENETTE = {
+    "n01440764": "tench",
+    "n02102040": "English springer",
+    "n02979186": "cassette player",
+    "n03000684": "chain saw",
+    "n03028079": "church",
+    "n03394916": "French horn",
+    "n03417042": "garbage truck",
+    "n03425413": "gas pump",
+    "n03445777": "golf ball",
+    "n03888257": "parachute",
+}
+_KNOWN = {
+    "mnist": _Known(tuple("0123456789"), (0.1307,), (0.3081,), ("mnist",)),
+    "cifar10": _Known(
+        ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        (0.4914, 0.4822, 0.4465),
+        (0.2470, 0.2435, 0.2616),
+        ("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin"),
+    ),
+    "imagenette": _Known(
+        tuple(_IMAGENETTE.values()),
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
+        ("imagenette", "imagenette64", "imagenette2", "imagenette2-160", "imagenette2-320"),
+        _IMAGENETTE,
+    ),
+}
+NAMES = ("digits", *_KNOWN)
+"""The data sets known by name."""
+
+
+def data_folder() -> Path:
+    """Where data sets lie: $HEADGATE_DATA, otherwise `headgate` in the user's cache folder."""
+    chosen = os.environ.get("HEADGATE_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path("~/.cache")).expanduser() / "headgate"
+
+
+def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tick: Tick | None = None) -> Dataset:
+    """The data set `name`, read from `folder` (by default `data_folder()`) or made by a function `module:function`.
+
+    Pictures which differ in size are squeezed to size x size; those of one size keep it. `tick` is told
+    how many pictures of how many are decoded.
+    """
+    if name == "digits":
+        return _load_digits()
+    if name in _KNOWN:
+        return _load_known(name, _data_root(folder), size, tick)
+    if ":" in name:
+        return _load_from_function(name)
+    raise SettingError(f"data = {name!r}: must be {', '.join(NAMES)} or module:function")
+
+
+def available(folder: Path | None = None) -> list[Found]:
+    """What `load_dataset` would find, one entry for each known name, without decoding images."""
+    embedded = Found("digits", None, "scikit-learn", *DIGITS_COUNTS)
+    return [embedded, *(_look(name, _data_root(folder)) for name in _KNOWN)]
+
+
+def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel in [0, 1] units, exact; a channel without variation gets 1.
+
+    >>> channel_statistics(np.array([0, 255], np.uint8).reshape(2, 1, 1, 1))
+    ((0.5,), (0.5,))
+    """
+    values = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(images.shape[1]):
+        # Counting the 256 values first needs no copy of all images as floats.
+        shares = np.bincount(images[:, channel].ravel(), minlength=256) / max(images[:, channel].size, 1)
+        mean = float(shares @ values)
+        means.append(mean)
+        deviations.append(float(np.sqrt(shares @ (values - mean) ** 2)) or 1.0)
+    return tuple(means), tuple(deviations)
+
+
+def _data_root(folder: Path | None) -> Path:
+    return data_folder() if folder is None else Path(folder)
+
+
+# by name
+
+
+def _load_digits() -> Dataset:
+    """scikit-learn's 8x8 digits. Of each class the last fifth in file order, rounded down, is the test set.
+
+    Pixels come as 0..16 and are brought to 0..255 (x * 255 / 16, rounded); mean and std are those of the
+    training pixels after that.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise SettingError("data = 'digits' needs scikit-learn: pip install 'headgate[sim]'") from None
+    pixels, labels = load_digits(return_X_y=True)
+    images = np.rint(pixels.reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
+    labels = labels.astype(np.int64)
+    test = _last_fifth(labels)
+    mean, std = channel_statistics(images[~test])
+    return Dataset("digits", images[~test], labels[~test], images[test], labels[test], tuple("0123456789"), mean, std)
+
+
+def _last_fifth(labels: Labels) -> NDArray[np.bool_]:
+    chosen = np.zeros(len(labels), np.bool_)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        chosen[rows[len(rows) - len(rows) // 5 :]] = True
+    return chosen
+
+
+def _load_known(name: str, root: Path, size: int, tick: Tick | None) -> Dataset:
+    known = _KNOWN[name]
+    if size < 1:
+        raise SettingError(f"size = {size}: must be 1 or more")
+    path, source = _find(name, root)
+    try:
+        pictures = source.read(len(known.mean), len(known.classes), size, tick)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error})") from None
+    _check_fits(name, path, pictures)
+    classes = tuple(known.other_names.get(title, title) for title in pictures.classes or known.classes)
+    arrays = {key: np.ascontiguousarray(getattr(pictures, key)) for key in _ARRAYS}
+    return Dataset(name, **arrays, classes=classes, mean=known.mean, std=known.std, columns=pictures.columns)
+
+
+def _check_fits(name: str, path: Path, pictures: Pictures) -> None:
+    """That the files hold the data set their folder is named after."""
+    known = _KNOWN[name]
+    channels = pictures.train_images.shape[1]
+    if channels != len(known.mean):
+        raise DataError(f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}")
+    if pictures.classes is not None and len(pictures.classes) != len(known.classes):
+        raise DataError(f"{path}: holds {len(pictures.classes)} classes, {name} has {len(known.classes)}")
+
+
+def _find(name: str, root: Path) -> tuple[Path, Source]:
+    """The first of a data set's folders with something in it that can be read."""
+    problem: DataError | None = None
+    for path in (root / folder for folder in _KNOWN[name].folders):
+        if not path.is_dir():
+            continue
+        try:
+            source = recognise(path)
+        except DataError as error:
+            problem = problem or error
+            continue
+        if source is not None:
+            return path, source
+    raise problem or DataError(_missing(name, root))
+
+
+def _missing(name: str, root: Path) -> str:
+    folders = ", ".join(_KNOWN[name].folders)
+    return f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it"
+
+
+def _look(name: str, root: Path) -> Found:
+    path: Path | None = next((root / folder for folder in _KNOWN[name].folders if (root / folder).is_dir()), None)
+    try:
+        path, source = _find(name, root)
+        return Found(name, path, source.format, *source.counts())
+    except (DataError, OSError) as error:
+        return Found(name, path, problem=str(error))
+
+
+# by function
+
+
+def _load_from_function(name: str) -> Dataset:
+    made = call_outside("data.name", name)
+    if isinstance(made, Dataset):
+        return made
+    return dataset_from_arrays(name, **_named_arrays(name, made))
+
+
+def _named_arrays(name: str, made: Any) -> dict[str, Any]:
+    if isinstance(made, tuple) and len(made) == len(_ARRAYS):
+        return dict(zip(_ARRAYS, made, strict=True))
+    if not isinstance(made, dict):
+        raise DataError(f"data = {name!r}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})")
+    missing = [key for key in _ARRAYS if key not in made]
+    unknown = [str(key) for key in made if key not in _ARRAYS + _OPTIONAL]
+    if missing or unknown:
+        wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, which means nothing here"
+        raise DataError(f"data = {name!r}: the dict returned {wrong}")
+    return made
+
+
+def dataset_from_arrays(
+    name: str,
+    train_images: Any,
+    train_labels: Any,
+    test_images: Any,
+    test_labels: Any,
+    classes: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    columns: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """A Dataset from arrays in the usual shapes: (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, all uint8.
+
+    What is left out is made from the training set: classes are called 0, 1, ... up to the largest label.
+    """
+    images = _channels_first(name, "train_images", train_images)
+    labels = _whole_labels(name, "train_labels", train_labels)
+    measured = channel_statistics(images)
+    if classes is None:
+        classes = [str(label) for label in range(1 + int(labels.max(initial=0)))]
+    return Dataset(
+        name,
+        images,
+        labels,
+        _channels_first(name, "test_images", test_images),
+        _whole_labels(name, "test_labels", test_labels),
+        tuple(map(str, classes)),
+        measured[0] if mean is None else tuple(map(float, mean)),
+        measured[1] if std is None else tuple(map(float, std)),
+        {key: np.asarray(column) for key, column in (columns or {}).items()},
+    )
+
+
+def _channels_first(name: str, key: str, array: Any) -> Pixels:
+    images = np.asarray(array)
+    if images.dtype != np.uint8:
+        advice = "; multiply by 255, round, then .astype(numpy.uint8)" if images.dtype.kind == "f" else ""
+        raise DataError(f"data set {name}: {key} must be uint8 in 0..255, is {images.dtype}{advice}")
+    if images.ndim == 3:
+        images = images[:, np.newaxis]
+    elif images.ndim == 4 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
+        images = images.transpose(0, 3, 1, 2)
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise DataError(f"data set {name}: {key} must be (N, H, W), (N, H, W, 3) or (N, 3, H, W), is {images.shape}")
+    return np.ascontiguousarray(images)
+
+
+def _whole_labels(name: str, key: str, array: Any) -> Labels:
+    labels = np.asarray(array)
+    if labels.dtype.kind not in "iu":
+        raise DataError(f"data set {name}: {key} must be whole numbers, is {labels.dtype}")
+    return labels.astype(np.int64)

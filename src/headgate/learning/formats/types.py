@@ -1,0 +1,52 @@
+"""What every layout has in common: the arrays read, the source they come from, the names of the splits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+Tick = Callable[[int, int], None]
+"""Progress: called with what is done and the total."""
+
+SIZE = 64
+"""Side to which pictures are brought when they differ in size; pictures of one size keep it."""
+
+TRAIN_NAMES = ("train", "training")
+TEST_NAMES = ("test", "validation", "valid", "val")
+"""In this order: a real test split wins over a validation split."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """A data set as read: images (N, C, H, W), labels (N,), class names where the files give them.
+
+    `columns` are further columns of the training rows, for example who wrote a digit.
+    """
+
+    train_images: Pixels
+    train_labels: Labels
+    test_images: Pixels
+    test_labels: Labels
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """A data set found on disk but not read yet."""
+
+    @property
+    def format(self) -> str:
+        """The layout's name, for people."""
+
+    def counts(self) -> tuple[int, int]:
+        """Training and test images, without decoding any of them."""
+
+    def read(self, channels: int, classes: int, size: int = SIZE, tick: Tick | None = None) -> Pictures:
+        """Everything, with `channels` (1 or 3) where the layout leaves it open.
+
+        Labels must lie in 0..classes-1, or within the class names where the files bring their own.
+        """

@@ -1,0 +1,73 @@
+"""What a client does with its buffer in a round: gradient descent, full-batch or in addressed mini-batches."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.checks import positive, zero_or_more
+from headgate.control.randomness import Purpose, uniform
+from headgate.errors import SettingError
+
+# One 64-bit index addresses a sample's place in a batch order: round, epoch and position side by side.
+_ROUND_BITS, _EPOCH_BITS, _POSITION_BITS = 24, 16, 24
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """Local training of one round, starting from the global model with momentum at rest.
+
+    Without `batch_size` a step is one gradient step on the whole buffer. With it, each of the `steps` is an
+    epoch: one pass over the buffer in batches of at most `batch_size`, in the order of `batch_order`.
+
+    A gradient step is that of torch.optim.SGD: g = gradient + weight_decay·θ, v ← momentum·v + g, θ ← θ − lr·v.
+    """
+
+    lr: float
+    steps: int
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        positive("training.lr", self.lr)
+        _at_least_one("training.steps", self.steps)
+        zero_or_more("training.momentum", self.momentum)
+        if self.momentum >= 1:
+            raise SettingError(f"training.momentum = {self.momentum!r}: must be less than 1")
+        zero_or_more("training.weight_decay", self.weight_decay)
+        if self.batch_size is not None:
+            _at_least_one("training.batch_size", self.batch_size)
+            if self.steps > 1 << _EPOCH_BITS:
+                raise SettingError(f"training.steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
+
+
+def batch_order(seed: int, client: int, t: int, epoch: int, n: int) -> NDArray[np.int64]:
+    """The order in which a client passes over its n samples in an epoch of round t: always the same permutation.
+
+    >>> batch_order(seed=7, client=2, t=1, epoch=0, n=5)
+    array([0, 2, 1, 3, 4])
+    """
+    for name, value, bits in (("t", t, _ROUND_BITS), ("epoch", epoch, _EPOCH_BITS), ("n", n, _POSITION_BITS)):
+        if not 0 <= value < 1 << bits:
+            raise SettingError(f"{name} = {value}: mini-batches are addressed for 0 to {(1 << bits) - 1}")
+    first = np.uint64((t << _EPOCH_BITS | epoch) << _POSITION_BITS)
+    draws = uniform(seed, Purpose.BATCH, first + np.arange(n, dtype=np.uint64), client)
+    return np.argsort(draws, kind="stable")
+
+
+def schedule(training: LocalTraining, seed: int, client: int, t: int, n: int) -> Iterator[slice | NDArray[np.int64]]:
+    """The rows of a client's buffer that each gradient step of round t looks at: all of them, or batch after batch."""
+    for epoch in range(training.steps):
+        if training.batch_size is None:
+            yield slice(None)
+        else:
+            order = batch_order(seed, client, t, epoch, n)
+            for first in range(0, n, training.batch_size):
+                yield order[first : first + training.batch_size]
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise SettingError(f"{name} = {value!r}: must be a whole number, 1 or more")

@@ -1,0 +1,1 @@
+"""The run folder: whoever runs writes it, whoever draws reads it."""

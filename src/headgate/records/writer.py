@@ -1,0 +1,211 @@
+"""Writes a run folder, so that it can be killed at any moment and continued to the same bytes.
+
+Rows go to `metrics.jsonl` and `occupancy.jsonl` as rounds are done. A checkpoint is a folder that is moved into place
+when all of it is on disk; it notes how long the two files were, and a resumed run cuts them back to that.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import tomli_w
+
+from headgate import __version__
+from headgate.control.controller import Controller
+from headgate.control.files import load_ledger, save_ledger
+from headgate.control.types import Ledger
+from headgate.errors import DataError
+from headgate.records.reader import METRICS, OCCUPANCY
+
+TABLES = {"metrics": METRICS, "occupancy": OCCUPANCY}
+ROWS = tuple(f"{name}.jsonl" for name in TABLES)
+
+
+class RunWriter:
+    """The one who writes a run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started = time.time()
+
+    @classmethod
+    def create(cls, folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> "RunWriter":
+        """A new folder with its config; refused where there is something already."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"--out {folder}: cannot be made ({error.strerror})") from None
+        writer = cls(folder)
+        text = tomli_w.dumps(config)
+        writer.replace("config.toml", text.encode())
+        facts = {
+            "headgate": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+            "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            **environment,
+        }
+        writer.replace("environment.json", _json(facts))
+        for name in ROWS:
+            writer.replace(name, b"")
+        return writer
+
+    def replace(self, name: str, content: bytes) -> None:
+        """A whole file, or the old one."""
+        path = self.folder / name
+        partial = path.with_name(f".{path.name}.partial")
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """One JSON object a line; not-a-number and infinity have no JSON and become null."""
+        with (self.folder / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n" for row in rows)
+
+    def state(self, state: str, t: int, rounds: int, **more: Any) -> None:
+        facts = {"state": state, "round": t, "rounds": rounds, "pid": os.getpid(), **more}
+        self.replace("state.json", _json(facts))
+
+    def checkpoint(self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger]) -> None:
+        """All that is needed to go on from round t. The one before is deleted when this one is in place."""
+        from safetensors.torch import save_file
+
+        final = self.folder / "checkpoints" / f"{t:08d}"
+        if final.exists():  # resumed from it, and nothing has happened since
+            return
+        for name in ROWS:
+            _sync(self.folder / name)
+        partial = final.with_name(f".{final.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_file(dict(tensors), partial / "tensors.safetensors")
+        for i, ledger in enumerate(ledgers.values()):
+            save_ledger(ledger, partial / f"ledger-{i}.npz")
+        head = {
+            "t": t,
+            "policies": list(ledgers),
+            "rows": {name: (self.folder / name).stat().st_size for name in ROWS},
+            "sha256": {path.name: _digest(path) for path in sorted(partial.iterdir())},
+        }
+        (partial / "checkpoint.json").write_bytes(_json(head))
+        for path in partial.iterdir():
+            _sync(path)
+        _sync(partial)
+        partial.rename(final)
+        _sync(final.parent)
+        for other in final.parent.iterdir():
+            if other != final:
+                shutil.rmtree(other)
+
+    def finish(self) -> None:
+        """Rows become parquet; what only a running run needs goes."""
+        for name, schema in TABLES.items():
+            rows = self.folder / f"{name}.jsonl"
+            if not rows.exists():  # done by one who was killed right after
+                continue
+            frame = pl.read_ndjson(rows, schema=schema)
+            partial = self.folder / f".{name}.parquet.partial"
+            frame.write_parquet(partial)
+            _sync(partial)
+            partial.replace(self.folder / f"{name}.parquet")
+        for name in ROWS:
+            (self.folder / name).unlink(missing_ok=True)
+
+
+class Checkpoint:
+    """The newest checkpoint of a folder, verified."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        config = folder / "config.toml"
+        environment = _read_json(folder / "environment.json")
+        try:
+            text = config.read_bytes()
+        except OSError as error:
+            raise DataError(f"--resume {folder}: config.toml cannot be read ({error.strerror})") from None
+        if hashlib.sha256(text).hexdigest() != environment.get("config_sha256"):
+            raise DataError(f"--resume {folder}: config.toml was changed after the run began; start a new run with it")
+        self.environment = environment
+        found = sorted(path for path in (folder / "checkpoints").glob("[0-9]*") if path.is_dir())
+        self.path = found[-1] if found else None
+        self.head: dict[str, Any] = {"t": 0, "rows": dict.fromkeys(ROWS, 0)}
+        if self.path is not None:
+            self.head = _read_json(self.path / "checkpoint.json")
+            for name, digest in self.head["sha256"].items():
+                file = self.path / name
+                if not file.is_file() or _digest(file) != digest:
+                    raise DataError(f"--resume {folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
+
+    @property
+    def t(self) -> int:
+        return int(self.head["t"])
+
+    def tensors(self) -> dict[str, Any]:
+        from safetensors.torch import load_file
+
+        assert self.path is not None
+        return dict(load_file(self.path / "tensors.safetensors"))
+
+    def ledger(self, policy: str, controller: Controller) -> Ledger:
+        assert self.path is not None
+        return load_ledger(self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller)
+
+    def cut_rows(self) -> None:
+        """Drop the rows that were written after the checkpoint, a half-written one included."""
+        for name in ROWS:
+            path, length = self.folder / name, int(self.head["rows"][name])
+            if not path.exists():
+                if (self.folder / name.replace("jsonl", "parquet")).exists():
+                    continue  # the run was finishing
+                raise DataError(f"--resume {self.folder}: {name} is missing; the run cannot be continued")
+            if path.stat().st_size < length:
+                raise DataError(
+                    f"--resume {self.folder}: {name} is shorter than its checkpoint says; the run cannot be continued"
+                )
+            os.truncate(path, length)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: is damaged ({error})") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: is damaged (not an object)")
+    return content
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,41 @@
+"""Executors do the local training of all clients of all runs for a round. They agree to rounding and differ in speed.
+
+Bits differ between executors, so one table of results takes one executor.
+"""
+
+from headgate.errors import SettingError
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.batched import Batched
+from headgate.simulation.executors.flat import FlatLoop
+from headgate.simulation.executors.gram import Gram, is_linear
+from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Executor, Packed, Task
+
+__all__ = ["Executor", "Packed", "Task", "names", "pick"]
+_KINDS: dict[str, type[Reference] | type[Gram] | type[FlatLoop] | type[Batched]] = {
+    "reference": Reference,
+    "gram": Gram,
+    "flat": FlatLoop,
+    "batched": Batched,
+}
+
+
+def names() -> tuple[str, ...]:
+    """What `pick` takes for a name."""
+    return ("auto", *_KINDS)
+
+
+def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
+    """The executor `name`, or the fastest that fits: gram for linear models, batched on CUDA, flat for all else."""
+    if name not in names():
+        raise SettingError(f"--executor {name}: must be {', '.join(names())}")
+    executor = _KINDS[_fastest(task, training) if name == "auto" else name](task)
+    if isinstance(executor, Gram | Batched):
+        executor.check(training)
+    return executor
+
+
+def _fastest(task: Task, training: LocalTraining) -> str:
+    if training.batch_size is None and training.weight_decay == 0 and is_linear(task.model):
+        return "gram"
+    return "batched" if task.device.type == "cuda" and training.batch_size is None else "flat"

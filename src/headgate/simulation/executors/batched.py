@@ -1,0 +1,231 @@
+"""Any model, many clients at a time: torch.func.vmap over clients of about the same size, on CUDA recorded as a graph.
+
+A group of G clients is a rectangle of G x p samples. Rows that only fill it up have no share in a client's loss, so
+they cost time and change nothing. On CUDA a client step is many short kernels, and starting them takes longer than
+running them; a CUDA graph starts all steps at once, but only for shapes it has seen. There groups are therefore
+filled up to few shapes.
+"""
+
+import copy
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn.functional import cross_entropy
+
+from headgate.errors import SettingError
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, native_kernels
+
+GRAPHS = 32
+"""How many recorded shapes are kept."""
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share in the loss (G, p)."""
+Outputs = tuple[Tensor, Tensor]
+"""How far each client moved (G, P), and its loss before (G,)."""
+
+
+class Batched:
+    """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
+
+    `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
+    shapes, as CUDA graphs want it.
+    """
+
+    name = "batched"
+
+    def __init__(self, task: Task, memory: int | None = None, few_shapes: bool | None = None) -> None:
+        cuda = task.device.type == "cuda"
+        self.task = task
+        self.memory = memory or (1 << 33 if cuda else 1 << 29)
+        self.few_shapes = cuda if few_shapes is None else few_shapes
+        self.graphs = cuda
+        self.note: str | None = None
+        self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
+        self.gradients = vmap(grad_and_value(self._loss))
+        # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
+        self._pool = torch.cuda.graph_pool_handle() if cuda else None
+        self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
+        self._seen: Counter[tuple[object, ...]] = Counter()
+        self.saved = self._try_out()
+        # A group costs as much as the rows computed while its kernels are started: in saved numbers, measured.
+        self.overhead = (3e6 if cuda else 2.5e5) / self.saved
+
+    def check(self, training: LocalTraining) -> None:
+        if training.batch_size is not None:
+            raise SettingError(f"--executor batched: full-batch only, training.batch_size = {training.batch_size}")
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Executor.advance`."""
+        self.check(training)
+        self.task.check(theta, packed, weights)
+        runs, clients = weights.shape
+        sizes = np.diff(packed.offsets)
+        images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
+        after, losses = theta.clone(), theta.new_zeros(runs * clients)
+        with native_kernels():
+            for group, members in self._groups(packed.offsets, np.flatnonzero(sizes)):
+                rows, share = self._index(group.rows), group.real / np.maximum(group.real.sum(axis=1, keepdims=True), 1)
+                inputs = (
+                    theta[self._index(group.members // clients)],
+                    images[rows],
+                    labels[rows],
+                    self._index(share).to(theta.dtype),
+                )
+                moves, before = self._train(inputs, training)
+                losses[self._index(members)] = before[: len(members)]
+                self._add(after, moves, members, weights)
+        samples = self._index(sizes).to(theta.dtype).view(runs, clients)
+        return after, (losses.view(runs, clients) * samples).sum(dim=1) / samples.sum(dim=1)  # 0/0 is nan
+
+    # one client, and a group of them
+
+    def _loss(self, parameters: dict[str, Tensor], images: Tensor, labels: Tensor, share: Tensor) -> Tensor:
+        logits = functional_call(self.model, parameters, (images,))
+        return (cross_entropy(logits, labels, reduction="none") * share).sum()
+
+    def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
+        """All steps of a group's clients."""
+        start, images, labels, share = inputs
+        images = self.task.normalised(images)
+        # A tensor for each parameter, not views of one: products and convolutions want them contiguous.
+        parameters = {
+            name: view.clone(memory_format=torch.contiguous_format) for name, view in self.task.flat.views(start).items()
+        }
+        places = list(parameters.values())
+        velocity = [torch.zeros_like(place) for place in places] if training.momentum else None
+        before = None
+        for _ in range(training.steps):
+            gradients, loss = self.gradients(parameters, images, labels, share)
+            before = loss if before is None else before
+            change = [gradients[name] for name in parameters]
+            if training.weight_decay:
+                change = list(torch._foreach_add(change, places, alpha=training.weight_decay))
+            if velocity is not None:
+                torch._foreach_mul_(velocity, training.momentum)
+                torch._foreach_add_(velocity, change)
+                change = velocity
+            torch._foreach_sub_(places, change, alpha=training.lr)
+        assert before is not None  # there is at least one step
+        return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
+
+    def _train(self, inputs: Inputs, training: LocalTraining) -> Outputs:
+        """`_descend`, from a recording once a shape has come back: one seen once may never be seen again."""
+        shape = (*inputs[1].shape[:2], training)
+        self._seen[shape] += 1
+        if not self.graphs or self._seen[shape] < 2:
+            return self._descend(inputs, training)
+        if shape not in self._recorded:
+            try:
+                self._recorded[shape] = _Recorded(lambda given: self._descend(given, training), inputs, self._pool)
+            except RuntimeError as error:
+                self.graphs = False
+                self.note = f"CUDA graphs given up, slower: {' '.join(str(error).split())}"
+                self._recorded.clear()
+                return self._descend(inputs, training)
+            if len(self._recorded) > GRAPHS:
+                self._recorded.popitem(last=False)
+        self._recorded.move_to_end(shape)
+        return self._recorded[shape](inputs)
+
+    # which clients together
+
+    def _groups(self, offsets: Ints, chosen: Ints) -> Iterator[tuple[Group, Ints]]:
+        """Groups that fit into the memory, and the clients in each without those which only fill it up."""
+        for group in grouped(offsets, chosen, self.overhead):
+            length = _rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
+            numbers = 4 * self.task.flat.size + 3 * length * self.saved
+            most = max(1, self.memory // (numbers * self.task.dtype.itemsize))
+            pieces = -(-len(group.members) // most)
+            for members, rows, real in zip(*(np.array_split(array, pieces) for array in group), strict=True):
+                count = _rung(len(members)) if self.few_shapes else len(members)
+                fill = ((0, count - len(members)), (0, length - rows.shape[1]))
+                filled = Group(np.pad(members, fill[0], "edge"), np.pad(rows, fill, "edge"), np.pad(real, fill))
+                yield filled, members
+
+    def _add(self, after: Tensor, moves: Tensor, members: Ints, weights: Tensor) -> None:
+        """Adds the clients' moves to their runs, in place, at most one for each run at a time: the order is fixed."""
+        clients = weights.shape[1]
+        shares = weights.reshape(-1).cpu().numpy()[members]
+        places = np.flatnonzero(shares)  # weight 0 times a diverged client would be nan
+        places = places[np.argsort(members[places], kind="stable")]
+        runs = members[places] // clients
+        turn = np.arange(len(runs)) - np.searchsorted(runs, runs)
+        for now in range(turn.max(initial=-1) + 1):
+            chosen = turn == now
+            share = self._index(shares[places[chosen]]).to(after.dtype)
+            after.index_add_(0, self._index(runs[chosen]), moves[self._index(places[chosen])] * share[:, None])
+
+    def _index(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.task.device)
+
+    def _try_out(self) -> int:
+        """One step of two clients with one image each; how many numbers a sample saves for the gradient."""
+        task = self.task
+        start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
+        images = torch.zeros(2, 1, *task.shape, dtype=torch.uint8, device=task.device)
+        labels = torch.zeros(2, 1, dtype=torch.int64, device=task.device)
+        own, saved = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}, 0
+
+        def count(tensor: Tensor) -> Tensor:
+            nonlocal saved
+            saved += 0 if tensor.untyped_storage().data_ptr() in own else tensor.numel()
+            return tensor
+
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            self.model(task.normalised(images[0]))
+        try:
+            self._descend((start, images, labels, torch.ones_like(labels, dtype=task.dtype)), LocalTraining(1.0, 1))
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise SettingError(
+                f"--executor batched: the model does not run under torch.func.vmap ({reason}): take flat"
+            ) from error
+        return max(saved, 1)
+
+
+class _Recorded:
+    """A function of tensors as a CUDA graph: always the same memory, and always the same shapes."""
+
+    def __init__(self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any) -> None:
+        # The graph reads and writes where these lie, and does not keep them alive itself.
+        self.inputs: Inputs = tuple(given.clone() for given in inputs)  # type: ignore[assignment]
+        beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            function(self.inputs)  # libraries set themselves up in a first call, which cannot be recorded
+        torch.cuda.current_stream().wait_stream(beside)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.outputs = function(self.inputs)
+
+    def __call__(self, inputs: Inputs) -> Outputs:
+        """The outputs are overwritten by the next call."""
+        for place, given in zip(self.inputs, inputs, strict=True):
+            place.copy_(given)
+        self.graph.replay()
+        return self.outputs
+
+
+def _rung(n: int) -> int:
+    """The next number of a ladder with four rungs to each doubling.
+
+    >>> [_rung(n) for n in (1, 4, 7, 8, 9, 16, 17, 33)]
+    [1, 4, 7, 8, 10, 16, 20, 40]
+    """
+    step = 1 << max(0, (n - 1).bit_length() - 3)
+    return -(-n // step) * step

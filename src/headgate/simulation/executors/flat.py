@@ -1,0 +1,82 @@
+"""Any model, client by client, with little around the arithmetic: made for the CPU, where a loop beats vmap."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from headgate.learning.local import LocalTraining, schedule
+from headgate.simulation.executors.types import Packed, Task, native_kernels
+
+
+class FlatLoop:
+    """One model serves all clients: its parameters are views of one vector, which a client starts from and moves.
+
+    A run's numbers do not depend on the runs beside it, to the bit.
+    """
+
+    name = "flat"
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
+        self.vector = torch.empty(task.flat.size, dtype=task.dtype, device=task.device)
+        self.parameters = list(self.model.parameters())
+        for parameter, view in zip(self.parameters, task.flat.views(self.vector).values(), strict=True):
+            parameter.data = view
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Executor.advance`."""
+        self.task.check(theta, packed, weights)
+        clients, offsets, shares = weights.shape[1], packed.offsets.tolist(), weights.tolist()
+        after, losses = theta.clone(), []
+        with native_kernels():
+            images, labels = self.task.normalised(packed.images), packed.labels.to(self.task.device)
+            for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
+                total = theta.new_zeros(())
+                for m, share in enumerate(shares[r]):
+                    own = slice(offsets[r * clients + m], offsets[r * clients + m + 1])
+                    n = own.stop - own.start
+                    if n == 0:
+                        continue
+                    self.vector.copy_(start)
+                    if share == 0:
+                        total += n * self._loss(images[own], labels[own])
+                        continue
+                    total += n * self._descend(images[own], labels[own], training, seed, m, t)
+                    after[r].add_(self.vector - start, alpha=share)
+                samples = offsets[(r + 1) * clients] - offsets[r * clients]
+                losses.append(total / samples)  # 0/0 is nan
+        return after, torch.stack(losses)
+
+    def _loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad():
+            return cross_entropy(self.model(images), labels)
+
+    def _descend(self, images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int) -> Tensor:
+        """Moves the vector by the client's local training; the loss of all its samples before that."""
+        before = None if training.batch_size is None else self._loss(images, labels)
+        velocity = torch.zeros_like(self.vector) if training.momentum else None
+        for rows in schedule(training, seed, client, t, len(labels)):
+            with torch.enable_grad():
+                loss = cross_entropy(self.model(images[rows]), labels[rows])
+            before = loss.detach() if before is None else before
+            gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+            gradient = torch.cat([each.reshape(-1) for each in gradients])
+            if training.weight_decay:
+                gradient.add_(self.vector, alpha=training.weight_decay)
+            if velocity is not None:
+                gradient = velocity.mul_(training.momentum).add_(gradient)
+            self.vector.sub_(gradient, alpha=training.lr)
+        assert before is not None  # there is at least one step
+        return before

@@ -1,0 +1,88 @@
+"""The judge: the paper's local training and aggregation as they are written, client by client in float64."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.models import Flat
+from headgate.simulation.executors.types import Packed, Task
+from headgate.theory.labels import paper
+
+
+@paper("eq:local-update", "eq:global-aggregation")
+class Reference:
+    """Slow and plain; takes any model and any local training. It computes in float64 and answers in theta's dtype."""
+
+    name = "reference"
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.model = copy.deepcopy(task.model).to(task.device, torch.float64)
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Executor.advance`."""
+        self.task.check(theta, packed, weights)
+        runs, clients = weights.shape
+        models, losses = [], []
+        for r in range(runs):
+            start = theta[r].double()
+            update, loss, samples = torch.zeros_like(start), 0.0, 0
+            for m in range(clients):
+                images, labels = self._buffer(packed, r * clients + m)
+                n = len(labels)
+                if n == 0:
+                    continue
+                loss += n * float(empirical_risk(self.model, start, images, labels))
+                samples += n
+                if weights[r, m] == 0:
+                    continue
+                local, velocity = start, torch.zeros_like(start)
+                for rows in schedule(training, seeds[r], m, t, n):
+                    gradient = local_gradient(self.model, local, images[rows], labels[rows])
+                    local, velocity = descend(local, velocity, gradient, training)
+                update = update + weights[r, m].double() * (local - start)
+            models.append(start + update)
+            losses.append(loss / samples if samples else float("nan"))
+        return torch.stack(models).to(theta.dtype), torch.tensor(losses, dtype=theta.dtype, device=theta.device)
+
+    def _buffer(self, packed: Packed, segment: int) -> tuple[Tensor, Tensor]:
+        first, last = packed.offsets[segment], packed.offsets[segment + 1]
+        task = self.task
+        mean, std = (torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1) for x in (task.mean, task.std))
+        images = packed.images[first:last].to(task.device, torch.float64)
+        return (images / 255 - mean) / std, packed.labels[first:last].to(task.device)
+
+
+@paper("eq:local-empirical-risk")
+def empirical_risk(model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss of the model at theta."""
+    return cross_entropy(functional_call(model, Flat(model).views(theta), (images,)), labels)
+
+
+@paper("eq:local-gradient")
+def local_gradient(model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    theta = theta.detach().requires_grad_()
+    with torch.enable_grad():
+        risk = empirical_risk(model, theta, images, labels)
+    (gradient,) = torch.autograd.grad(risk, theta)
+    return gradient
+
+
+@paper("eq:local-gd")
+def descend(theta: Tensor, velocity: Tensor, gradient: Tensor, training: LocalTraining) -> tuple[Tensor, Tensor]:
+    """One step, and the velocity after it; the paper's step has neither momentum nor weight decay."""
+    velocity = training.momentum * velocity + gradient + training.weight_decay * theta
+    return theta - training.lr * velocity, velocity

@@ -1,0 +1,166 @@
+"""What an executor is given and what it gives back, and how ragged buffers become few rectangles."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from headgate.learning.local import LocalTraining
+from headgate.learning.models import Flat, Shape
+
+Ints = NDArray[np.int64]
+
+
+class Packed(NamedTuple):
+    """All samples of a round, run by run and within a run client by client; client (r, m) is segment r·M + m."""
+
+    images: Tensor
+    """(S, C, H, W) uint8"""
+    labels: Tensor
+    """(S,) int64"""
+    offsets: Ints
+    """(R·M + 1,): segment i holds the samples offsets[i] to offsets[i + 1]"""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is learnt: a model of images of `shape`, given as bytes and normalised to (x/255 − mean)/std in `dtype`."""
+
+    model: nn.Module
+    shape: Shape
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @cached_property
+    def flat(self) -> Flat:
+        return Flat(self.model)
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Images (S, C, H, W) as the model takes them, on the device."""
+        scale, shift = self._line
+        return images.to(self.device).to(self.dtype).mul_(scale).add_(shift)
+
+    @cached_property
+    def _line(self) -> tuple[Tensor, Tensor]:
+        """(x/255 − mean)/std as scale·x + shift."""
+        mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
+        return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
+
+    def check(self, theta: Tensor, packed: Packed, weights: Tensor) -> None:
+        """Refuse what does not belong together before it turns into a wrong number."""
+        runs, clients = weights.shape
+        if tuple(theta.shape) != (runs, self.flat.size) or theta.dtype != self.dtype:
+            wanted = f"({runs}, {self.flat.size}) {self.dtype}"
+            raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
+        samples, offsets = len(packed.labels), packed.offsets
+        if (
+            len(offsets) != runs * clients + 1
+            or offsets[0] != 0
+            or offsets[-1] != samples
+            or (offsets[1:] < offsets[:-1]).any()
+        ):
+            raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
+        if tuple(packed.images.shape) != (samples, *self.shape) or packed.images.dtype != torch.uint8:
+            given = f"{tuple(packed.images.shape)} {packed.images.dtype}"
+            raise ValueError(f"images are {given}, must be {(samples, *self.shape)} torch.uint8")
+
+
+class Executor(Protocol):
+    """Does the local training of all clients of all runs for one round, and the server's sum of their updates."""
+
+    @property
+    def name(self) -> str: ...
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """The global models after round t, (R, P), and each run's loss before it, (R,).
+
+        theta[r] becomes theta[r] + Σ_m weights[r, m]·(what client m makes of it − theta[r]). A client without
+        samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
+        is the mean over all samples of the run at theta[r], nan where there are none. Arguments are left alone.
+        """
+        ...
+
+
+@contextmanager
+def native_kernels() -> Iterator[None]:
+    """Switches oneDNN off for a while: for small matrices and images torch's own kernels are up to twice as fast."""
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+def mean_by_run(losses: Tensor, run_offsets: Ints) -> Tensor:
+    """The mean of each run's samples, (R,); nan for a run without."""
+    counts = torch.from_numpy(np.diff(run_offsets)).to(losses.device)
+    return torch.segment_reduce(losses, "mean", lengths=counts)
+
+
+class Group(NamedTuple):
+    """Segments of nearly the same size, as a rectangle: G segments of p rows."""
+
+    members: Ints
+    """(G,) which segments"""
+    rows: Ints
+    """(G, p) which samples; a shorter segment is filled up with its own last sample, as sane as any other"""
+    real: NDArray[np.bool_]
+    """(G, p) False where a row only fills up"""
+
+
+def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
+    """The chosen segments, none empty, in groups that waste little: filled-up rows + `overhead` for each group.
+
+    `overhead` says how many rows cost as much as handling one more group.
+
+    >>> [group.rows.tolist() for group in grouped(np.array([0, 1, 2, 4, 9]), np.arange(4), overhead=2)]
+    [[[0, 0], [1, 1], [2, 3]], [[4, 5, 6, 7, 8]]]
+    """
+    sizes = offsets[chosen + 1] - offsets[chosen]
+    order = np.argsort(sizes, kind="stable")
+    chosen, sizes = chosen[order], sizes[order]
+    groups = []
+    for first, last in _cuts(sizes, overhead):
+        members, length = chosen[first:last], sizes[first:last, None]
+        place = np.arange(sizes[last - 1])
+        rows = offsets[members, None] + np.minimum(place, length - 1)
+        groups.append(Group(members, rows, place < length))
+    return groups
+
+
+def _cuts(sizes: Ints, overhead: float) -> list[tuple[int, int]]:
+    """Where to cut ascending sizes: the best of all ways, found size by size from the best of all shorter ones."""
+    if len(sizes) == 0:
+        return []
+    if len(sizes) * sizes[-1] - sizes.sum() <= overhead:
+        return [(0, len(sizes))]  # a second group would cost more than it saves
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(sizes)) + 1, [len(sizes)]])
+    distinct = sizes[edges[:-1]]
+    best, came_from = np.zeros(len(edges)), np.zeros(len(edges), dtype=np.int64)
+    for j in range(1, len(edges)):
+        costs = best[:j] + (edges[j] - edges[:j]) * distinct[j - 1] + overhead
+        came_from[j] = np.argmin(costs)
+        best[j] = costs[came_from[j]]
+    cuts, j = [], len(edges) - 1
+    while j > 0:
+        cuts.append((int(edges[came_from[j]]), int(edges[j])))
+        j = int(came_from[j])
+    return cuts[::-1]

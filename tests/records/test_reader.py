@@ -1,0 +1,199 @@
+import json
+import os
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from headgate.errors import DataError
+from headgate.records.reader import METRICS, RunFolder, list_runs
+
+CONFIG = """
+[system]
+buffers = [4, 6]
+budget = 10.0
+[run]
+rounds = 3
+"""
+
+
+def row(policy, seed, t, **more):
+    return {**dict.fromkeys(METRICS), "policy": policy, "seed": seed, "t": t, "spend": 5.0, "n": 7, **more}
+
+
+ROWS = [row("acdpp", 0, 1), row("acdpp", 0, 2, test_accuracy=0.5, N=12.0), row("acdpp", 0, 3, train_loss=float("nan"))]
+HELD = [{"policy": "acdpp", "seed": 0, "t": t, "n": [3, 4]} for t in (1, 2, 3)]
+
+
+def lines(rows):
+    return "".join(json.dumps(one) + "\n" for one in rows)
+
+
+def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", config=CONFIG, **files):
+    """A run folder; `files` by name with __ for the dot."""
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(config)
+    (folder / "environment.json").write_text(json.dumps({"headgate": "0.1.0", "started": started}))
+    told = {"state": state, "round": 3, "rounds": 3, "policies": ["acdpp"], "seeds": [0], "pid": pid, "elapsed_s": 1.5}
+    (folder / "state.json").write_text(json.dumps({**told, "diverged": []}))
+    for name, content in ({"metrics__jsonl": lines(ROWS), "occupancy__jsonl": lines(HELD)} | files).items():
+        path = folder / name.replace("__", ".")
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        elif content is not None:
+            path.write_text(content)
+    return folder
+
+
+def test_what_a_folder_tells(tmp_path):
+    run = RunFolder.open(write(tmp_path / "digits-1"))
+    assert (run.name, run.buffers, run.budget, run.rounds, run.status) == ("digits-1", [4, 6], 10.0, 3, "finished")
+    assert run.config["run"] == {"rounds": 3}
+    assert run.environment["headgate"] == "0.1.0"
+    assert run.config_text() == CONFIG
+    metrics = run.metrics()
+    assert metrics.schema == METRICS
+    assert metrics["t"].to_list() == [1, 2, 3]
+    assert metrics["test_accuracy"].to_list() == [None, 0.5, None]
+    assert metrics["N"].to_list() == [None, 12, None]  # 12.0 is a count all the same
+    assert metrics["train_loss"].to_list() == [None] * 3  # not a number is nothing measured
+    assert run.occupancy()["n"].to_list() == [[3, 4]] * 3
+
+
+def test_parquet_says_the_same_and_comes_first(tmp_path):
+    folder = write(tmp_path / "run")
+    before = RunFolder.open(folder)
+    metrics, occupancy = before.metrics(), before.occupancy()
+    metrics.write_parquet(folder / "metrics.parquet")
+    occupancy.write_parquet(folder / "occupancy.parquet")
+    (folder / "metrics.jsonl").write_text("not looked at")
+    after = RunFolder.open(folder)
+    assert after.metrics().equals(metrics)
+    assert after.occupancy().equals(occupancy)
+
+
+@pytest.mark.parametrize("half", ['{"policy": "acdpp", "se', '{"policy": "déb'.encode()[:-2], "{", '{"policy": 1}}'])
+def test_a_half_written_last_line_is_passed_over(tmp_path, half):
+    content = lines(ROWS).encode() + (half if isinstance(half, bytes) else half.encode())
+    run = RunFolder.open(write(tmp_path / "run", state="running", metrics__jsonl=content))
+    assert run.metrics().height == 3
+
+
+def test_a_last_line_that_lacks_only_its_end_counts(tmp_path):
+    run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines(ROWS).rstrip("\n")))
+    assert run.metrics().height == 3
+
+
+def test_a_round_written_twice_counts_as_last_written(tmp_path):
+    run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines([*ROWS, row("acdpp", 0, 2, spend=6.0)])))
+    assert sorted(run.metrics().select("t", "spend").rows()) == [(1, 5.0), (2, 6.0), (3, 5.0)]
+
+
+def test_buffers_are_repeated_over_the_clients(tmp_path):
+    config = CONFIG.replace("budget", "clients = 5\nbudget")
+    assert RunFolder.open(write(tmp_path / "run", config=config)).buffers == [4, 6, 4, 6, 4]
+
+
+def test_running_is_believed_while_the_process_lives(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for pid, status in ((os.getpid(), "running"), (gone.pid, "interrupted"), (0, "interrupted"), (2**70, "interrupted")):
+        assert RunFolder.open(write(tmp_path / f"run{pid}", state="running", pid=pid)).status == status
+    assert RunFolder.open(write(tmp_path / "done", pid=gone.pid)).status == "finished"
+
+
+def test_nothing_recorded_yet(tmp_path):
+    folder = write(tmp_path / "run", state="running", metrics__jsonl=None, occupancy__jsonl=None)
+    run = RunFolder.open(folder)
+    assert run.metrics().is_empty()
+    assert run.metrics().schema == METRICS
+    assert run.occupancy().is_empty()
+    (folder / "state.json").write_text((folder / "state.json").read_text().replace("running", "finished"))
+    with pytest.raises(DataError, match=r"metrics\.parquet: is missing"):
+        RunFolder.open(folder).metrics()
+
+
+def test_runs_are_listed_newest_first_and_what_is_none_is_passed_over(tmp_path):
+    write(tmp_path / "b-old", started="2026-08-01T10:00:00+00:00")
+    write(tmp_path / "a-new", started="2026-08-01T13:00:00+02:00")
+    write(tmp_path / "damaged", state="lost")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "note.txt").write_text("no folder")
+    assert [run.name for run in list_runs(tmp_path)] == ["a-new", "b-old"]
+    assert list_runs(tmp_path / "not there") == []
+
+
+def test_without_a_start_the_file_s_own_time_counts(tmp_path):
+    write(tmp_path / "first", started="yesterday")
+    os.utime(tmp_path / "first" / "environment.json", (1000.0, 1000.0))
+    write(tmp_path / "second", started=None)
+    assert [run.name for run in list_runs(tmp_path)] == ["second", "first"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("config.toml", None, "not a run folder, config.toml is missing"),
+        ("state.json", None, "not a run folder, state.json is missing"),
+        ("config.toml", "[system", "config.toml: not valid TOML"),
+        ("config.toml", b"\xff\xfe", "config.toml: is damaged, it is not UTF-8"),
+        ("config.toml", "[run]\nrounds = 3", r"config.toml: the section \[system\] is missing"),
+        ("config.toml", "[system]\nbuffers = []\nbudget = 1", "config.toml: system.buffers must be"),
+        ("config.toml", "[system]\nbuffers = [1.5]\nbudget = 1", "config.toml: system.buffers must be"),
+        ("config.toml", "[system]\nbuffers = [1]\nbudget = nan", "config.toml: system.budget = nan"),
+        ("config.toml", "[system]\nbuffers = [1]\nclients = 0\nbudget = 1", "config.toml: system.clients = 0"),
+        ("environment.json", "[1]", "environment.json: must hold a JSON object"),
+        ("environment.json", "{", "environment.json: not valid JSON"),
+        ("state.json", "{}", "state.json: state = None must be one of running"),
+        ("state.json", '{"state": "running", "round": 1.5}', "state.json: round = 1.5 must be a whole"),
+        ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": true}', "state.json: pid = True"),
+        ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": 1}', "state.json: policies is missing"),
+    ],
+)
+def test_damaged_folders_are_refused_with_the_file_named(tmp_path, name, content, said):
+    folder = write(tmp_path / "run")
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DataError, match=said) as caught:
+        RunFolder.open(folder)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="there is no such folder"):
+        RunFolder.open(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (lines(ROWS[:1]) + '{"policy": "ac\n' + lines(ROWS[1:]), r"metrics\.jsonl: line 2 is damaged"),
+        (lines(ROWS) + "[]\n", r"metrics\.jsonl: line 4 does not hold policy"),
+        ('{"policy": "acdpp"}\n', r"metrics\.jsonl: line 1 does not hold policy"),
+        (lines([row("acdpp", 0, 1, spend="much")]), r"metrics\.jsonl: is damaged"),
+        (lines([row("acdpp", None, 1)]), r"metrics\.jsonl: is damaged, policy, seed or t is empty"),
+    ],
+)
+def test_damaged_lines_are_refused(tmp_path, content, said):
+    with pytest.raises(DataError, match=said) as caught:
+        RunFolder.open(write(tmp_path / "run", metrics__jsonl=content)).metrics()
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_parquet_is_refused(tmp_path):
+    run = RunFolder.open(write(tmp_path / "run", metrics__parquet=b"PAR1 and then nothing"))
+    with pytest.raises(DataError, match=r"metrics\.parquet: is damaged"):
+        run.metrics()
+    pl.DataFrame({"policy": ["x"]}).write_parquet(run.path / "metrics.parquet")
+    with pytest.raises(DataError, match=r"metrics\.parquet: has no column seed, t"):
+        run.metrics()
+    pl.DataFrame([row("x", "first", 1)]).write_parquet(run.path / "metrics.parquet")
+    with pytest.raises(DataError, match=r"metrics\.parquet: is damaged"):
+        run.metrics()
+
+
+@pytest.mark.parametrize("n", [[1], [1, 2, 3], None, [1, None]])
+def test_occupancy_must_name_every_client(tmp_path, n):
+    held = lines([{"policy": "acdpp", "seed": 0, "t": 1, "n": n}])
+    with pytest.raises(DataError, match=r"occupancy\.jsonl: n does not hold one number for each of the 2 clients"):
+        RunFolder.open(write(tmp_path / "run", occupancy__jsonl=held)).occupancy()

@@ -1,0 +1,277 @@
+"""The loggers: what they were told is read back with the readers of the same libraries."""
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headgate.errors import SettingError
+from headgate.records.trackers import Tracker, make_trackers
+
+CONFIG = {
+    "system": {"budget": 2.5, "clients": 3},
+    "seeds": [1, 2],
+    "policies": [{"name": "dpp"}, {"name": "ac-dpp"}],
+    "data": None,
+    **{f"key{number}": number for number in range(120)},  # more than MLflow takes at once
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_ALLOW_FILE_STORE", "WANDB_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")  # set here, it is put back after the test
+
+
+def run(tracker: Tracker, folder: Path, policies: Sequence[str] = ("dpp", "ac-dpp")) -> None:
+    """Three rounds of the policies in turn; the accuracy is known after every second round only."""
+    tracker.start("trial", CONFIG, folder)
+    for t in (1, 2, 3):
+        for number, policy in enumerate(policies):
+            unknown = math.nan if number else None
+            values: dict[str, Any] = {"loss": number + 1 / t, "test accuracy": 0.1 * t if t % 2 else unknown}
+            tracker.log(policy, t, values)
+    tracker.log("silent", 1, {"loss": math.nan})
+    tracker.close()
+    tracker.close()
+
+
+LOSSES = {"dpp": [(1, 1.0), (2, 0.5), (3, 1 / 3)], "ac-dpp": [(1, 2.0), (2, 1.5), (3, 4 / 3)]}
+ACCURACIES = [(1, pytest.approx(0.1)), (3, pytest.approx(0.3))]
+
+
+# names
+
+
+def test_trackers_are_made_by_name_each_once() -> None:
+    names = [type(tracker).__name__ for tracker in make_trackers(["wandb", "tensorboard", "wandb", "mlflow"])]
+    assert names == ["WeightsAndBiases", "TensorBoard", "MLflow"]
+    assert make_trackers([]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tensorbord", "--track tensorbord: must be one of tensorboard, mlflow, wandb; did you mean tensorboard?"),
+        ("MLFlow", "--track MLFlow: must be one of tensorboard, mlflow, wandb; did you mean mlflow?"),
+        ("comet", "--track comet: must be one of tensorboard, mlflow, wandb"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(SettingError) as error:
+        make_trackers(["tensorboard", name])
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("tensorboard", "pip install 'headgate[track]'"),
+        ("mlflow", "pip install 'headgate[track]'"),
+        ("wandb", "pip install wandb"),
+    ],
+)
+def test_a_missing_library_is_said_to_be_missing(
+    name: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [module for module in sys.modules if module.partition(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, name, None)
+    (tracker,) = make_trackers([name])
+    with pytest.raises(SettingError) as error:
+        tracker.start("trial", {}, tmp_path)
+    assert str(error.value).startswith(f"--track {name}: ")
+    assert str(error.value).endswith(f"; {advice}")
+    assert "\n" not in str(error.value)
+    tracker.close()
+
+
+def test_making_trackers_imports_nothing() -> None:
+    code = (
+        "import sys; from headgate.records.trackers import make_trackers; make_trackers(['tensorboard', 'mlflow', 'wandb']);"
+        "print([name for name in ('tensorboard', 'mlflow', 'wandb', 'torch') if name in sys.modules])"
+    )
+    assert python(code) == "[]"
+
+
+def python(code: str, *arguments: str) -> str:
+    """What a fresh Python prints, which nothing tells that it is part of a test."""
+    environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# TensorBoard
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_holds_what_was_logged(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    run(*make_trackers(["tensorboard"]), tmp_path)
+    assert sorted(path.name for path in (tmp_path / "tensorboard").iterdir()) == ["ac-dpp", "dpp"]
+    for policy, losses in LOSSES.items():
+        read = scalars(tmp_path / "tensorboard" / policy)
+        assert read == {
+            "loss": [(t, pytest.approx(loss)) for t, loss in losses],
+            "test accuracy": ACCURACIES,
+        }
+
+
+def test_tensorboard_keeps_policies_apart_whatever_they_are_called(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    run(*make_trackers(["tensorboard"]), tmp_path, policies=("a/b", "A:b", "../a"))
+    folders = sorted(path.name for path in (tmp_path / "tensorboard").iterdir())
+    assert folders == ["A_b-2", "_a", "a_b"]
+    assert [scalars(tmp_path / "tensorboard" / folder)["loss"][0] for folder in folders] == [(1, 2.0), (1, 3.0), (1, 1.0)]
+    assert [path.name for path in tmp_path.iterdir()] == ["tensorboard"]
+
+
+# MLflow
+
+
+def mlflow_client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    return MlflowClient(tracking_uri=folder.as_uri())
+
+
+def check_mlflow(client: Any) -> None:
+    experiment = client.get_experiment_by_name("trial")
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert sorted(runs) == ["ac-dpp", "dpp", "trial"]
+    parent = runs.pop("trial").info.run_id
+    for policy, found in runs.items():
+        assert found.info.status == "FINISHED"
+        assert found.data.tags["mlflow.parentRunId"] == parent
+        assert found.data.tags["policy"] == policy
+        assert len(found.data.params) == 127
+        settings = {
+            "system.budget": "2.5",
+            "system.clients": "3",
+            "seeds": "[1, 2]",
+            "policies.1.name": "ac-dpp",
+            "data": "None",
+        }
+        assert settings.items() <= found.data.params.items()
+        history = {key: client.get_metric_history(found.info.run_id, key) for key in ("loss", "test_accuracy")}
+        assert [(metric.step, metric.value) for metric in history["loss"]] == LOSSES[policy]
+        assert [(metric.step, metric.value) for metric in history["test_accuracy"]] == ACCURACIES
+
+
+def test_mlflow_holds_what_was_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    run(*make_trackers(["mlflow"]), tmp_path)
+    assert "MLFLOW_ALLOW_FILE_STORE" not in os.environ
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow"]
+    check_mlflow(mlflow_client(tmp_path / "mlflow", monkeypatch))
+
+
+def test_mlflow_goes_where_the_user_says_and_adds_to_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    client = mlflow_client(tmp_path / "server", monkeypatch)
+    experiment = client.create_experiment("trial")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "server").as_uri())
+    run(*make_trackers(["mlflow"]), tmp_path / "run")
+    assert client.get_experiment_by_name("trial").experiment_id == experiment
+    check_mlflow(client)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_mlflow_refuses_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "gopher://here")
+    (tracker,) = make_trackers(["mlflow"])
+    with pytest.raises(SettingError) as error:
+        tracker.start("trial", CONFIG, tmp_path)
+    assert str(error.value).startswith("--track mlflow: ")
+    assert "\n" not in str(error.value)
+    tracker.close()
+
+
+def test_mlflow_calls_nobody(tmp_path: Path) -> None:
+    """In a Python of its own: within a test MLflow would be silent anyway."""
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    code = """if True:
+        import socket, sys, threading, time
+        from pathlib import Path
+        from headgate.records.trackers import make_trackers
+        called = []
+        def refuse(*arguments, **_):
+            called.append(arguments)
+            raise OSError("no network")
+        socket.getaddrinfo = socket.socket.connect = refuse
+        (tracker,) = make_trackers(["mlflow"])
+        tracker.start("trial", {}, Path(sys.argv[1]))
+        tracker.log("dpp", 1, {"loss": 1.0})
+        tracker.close()
+        time.sleep(1)
+        print(called, [thread.name for thread in threading.enumerate() if thread.name != "MainThread"])
+    """
+    assert python(code, str(tmp_path)) == "[] []"
+
+
+# Weights & Biases
+
+
+class FakeRun:
+    def __init__(self, how: dict[str, Any]) -> None:
+        self.how = how
+        self.logged: list[tuple[int, dict[str, float]]] = []
+        self.finished = 0
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.logged.append((step, values))
+
+    def finish(self) -> None:
+        self.finished += 1
+
+
+@pytest.fixture
+def wandb_runs(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
+    """The runs which a wandb of our own was asked for."""
+    runs: list[FakeRun] = []
+
+    def init(**how: Any) -> FakeRun:
+        runs.append(FakeRun(how))
+        return runs[-1]
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    return runs
+
+
+def test_wandb_is_told_what_was_logged(tmp_path: Path, wandb_runs: list[FakeRun]) -> None:
+    run(*make_trackers(["wandb"]), tmp_path / "run")
+    assert [made.how["name"] for made in wandb_runs] == ["dpp", "ac-dpp"]
+    for made in wandb_runs:
+        assert (made.how["group"], made.how["project"], made.how["reinit"]) == ("trial", "headgate", "create_new")
+        assert "mode" not in made.how
+        assert Path(made.how["dir"]).is_dir()
+        assert made.how["config"]["system.budget"] == 2.5
+        assert made.how["config"]["policy"] == made.how["name"]
+        assert [(step, values["loss"]) for step, values in made.logged] == LOSSES[made.how["name"]]
+        assert [(step, values["test accuracy"]) for step, values in made.logged if len(values) == 2] == ACCURACIES
+        assert made.finished == 1
+
+
+def test_the_users_wandb_project_is_kept(tmp_path: Path, wandb_runs: list[FakeRun], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    run(*make_trackers(["wandb"]), tmp_path)
+    assert {made.how["project"] for made in wandb_runs} == {"mine"}

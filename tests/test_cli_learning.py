@@ -1,0 +1,210 @@
+"""run, runs, report and data as a user types them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from headgate.cli import main
+from headgate.records.reader import METRICS
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SMALL = ("--rounds", "4", "--seeds", "2", "--policies", "acdpp,constant", "--progress", "none")
+
+
+@pytest.fixture
+def headgate(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words, code=0):
+        monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        assert (end.value.code or 0) == code, err
+        return out, err
+
+    return call
+
+
+def test_run_writes_everything_it_promises(headgate, tmp_path):
+    out, _ = headgate("run", "digits", *SMALL)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"digits-\d{8}-\d{6}", folder.name)
+    assert f"report: {Path('runs') / folder.name / 'report.html'}" in out
+    assert "Spend a round" in out
+    assert {path.name for path in folder.iterdir()} == {
+        "config.toml", "environment.json", "state.json", "metrics.parquet", "occupancy.parquet", "summary.json",
+        "report.html", "checkpoints",
+    }  # fmt: skip
+    frame = pl.read_parquet(folder / "metrics.parquet")
+    assert frame.columns == list(METRICS)
+    assert frame.height == 2 * 2 * 4
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [each["policy"] for each in summary] == ["acdpp", "constant"]
+    assert summary[0]["best_accuracy"]["runs"] == 2
+    listed, _ = headgate("runs")
+    assert folder.name in listed
+    assert "finished" in listed
+    (row,) = json.loads(headgate("runs", "--format", "json")[0])
+    assert (row["run"], row["round"], row["data"], row["model"]) == (folder.name, 4, "digits", "logistic")
+
+
+def test_report_of_one_and_of_several(headgate, tmp_path):
+    for name in ("one", "two"):
+        headgate("run", "digits", *SMALL, "--out", tmp_path / name)
+    assert headgate("report", tmp_path / "one")[0].strip() == str(tmp_path / "one" / "report.html")
+    headgate("report", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both.html", "--figures", tmp_path / "drawn")
+    page = (tmp_path / "both.html").read_text()
+    assert "one" in page
+    assert "two" in page
+    assert {path.suffix for path in (tmp_path / "drawn").iterdir()} == {".svg", ".png"}
+
+
+def test_json_lines_for_machines(headgate, tmp_path):
+    words = (
+        "run",
+        "digits",
+        "--rounds",
+        "3",
+        "--seeds",
+        "1",
+        "--policies",
+        "constant",
+        "--progress",
+        "json",
+        "--format",
+        "json",
+    )
+    out, err = headgate(*words)
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    assert json.loads(out)["policies"][0]["policy"] == "constant"
+
+
+def test_a_sweep_runs_every_point_and_compares_them(headgate, tmp_path):
+    words = ("run", "digits", *SMALL, "--out", tmp_path / "s", "--set", "sweep.training.lr=[0.1, 0.5]")
+    headgate(*words, "--set", "sweep.policies.acdpp.V=[1, 10]", "--set", "sweep.mode=zip")
+    assert {path.name for path in (tmp_path / "s").iterdir()} == {"lr=0.1,V=1", "lr=0.5,V=10", "sweep.json", "report.html"}
+    headgate("run", "--resume", tmp_path / "s")  # nothing is left to do, and that is fine
+    headgate("report", tmp_path / "s", "--out", tmp_path / "again.html")
+    assert "lr=0.5,V=10" in (tmp_path / "again.html").read_text()
+
+
+def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
+    words = ("run", "digits", "--rounds", "2", "--seeds", "1", "--policies", "constant", "--progress", "none")
+    headgate(*words, "--out", tmp_path / "c", "--set", "sweep.training.lr=[0.1, 0.5]", "--set", "sweep.training.steps=[1, 2]")
+    assert len([path for path in (tmp_path / "c").iterdir() if path.is_dir()]) == 4
+    zipped = ("--set", "sweep.mode=zip", "--set", "sweep.training.lr=[0.1]", "--set", "sweep.training.steps=[1, 2]")
+    assert "one length" in headgate(*words, *zipped, code=2)[1]
+    assert "must be a list" in headgate(*words, "--set", "sweep.training.lr=0.1", code=2)[1]
+    assert "sweep.mode = all" in headgate(*words, "--set", "sweep.mode=all", "--set", "sweep.training.lr=[1]", code=2)[1]
+    assert "training.lt: unknown key" in headgate(*words, "--set", "sweep.training.lt=[1]", code=2)[1]
+
+
+def test_resume_from_the_command_line(headgate, tmp_path):
+    folder = tmp_path / "r"
+    script = (
+        "import os, signal, sys\n"
+        "from headgate.simulation import run\n"
+        "step = run.Simulation.step\n"
+        "def stop(self):\n"
+        "    done = step(self)\n"
+        "    if done.t == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return done\n"
+        "run.Simulation.step = stop\n"
+        "from headgate.cli import main\n"
+        "main()\n"
+    )
+    words = [
+        "run",
+        "digits",
+        "--rounds",
+        "6",
+        "--seeds",
+        "1",
+        "--policies",
+        "constant",
+        "--progress",
+        "none",
+        "--out",
+        str(folder),
+    ]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr.strip() == f"interrupted after round 3 of 6; go on with: headgate run --resume {folder}"
+    assert "interrupted" in headgate("runs", tmp_path)[0]
+    headgate("run", "--resume", folder, "--progress", "none")
+    assert pl.read_parquet(folder / "metrics.parquet")["t"].to_list() == [1, 2, 3, 4, 5, 6]
+
+
+def test_trackers_are_told(headgate, tmp_path):
+    headgate("run", "digits", *SMALL, "--out", tmp_path / "t", "--track", "tensorboard")
+    assert {path.name for path in (tmp_path / "t" / "tensorboard").iterdir()} == {"acdpp", "constant"}
+
+
+def test_everything_may_come_from_outside_the_package(headgate, tmp_path, monkeypatch):
+    """A policy, a model, a data set and a cost trace, each in a file of at most 25 lines of its own."""
+    monkeypatch.chdir(EXAMPLES)
+    headgate("run", "mine.toml", "--out", tmp_path / "m", "--progress", "none")
+    frame = pl.read_parquet(tmp_path / "m" / "metrics.parquet")
+    assert set(frame["policy"]) == {"below", "constant"}
+    assert frame.filter((pl.col("t") == 24) & (pl.col("policy") == "constant"))["test_accuracy"].min() > 0.9
+    assert frame.filter(pl.col("seed") == 0)["cost"].to_list()[:2] == [2.1, 2.1]
+    for name in ("my_model.py", "my_data.py", "prices.csv"):
+        assert len((EXAMPLES / name).read_text().splitlines()) <= 25
+    policy = (EXAMPLES / "my_policy.py").read_text().split("@dataclass")[1].split("if __name__")[0]
+    assert len(policy.strip().splitlines()) <= 25
+
+
+def test_data_list_and_get(headgate, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADGATE_DATA", str(tmp_path))
+    out, _ = headgate("data", "list")
+    assert "digits" in out
+    assert "headgate data get mnist" in " ".join(out.split())
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("headgate.learning.hub.PAUSE", 0.0)
+    assert "mnist" in headgate("data", "get", "mnist", code=4)[1]
+    assert "mnits" in headgate("data", "get", "mnits", code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["run", "mnist"], 4, "headgate data get mnist"),
+        (["run", "digits", "--set", "data.name=nothing"], 2, "nothing"),
+        (["run", "digits", "--set", "data.name=no_module:f"], 2, "no_module cannot be imported"),
+        (["run", "digits", "--set", "model.name=no_module:C"], 2, "no_module cannot be imported"),
+        (["run", "digits", "--set", "model.name=lenet"], 2, "28x28"),
+        (["run", "digits", "--set", "training.lr=-1"], 2, "training.lr = -1"),
+        (["run", "digits", "--set", "training.dtype=float16"], 2, "training.dtype = float16"),
+        (["run", "digits", "--set", "data.partition=pair"], 2, "data.partition = pair"),
+        (["run", "digits", "--set", "policies.acdpp.kind=no_module:P"], 2, "no_module cannot be imported"),
+        (["run", "digits", "--executor", "fast"], 2, "fast"),
+        (["run", "digits", "--device", "tpu"], 2, "--device tpu"),
+        (["run", "digits", "--track", "tensorbord"], 2, "did you mean tensorboard?"),
+        (["run", "--resume", "nowhere"], 4, "nowhere"),
+        (["report", "nowhere"], 4, "nowhere"),
+        (["run", "digits", "--set", "training.target=3"], 2, "target = 3"),
+    ],
+)
+def test_refusals_are_one_line_and_leave_nothing_behind(headgate, tmp_path, monkeypatch, words, code, message):
+    monkeypatch.setenv("HEADGATE_DATA", str(tmp_path / "none"))
+    out, err = headgate(*words, code=code)
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_working_folder_is_searched_for_modules_of_ones_own(headgate, tmp_path):
+    (tmp_path / "odd_policy.py").write_text("class P:\n    pass\n")
+    _, err = headgate("run", "digits", "--set", "policies.acdpp.kind=odd_policy:P", code=2)
+    assert "must make an AdmissionPolicy, made P" in err
+    assert str(os.getcwd()) not in sys.path
