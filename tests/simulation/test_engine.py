@@ -101,6 +101,13 @@ def test_a_run_that_diverges_is_marked_and_the_others_go_on():
     assert rounds[-1].metrics[0]["n"] > 0  # control goes on: money is still spent
 
 
+def test_a_model_that_only_guesses_is_recognised():
+    _, simulation, _ = played('run.policies=["constant"]', "run.rounds=1", "training.lr=1e-12")
+    assert simulation.guessing.all()
+    _, simulation, _ = played('run.policies=["constant"]')
+    assert not simulation.guessing.any()
+
+
 def test_evaluation_may_be_sparse_but_never_misses_the_end():
     _, _, rounds = played("training.evaluate_every=3", 'run.policies=["constant"]')
     evaluated = [each.t for each in rounds if not np.isnan(each.metrics[0]["test_accuracy"])]

@@ -4,6 +4,7 @@ import html
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -187,6 +188,16 @@ def _above(s: PolicySummary) -> str:
     return "far" if s.spend_share is None else f"{s.spend_share - 100:,.1f} %"
 
 
+def breakdown_note(runs: Sequence[RunFolder]) -> str:
+    """Which runs learnt nothing: their model stopped being finite, or ended no better than guessing. Empty where none did."""
+    said = []
+    for run in runs:
+        for what, found in (("diverged", run.state["diverged"]), ("no better than guessing", run.state.get("guessing", []))):
+            by_policy = Counter(one["policy"] for one in found)
+            said += [f"{count} of {policy} {what}" for policy, count in by_policy.items()]
+    return f"Runs that broke down: {', '.join(said)}." if said else ""
+
+
 def headline(summaries: Sequence[PolicySummary]) -> str:
     """The best policy that kept to its budget, in one sentence; empty where there is none."""
     fair = [s for s in summaries if s.best_accuracy is not None and not s.overspent]
@@ -367,6 +378,7 @@ def _page(
 <main>
 <section aria-labelledby="results"><h2 id="results">Results</h2>
 {_note(summaries)}
+{_warning(breakdown_note(runs))}
 {_table(summaries, looks(policies), columns(target, any(s.diverged for s in summaries)))}
 </section>
 {_figures(policies, drawn, grids)}
@@ -443,6 +455,10 @@ def _note(summaries: Sequence[PolicySummary]) -> str:
     text = equal_spend_note(summaries)
     kind = "note warn" if any(s.overspent for s in summaries) else "note"
     return f'<p class="{kind}">{_unbroken(text)}</p>' if text else '<p class="note">No round has been recorded yet.</p>'
+
+
+def _warning(text: str) -> str:
+    return f'<p class="note warn">{_escape(text)}</p>' if text else ""
 
 
 def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: Sequence[Column]) -> str:

@@ -149,7 +149,7 @@ def print_rates(rates: Rates) -> None:
 
 def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"], target: float | None) -> None:
     """The closing table of a run: never accuracy without what it cost and held."""
-    from headgate.experiments.report import columns, equal_spend_note
+    from headgate.experiments.report import breakdown_note, columns, equal_spend_note
 
     shown = [column for column in columns(target) if column.title not in ("Final accuracy", "N_eff", "Bound")]  # in the report
     table = _table(
@@ -158,11 +158,9 @@ def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"],
     for summary in summaries:
         table.add_row(summary.policy, *(column.text(summary) for column in shown))
     _show(table)
-    note = equal_spend_note(summaries)
-    if note:
-        print(note)
-    for lost in run.state["diverged"]:
-        print(f"diverged: {lost['policy']}, seed {lost['seed']}, in round {lost['t']}; left out of the means")
+    for note in (equal_spend_note(summaries), breakdown_note([run])):
+        if note:
+            print(note)
 
 
 def run_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headgate.config import Experiment
@@ -80,6 +81,9 @@ class Simulation:
         self.uses = UseCounts(len(self.run_seeds), max(stream.rows.size for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
         """the round in which a run's model stopped being finite; 0: it has not"""
+        self.accuracy = np.full(len(self.run_seeds), np.nan)
+        """as last evaluated"""
+        self.chance = 1.0 / classes
         self.prices = np.ascontiguousarray(given.costs.path(self.seeds, 1, given.rounds + 1).T)
         """of every round and seed, (T, S)"""
 
@@ -135,6 +139,11 @@ class Simulation:
         self.diverged = np.where((self.diverged == 0) & broken.cpu().numpy(), t, self.diverged)
         return torch.where(broken[:, None], self.theta, theta)
 
+    @property
+    def guessing(self) -> NDArray[np.bool_]:
+        """Runs whose model is finite but, when last evaluated, no better than guessing: learning broke down without a trace."""
+        return (self.diverged == 0) & (self.accuracy <= 1.2 * self.chance)
+
     # the record
 
     def _metrics(
@@ -151,6 +160,7 @@ class Simulation:
         accuracy, loss = np.full(runs, np.nan), np.full(runs, np.nan)
         if self.t % every == 0 or self.t == self.experiment.rounds:
             accuracy, loss = (values.cpu().numpy() for values in self.evaluate(self.theta))
+            self.accuracy = accuracy
         train = train_loss.double().cpu().numpy()
         for values in (accuracy, loss, train):
             values[self.diverged > 0] = np.nan

@@ -105,14 +105,18 @@ def play(
 
 
 def _note(simulation: Simulation, writer: RunWriter, state: str, began: float) -> None:
-    marked = zip(
-        np.repeat(simulation.names, len(simulation.seeds)).tolist(), simulation.run_seeds, simulation.diverged, strict=True
-    )
+    names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
+    runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
     writer.state(
-        state, simulation.t, simulation.experiment.rounds, policies=simulation.names,
-        seeds=[int(seed) for seed in simulation.seeds], elapsed_s=round(time.monotonic() - began, 3),
-        diverged=[{"policy": policy, "seed": seed, "t": int(t)} for policy, seed, t in marked if t],
-    )  # fmt: skip
+        state,
+        simulation.t,
+        simulation.experiment.rounds,
+        policies=simulation.names,
+        seeds=[int(seed) for seed in simulation.seeds],
+        elapsed_s=round(time.monotonic() - began, 3),
+        diverged=[{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
+        guessing=[run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
+    )
 
 
 def _track(tracker: Tracker, done: Round) -> None:

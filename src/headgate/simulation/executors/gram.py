@@ -38,7 +38,7 @@ class Gram:
         self.features = task.shape[0] * task.shape[1] * task.shape[2]
         self.has_bias = task.flat.size > task.classes * self.features
         # How many rows cost as much as starting the kernels for one more group.
-        self.overhead = 4_000.0 if task.device.type == "cuda" else 30.0
+        self.overhead = 4_000.0 if task.device.type == "cuda" else 50.0
 
     def check(self, training: LocalTraining | None) -> None:
         """Refuse what has no Gram form, or none here."""
