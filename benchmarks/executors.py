@@ -6,7 +6,7 @@ A round: 10 clients with ragged buffers, some empty, about 100 samples of 28x28 
 then the server's weighted average. Synthetic data. All ways take turns in one process; medians of the repeats, each of
 which is the mean of as many rounds as fit into 50 ms.
 
-- research style: a deep copy of the model and an SGD object for each client, a DataLoader over a Subset that
+- research style: a deep copy of the model and an SGD object for each client, a DataLoader over a Subset that reads and
   normalises image by image, the whole buffer as the batch
 - lean loop: the same without a DataLoader, on slices of tensors normalised beforehand
 
@@ -23,6 +23,7 @@ from statistics import median
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, Subset
@@ -91,16 +92,25 @@ def make(name: str, runs: int) -> Work:
 
 
 class Images(Dataset[tuple[Tensor, int]]):
-    """Normalised when asked for, one by one."""
+    """As published code reads MNIST: a PIL image for each sample, turned into a tensor and normalised one by one.
+
+    torchvision is not needed for this comparison: the steps are those of its ToTensor and Normalize.
+    """
 
     def __init__(self, packed: Packed) -> None:
-        self.images, self.labels = packed.images, packed.labels
+        self.images, self.labels = packed.images.squeeze(1).numpy(), packed.labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return (self.images[index].float().div(255) - MEAN) / STD, int(self.labels[index])
+        picture = Image.fromarray(self.images[index])
+        pixels = torch.from_numpy(np.array(picture, np.uint8, copy=True))
+        pixels = pixels.view(picture.size[1], picture.size[0], 1).permute(2, 0, 1).contiguous().to(torch.float32).div(255)
+        mean, std = torch.as_tensor((MEAN,), dtype=torch.float32), torch.as_tensor((STD,), dtype=torch.float32)
+        if (std == 0).any():
+            raise ValueError("std is zero")
+        return pixels.clone().sub_(mean.view(-1, 1, 1)).div_(std.view(-1, 1, 1)), int(self.labels[index])
 
 
 def averaged(work: Work, train: Callable[[nn.Module, int, int], None]) -> Tensor:

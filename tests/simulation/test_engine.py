@@ -102,9 +102,11 @@ def test_a_run_that_diverges_is_marked_and_the_others_go_on():
 
 
 def test_a_model_that_only_guesses_is_recognised():
-    _, simulation, _ = played('run.policies=["constant"]', "run.rounds=1", "training.lr=1e-12")
-    assert simulation.guessing.all()
     _, simulation, _ = played('run.policies=["constant"]')
+    assert not simulation.guessing.any()
+    simulation.accuracy = np.array([0.1, 0.9])
+    assert simulation.guessing.tolist() == [True, False]
+    simulation.diverged[0] = 3
     assert not simulation.guessing.any()
 
 

@@ -142,7 +142,7 @@ class Simulation:
     @property
     def guessing(self) -> NDArray[np.bool_]:
         """Runs whose model is finite but, when last evaluated, no better than guessing: learning broke down without a trace."""
-        return (self.diverged == 0) & (self.accuracy <= 1.2 * self.chance)
+        return np.asarray((self.diverged == 0) & (self.accuracy <= 1.2 * self.chance))
 
     # the record
 

@@ -47,7 +47,7 @@ class Task:
     def normalised(self, images: Tensor) -> Tensor:
         """Images (S, C, H, W) as the model takes them, on the device."""
         scale, shift = self._line
-        return images.to(self.device).to(self.dtype).mul_(scale).add_(shift)
+        return images.to(self.device, self.dtype).mul_(scale).add_(shift)
 
     @cached_property
     def _line(self) -> tuple[Tensor, Tensor]:
