@@ -9,16 +9,11 @@ import polars as pl
 import pytest
 
 from headgate.errors import DataError, SettingError
-from headgate.experiments.learning_figures import curve, draw_run, heats, looks, means, read_policies, t_quantile, thinned
-from headgate.experiments.report import (
-    columns,
-    equal_spend_note,
-    headline,
-    number,
-    percent,
-    policy_summaries,
-    write_report,
-)
+from headgate.experiments.curves import curve, heats, looks, read_policies, thinned
+from headgate.experiments.intervals import means, t_quantile
+from headgate.experiments.learning_figures import draw_run
+from headgate.experiments.report import write_report
+from headgate.experiments.summary import columns, equal_spend_note, headline, number, percent, policy_summaries
 from headgate.records.reader import METRICS, RunFolder
 
 WICKED = "<b>x</b>"

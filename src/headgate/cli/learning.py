@@ -211,7 +211,8 @@ def _say(done: "Round", experiment: Experiment) -> None:
 
 
 def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
-    from headgate.experiments.report import policy_summaries, write_report
+    from headgate.experiments.report import write_report
+    from headgate.experiments.summary import policy_summaries
     from headgate.experiments.tables import print_policy_summaries
     from headgate.records.reader import RunFolder
     from headgate.records.writer import RunWriter

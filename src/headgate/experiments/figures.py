@@ -37,7 +37,7 @@ def check_figure(path: Path) -> None:
         raise DataError(f"figure {path}: there is no folder {path.parent}")
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     check_figure(path)
     try:
         figure.savefig(path, bbox_inches="tight", dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -61,16 +61,16 @@ def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], 
                 low, high = np.quantile(values, [0.1, 0.9], axis=0)
                 axes.plot(t, values.mean(axis=0), color=colour, label=name, linewidth=1.6)
                 axes.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
-        _line(money, experiment.system.budget, "budget C")
-        _line(memory, experiment.system.memory, "all buffers ΣB")
+        horizontal_line(money, experiment.system.budget, "budget C")
+        horizontal_line(memory, experiment.system.memory, "all buffers ΣB")
         money.set(title="Money spent per round, so far", xlabel="round", yscale="log")
         memory.set(title="Samples in memory, n(t)", xlabel="round", ylim=(0, None))
         seen.set(title="Distinct samples, N(t)", xlabel="round", yscale="log")
         figure.legend(*money.get_legend_handles_labels(), loc="upper center", ncols=len(rehearsals), bbox_to_anchor=(0.5, 0.02))
-        _save(figure, path)
+        save_figure(figure, path)
 
 
-def _line(axes: Axes, level: float, text: str) -> None:
+def horizontal_line(axes: Axes, level: float, text: str) -> None:
     axes.axhline(level, color="black", linewidth=1, linestyle="--")
     axes.annotate(text, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9)
 
@@ -108,4 +108,4 @@ def draw_rates(rates: Rates, path: Path) -> None:
                 axes.plot(T, [point.ceiling for point in rates.points], ":", color="black", label="ceiling, eq:omega-master")
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=8)
-        _save(figure, path)
+        save_figure(figure, path)

@@ -17,7 +17,7 @@ from headgate.experiments.rehearsal import Summary
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
-    from headgate.experiments.report import PolicySummary
+    from headgate.experiments.summary import PolicySummary
     from headgate.learning.datasets import Found
 
 
@@ -149,7 +149,7 @@ def print_rates(rates: Rates) -> None:
 
 def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"], target: float | None) -> None:
     """The closing table of a run: never accuracy without what it cost and held."""
-    from headgate.experiments.report import breakdown_note, columns, equal_spend_note
+    from headgate.experiments.summary import breakdown_note, columns, equal_spend_note
 
     shown = [column for column in columns(target) if column.title not in ("Final accuracy", "N_eff", "Bound")]  # in the report
     table = _table(
@@ -165,7 +165,7 @@ def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"],
 
 def run_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     """One line a run, newest first."""
-    from headgate.experiments.report import policy_summaries
+    from headgate.experiments.summary import policy_summaries
 
     rows = []
     for run in runs:

@@ -1,0 +1,63 @@
+"""Means over seeds and how well they are known."""
+
+import math
+from functools import cache
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.errors import SettingError
+
+Floats = NDArray[np.float64]
+LEVEL = 0.8
+"""of every interval and band"""
+
+
+@cache
+def t_quantile(dof: int, level: float = LEVEL) -> float:
+    """The t with P(|T| ≤ t) = level for Student's T with `dof` degrees of freedom; the normal one from 30 on.
+
+    >>> round(t_quantile(9), 3), round(t_quantile(1), 3), round(t_quantile(1000), 3)
+    (1.383, 3.078, 1.282)
+    """
+    if dof < 1 or not 0 < level < 1:
+        raise SettingError(f"dof = {dof}, level = {level}: needs at least one degree of freedom and a level between 0 and 1")
+    if dof >= 30:
+        return NormalDist().inv_cdf((1 + level) / 2)
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):  # halves the angle's range down to the last bit
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, dof) < level else (low, middle)
+    return math.sqrt(dof) * math.tan(low)
+
+
+def _within(angle: float, dof: int) -> float:
+    """P(|T| ≤ √dof·tan(angle)): the incomplete beta function I_x(1/2, dof/2) at x = sin²(angle), a finite sum for whole dof."""
+    cosine, odd = math.cos(angle), dof % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for k in range(dof // 2):
+        total += term
+        term *= cosine**2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
+    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+
+
+class Means(NamedTuple):
+    """Mean over runs and half the width of its interval; NaN where there is none."""
+
+    mean: Floats
+    half: Floats
+
+
+def means(values: Floats) -> Means:
+    """Over the first axis, leaving out NaN. The interval is Student's for the mean of independent normal values: it says how
+    well the mean is known from these seeds, not how far single runs lie apart. One run has none."""
+    seen = ~np.isnan(values)
+    count = seen.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):  # an infinite value has no interval, no value no mean
+        mean = np.where(seen, values, 0.0).sum(axis=0) / count
+        spread = np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(axis=0) / (count - 1) / count)
+        factor = np.array([t_quantile(int(c) - 1) if c > 1 else np.nan for c in count.ravel()]).reshape(count.shape)
+        return Means(mean, spread * factor)
