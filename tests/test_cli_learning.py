@@ -162,6 +162,18 @@ def test_everything_may_come_from_outside_the_package(headgate, tmp_path, monkey
     assert len(policy.strip().splitlines()) <= 25
 
 
+@pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
+def test_lenet_with_the_papers_learning_rate_breaks_down_and_says_so(headgate, tmp_path):
+    words = ("run", "mnist", "--rounds", "3", "--seeds", "1", "--policies", "constant,released", "--progress", "none")
+    out, _ = headgate(*words, "--set", "model.name=lenet", "--set", "training.evaluate_every=3", "--out", tmp_path / "l")
+    assert "Runs that broke down: 1 of constant diverged, 1 of released diverged." in out
+    for text in (out, (tmp_path / "l" / "summary.json").read_text(), (tmp_path / "l" / "state.json").read_text()):
+        assert "nan" not in text.lower()
+    page = (tmp_path / "l" / "report.html").read_text()
+    assert "Runs that broke down" in page
+    assert pl.read_parquet(tmp_path / "l" / "metrics.parquet")["test_accuracy"].null_count() == 6
+
+
 def test_data_list_and_get(headgate, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADGATE_DATA", str(tmp_path))
     out, _ = headgate("data", "list")

@@ -1,5 +1,6 @@
 """Accuracy and loss of many models on one test set."""
 
+import copy
 from collections.abc import Iterator
 
 import torch
@@ -18,6 +19,7 @@ class Evaluator:
 
     def __init__(self, task: Task, images: Tensor, labels: Tensor) -> None:
         self.task, self.images, self.labels = task, images, labels
+        self.model = copy.deepcopy(task.model)  # functional_call may leave traces in a module that shares parts
         self.linear = is_linear(task.model)
 
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,4 +47,4 @@ class Evaluator:
             yield slice(None), together.reshape(len(x), len(theta), -1).transpose(0, 1)
         else:
             for r in range(len(theta)):
-                yield r, functional_call(self.task.model, views(theta[r]), (x,))
+                yield r, functional_call(self.model, views(theta[r]), (x,))

@@ -23,11 +23,16 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def choose_device(name: str) -> torch.device:
+    """auto takes a GPU where there is one; there float32 means float32 (no TF32), by kernels that repeat their bits."""
     if name not in DEVICES:
         raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingError("--device cuda: torch finds no GPU here")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    return torch.device("cuda")
 
 
 def start(
