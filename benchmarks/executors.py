@@ -11,7 +11,8 @@ which is the mean of as many rounds as fit into 50 ms.
 - lean loop: the same without a DataLoader, on slices of tensors normalised beforehand
 
 "of peak" is the share of the speed of a 1024x1024x1024 matrix product, measured in the same process, at which a way
-does its own arithmetic. The Gram form does about a fifth of the arithmetic of the others.
+does its own arithmetic. The Gram form does about a fifth of the arithmetic of the others, and on the CPU always in one
+thread, whatever --threads says.
 """
 
 import argparse

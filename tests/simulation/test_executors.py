@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -19,6 +20,7 @@ from headgate.simulation.executors import Packed, Task, batched, names, pick
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import BIN, Gram, is_linear
+from headgate.simulation.executors.gram_torch import GramTorch
 from headgate.simulation.executors.reference import Reference, descend, empirical_risk, local_gradient
 from headgate.simulation.executors.types import grouped, native_kernels
 
@@ -164,6 +166,7 @@ def test_the_reference_computes_in_float64_whatever_it_is_given():
 
 KINDS = {
     "gram": Gram,
+    "gram, torch": GramTorch,
     "flat": FlatLoop,
     "batched": Batched,
     "batched, few shapes": lambda task: Batched(task, few_shapes=True),
@@ -171,6 +174,7 @@ KINDS = {
 }
 MODELS = {
     "gram": [linear, linear_without_bias],
+    "gram, torch": [linear, linear_without_bias],
     "flat": [linear, linear_without_bias, tanh_net, tiny_convolution],
     "batched": [linear, tanh_net, tiny_convolution],
     "batched, few shapes": [tiny_convolution],
@@ -180,7 +184,7 @@ CASES = [
     pytest.param(kind, model, decay, id=f"{kind}-{model.__name__}-{decay}")
     for kind, models in MODELS.items()
     for model in models
-    for decay in ((0.0,) if kind == "gram" else (0.0, 0.03))
+    for decay in ((0.0,) if kind.startswith("gram") else (0.0, 0.03))
 ]
 
 
@@ -202,7 +206,10 @@ def test_lenet_as_the_reference(kind):
     assert_same(case.advance(KINDS[kind](case.task), training), case.advance(Reference(case.task), training), case.theta)
 
 
-@pytest.mark.parametrize(("kind", "model"), [("gram", linear), ("flat", tiny_convolution), ("batched", tiny_convolution)])
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [("gram", linear), ("gram, torch", linear), ("flat", tiny_convolution), ("batched", tiny_convolution)],
+)
 def test_float32_stays_float32_and_close(kind, model):
     case = world(model(), THREE_RUNS, dtype=torch.float32)
     given, judged = (case.advance(make(case.task), LocalTraining(0.1, 5)) for make in (KINDS[kind], Reference))
@@ -239,7 +246,9 @@ def ragged(draw):
 def test_gram_on_any_ragged_buffers(sizes, momentum, steps, bias, seed):
     case = world(linear() if bias else linear_without_bias(), sizes, seed)
     training = LocalTraining(0.5, steps, momentum)
-    assert_same(case.advance(Gram(case.task), training), case.advance(Reference(case.task), training), case.theta)
+    judged = case.advance(Reference(case.task), training)
+    for make in (Gram, GramTorch):
+        assert_same(case.advance(make(case.task), training), judged, case.theta)
 
 
 @given(ragged(), st.booleans(), st.sampled_from([1, 200_000, 1 << 29]))
@@ -254,7 +263,7 @@ def test_batched_on_any_ragged_buffers(sizes, few_shapes, memory):
 # what all promise
 
 ALL = {"reference": Reference, **KINDS}
-FITTING = [pytest.param(make, linear if name == "gram" else tiny_convolution, id=name) for name, make in ALL.items()]
+FITTING = [pytest.param(make, linear if name.startswith("gram") else tiny_convolution, id=name) for name, make in ALL.items()]
 
 
 @pytest.mark.parametrize(("make", "model"), FITTING)
@@ -330,7 +339,7 @@ def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(make, 
 
 
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("kind", ["gram", "flat", "batched"])
+@pytest.mark.parametrize("kind", ["gram", "gram, torch", "flat", "batched"])
 def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", before)
     nnpack = torch._C._get_nnpack_enabled()
@@ -346,6 +355,30 @@ def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
         assert torch._C._get_nnpack_enabled() is False
     assert torch.backends.mkldnn.enabled is before
     assert torch._C._get_nnpack_enabled() is nnpack is True
+
+
+@pytest.mark.parametrize("wrong", [-100, -1, CLASSES])
+def test_gram_refuses_a_label_that_is_no_class(wrong):
+    case = world(linear(), ONE_RUN)
+    case.packed.labels[2] = wrong
+    with pytest.raises(IndexError, match="labels are"):
+        case.advance(Gram(case.task), LocalTraining(0.1, 2))
+
+
+def test_gram_does_not_hang_on_the_number_of_threads_and_puts_it_back():
+    case = world(build_model("logistic", (1, 28, 28), 10), [[60, 0, 90]], shape=(1, 28, 28), classes=10, dtype=torch.float32)
+    blas, torch_threads, given = ThreadpoolController(), torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with blas.limit(limits=threads, user_api="blas"):
+                before = [each.num_threads for each in blas.lib_controllers]
+                given.append(case.advance(Gram(case.task), LocalTraining(0.1, 5))[0])
+                assert [each.num_threads for each in blas.lib_controllers] == before
+                assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(torch_threads)
+    assert torch.equal(*given)
 
 
 @pytest.mark.parametrize(("make", "model"), FITTING)
@@ -493,7 +526,7 @@ def test_when_recording_fails_it_goes_on_without_and_says_so(monkeypatch):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize(("make", "model"), FITTING)
+@pytest.mark.parametrize(("make", "model"), [each for each in FITTING if each.id != "gram"])  # that is for the CPU
 def test_on_cuda_as_the_reference_on_the_cpu(make, model, momentum):
     training = LocalTraining(0.3, 5, momentum)
     executor = None
@@ -530,6 +563,15 @@ def test_the_fastest_that_fits_is_picked(model, training, expected):
         assert pick(task, training, name).name == name
 
 
+def test_the_form_of_gram_follows_the_device():
+    def kind(device):
+        return type(pick(Task(linear(), SHAPE, CLASSES, MEAN, STD, device=torch.device(device)), LocalTraining(0.1, 1)))
+
+    assert kind("cpu") is Gram
+    assert kind("cuda") is GramTorch
+    assert Gram.name == GramTorch.name == "gram"
+
+
 @pytest.mark.parametrize(
     ("model", "training", "expected"),
     [
@@ -562,7 +604,9 @@ def test_an_executor_that_does_not_fit_is_refused(name, model, training, refusal
     assert str(raised.value) == refusal
 
 
-@pytest.mark.parametrize(("make", "key"), [(Gram, "batch_size"), (Gram, "weight_decay"), (Batched, "batch_size")])
+@pytest.mark.parametrize(
+    ("make", "key"), [(Gram, "batch_size"), (GramTorch, "weight_decay"), (Gram, "weight_decay"), (Batched, "batch_size")]
+)
 def test_an_executor_refuses_training_it_was_not_picked_for(make, key):
     case = world(linear(), ONE_RUN)
     with pytest.raises(SettingError, match=key):

@@ -27,6 +27,10 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+def counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, show_header=any(columns))
     for i, column in enumerate(columns):
@@ -43,7 +47,7 @@ def _show(table: Table) -> None:
 def print_summaries(experiment: Experiment, summaries: list[Summary]) -> None:
     e = experiment
     table = _table(
-        f"{e.name}: {summaries[0].rounds} rounds, {len(e.seeds)} seeds, budget {e.system.budget:g} a round, "
+        f"{e.name}: {counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}, budget {e.system.budget:g} a round, "
         f"{e.system.clients} clients with room for {e.system.memory}",
         "policy",
         "spend a round",
@@ -83,7 +87,11 @@ def print_summaries(experiment: Experiment, summaries: list[Summary]) -> None:
 def print_plan(experiment: Experiment, made: Plan) -> None:
     chosen, system = made.chosen, experiment.system
     up, down = made.corollary
-    table = _table(f"{experiment.name}: plan for {made.rounds} rounds, {len(experiment.seeds)} seeds rehearsed", "", "")
+    table = _table(
+        f"{experiment.name}: plan for {counted(made.rounds, 'round')}, {counted(len(experiment.seeds), 'seed')} rehearsed",
+        "",
+        "",
+    )
     for label, value in (
         ("K", f"{chosen.K} rounds"),
         ("rate", f"{chosen.rate:.6g} samples a round"),
@@ -153,7 +161,9 @@ def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"],
 
     shown = [column for column in columns(target) if column.title not in ("Final accuracy", "N_eff", "Bound")]  # in the report
     table = _table(
-        f"{run.name}: {run.rounds} rounds, {len(run.state['seeds'])} seeds", "policy", *(column.title for column in shown)
+        f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.state['seeds']), 'seed')}",
+        "policy",
+        *(column.title for column in shown),
     )
     for summary in summaries:
         table.add_row(summary.policy, *(column.text(summary) for column in shown))

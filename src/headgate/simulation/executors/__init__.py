@@ -3,18 +3,21 @@
 Bits differ between executors, so one table of results takes one executor.
 """
 
+from collections.abc import Callable
+
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram, is_linear
+from headgate.simulation.executors.gram_torch import GramTorch
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Executor, Packed, Task
 
 __all__ = ["Executor", "Packed", "Task", "names", "pick"]
-_KINDS: dict[str, type[Reference] | type[Gram] | type[FlatLoop] | type[Batched]] = {
+_KINDS: dict[str, Callable[[Task], Reference | Gram | GramTorch | FlatLoop | Batched]] = {
     "reference": Reference,
-    "gram": Gram,
+    "gram": lambda task: Gram(task) if task.device.type == "cpu" else GramTorch(task),
     "flat": FlatLoop,
     "batched": Batched,
 }
@@ -30,7 +33,7 @@ def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
     if name not in names():
         raise SettingError(f"--executor {name}: must be {', '.join(names())}")
     executor = _KINDS[_fastest(task, training) if name == "auto" else name](task)
-    if isinstance(executor, Gram | Batched):
+    if isinstance(executor, Gram | GramTorch | Batched):
         executor.check(training)
     return executor
 

@@ -24,8 +24,9 @@ class FlatLoop:
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.vector = torch.empty(task.flat.size, dtype=task.dtype, device=task.device)
         self.parameters = list(self.model.parameters())
-        for parameter, view in zip(self.parameters, task.flat.views(self.vector).values(), strict=True):
-            parameter.data = view
+        self.places = list(task.flat.views(self.vector).values())
+        for parameter, place in zip(self.parameters, self.places, strict=True):
+            parameter.data = place
 
     def advance(
         self,
@@ -66,17 +67,18 @@ class FlatLoop:
     def _descend(self, images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int) -> Tensor:
         """Moves the vector by the client's local training; the loss of all its samples before that."""
         before = None if training.batch_size is None else self._loss(images, labels)
-        velocity = torch.zeros_like(self.vector) if training.momentum else None
+        velocity = [torch.zeros_like(place) for place in self.places] if training.momentum else None
         for rows in schedule(training, seed, client, t, len(labels)):
             with torch.enable_grad():
                 loss = cross_entropy(self.model(images[rows]), labels[rows])
             before = loss.detach() if before is None else before
-            gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-            gradient = torch.cat([each.reshape(-1) for each in gradients])
+            change = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
             if training.weight_decay:
-                gradient.add_(self.vector, alpha=training.weight_decay)
+                change = torch._foreach_add(change, self.places, alpha=training.weight_decay)
             if velocity is not None:
-                gradient = velocity.mul_(training.momentum).add_(gradient)
-            self.vector.sub_(gradient, alpha=training.lr)
+                torch._foreach_mul_(velocity, training.momentum)
+                torch._foreach_add_(velocity, change)
+                change = tuple(velocity)
+            torch._foreach_sub_(self.places, change, alpha=training.lr)
         assert before is not None  # there is at least one step
         return before

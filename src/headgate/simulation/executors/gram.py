@@ -8,46 +8,47 @@ update is one product of all clients' summed coefficients, weighted, with all sa
 Two things make it fast. Neighbouring small clients of a run share a bin, one Gram matrix whose entries between
 different clients are zero: fewer and larger products. And everything is class-major, (classes, samples), so that
 softmax over the classes is vectorised over samples.
+
+On the CPU the arrays are so small that starting an operation takes as long as doing it. Numpy starts one in a third
+of torch's time, and its product of a matrix with its own transpose does only half of it. One thread does it all: to
+wake another takes longer, on a busy machine much longer, and so bits do not hang on the number of threads. `gram_torch`
+has the form for other devices.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, mean_by_run, native_kernels
+from headgate.simulation.executors.types import Ints, Packed, Task
 
 BIN = 48
 """Rows of a bin of small clients: more make the Gram matrices dearer, fewer make more of them. Measured."""
+Floats = NDArray[Any]
+"""float32 or float64, as the task says."""
 
 
 class Gram:
-    """For a module that is a Flatten and a Linear, full-batch and without weight decay."""
+    """For a module that is a Flatten and a Linear, full-batch and without weight decay, on the CPU."""
 
     name = "gram"
 
     def __init__(self, task: Task) -> None:
-        self.task, self.on_cpu = task, task.device.type == "cpu"
+        self.task = task
         self.check(None)
         self.features = task.shape[0] * task.shape[1] * task.shape[2]
         self.has_bias = task.flat.size > task.classes * self.features
-        # How many rows cost as much as starting the kernels for one more group.
-        self.overhead = 4_000.0 if task.device.type == "cuda" else 50.0
+        self.blas = ThreadpoolController().select(user_api="blas")  # looks for libraries, which takes milliseconds
 
     def check(self, training: LocalTraining | None) -> None:
-        """Refuse what has no Gram form, or none here."""
-        if not is_linear(self.task.model):
-            raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
-        if training is not None and training.batch_size is not None:
-            raise SettingError(f"--executor gram: full-batch only, training.batch_size = {training.batch_size}")
-        if training is not None and training.weight_decay != 0:
-            raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
+        check_gram_form(self.task, training)
 
     def advance(
         self,
@@ -61,93 +62,115 @@ class Gram:
         """See `Executor.advance`."""
         self.check(training)
         self.task.check(theta, packed, weights)
+        labels, models = packed.labels.numpy(), theta.detach().numpy()
+        if labels.size and labels.view(np.uint64).max() >= self.task.classes:  # a negative one is huge there
+            raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
         run_offsets = packed.offsets[:: weights.shape[1]]
-        spans = [slice(first, last) for first, last in zip(run_offsets[:-1].tolist(), run_offsets[1:].tolist(), strict=True)]
-        labels = packed.labels.to(self.task.device)
-        with torch.no_grad(), native_kernels():
-            samples = self.task.normalised(packed.images).flatten(1)
-            logits = self._logits(theta, samples, spans)
-            losses = cross_entropy(logits.T, labels, reduction="none")
-            moves = self._descend(samples, logits, labels, packed.offsets, weights, training)
-            return self._moved(theta, samples, moves, spans), mean_by_run(losses, run_offsets)
+        # A run that has broken down is the caller's business.
+        with np.errstate(all="ignore"), self.blas.limit(limits=1):
+            samples = self._samples(packed.images.numpy())
+            logits = self._logits(models, samples, run_offsets)
+            losses = _cross_entropy(logits, labels)
+            moves = self._descend(samples, logits, labels, packed.offsets, weights.detach().numpy(), training)
+            after = self._moved(models, samples, moves, run_offsets)
+            sizes = np.diff(run_offsets)
+            runs = np.repeat(np.arange(len(sizes)), sizes)
+            means = np.bincount(runs, losses, minlength=len(sizes)) / sizes  # 0/0 is nan
+        return torch.from_numpy(after), torch.from_numpy(means.astype(after.dtype))
 
-    def _index(self, rows: NDArray[Any]) -> Tensor:
-        on_cpu = torch.from_numpy(rows)
-        return on_cpu if self.on_cpu else on_cpu.to(self.task.device)  # a `to` that does nothing still takes 10 µs
+    def _samples(self, images: NDArray[np.uint8]) -> Floats:
+        """The normalised images, (S, features)."""
+        scale, shift = (each.numpy()[:, :, 0] for each in self.task.line)
+        samples = images.reshape(len(images), len(scale), self.features // len(scale)).astype(scale.dtype)
+        samples *= scale
+        samples += shift
+        return samples.reshape(len(images), self.features)
 
-    def _factors(self, values: NDArray[Any]) -> Tensor:
-        return self._index(values.astype(np.float64 if self.task.dtype == torch.float64 else np.float32))
-
-    def _matrices(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Weights (R, classes, features) and biases (R, classes, 1) as views of theta."""
+    def _matrices(self, models: Floats) -> tuple[Floats, Floats | None]:
+        """Weights (R, classes, features) and biases (R, classes, 1) as views of the models."""
         size = self.task.classes * self.features
-        weight = theta[:, :size].view(-1, self.task.classes, self.features)
-        return weight, theta[:, size:, None] if self.has_bias else None
+        weight = models[:, :size].reshape(-1, self.task.classes, self.features)
+        return weight, models[:, size:, None] if self.has_bias else None
 
-    def _logits(self, theta: Tensor, samples: Tensor, spans: list[slice]) -> Tensor:
+    def _logits(self, models: Floats, samples: Floats, run_offsets: Ints) -> Floats:
         """The logits (classes, S) of all samples at the model of their run."""
-        weight, bias = self._matrices(theta)
-        if bias is None:
-            return torch.cat([weight[r] @ samples[span].T for r, span in enumerate(spans)], dim=1)
-        return torch.cat([torch.addmm(bias[r], weight[r], samples[span].T) for r, span in enumerate(spans)], dim=1)
+        weight, bias = self._matrices(models)
+        logits = np.empty((self.task.classes, len(samples)), samples.dtype)
+        for r, span in enumerate(_slices(run_offsets)):
+            own = np.matmul(weight[r], samples[span].T, out=logits[:, span])
+            if bias is not None:
+                own += bias[r]
+        return logits
 
     def _descend(
         self,
-        samples: Tensor,
-        logits: Tensor,
-        labels: Tensor,
+        samples: Floats,
+        logits: Floats,
+        labels: Ints,
         offsets: Ints,
-        weights: Tensor,
+        weights: Floats,
         training: LocalTraining,
-    ) -> Tensor:
+    ) -> Floats:
         """What each sample adds to its run's model, as a factor for each class: (classes, S)."""
         sizes = offsets[1:] - offsets[:-1]
         owner = np.repeat(np.arange(len(sizes)), sizes)
-        bins = _bins(offsets, weights.shape[1])
-        groups = grouped(bins, np.arange(len(bins) - 1), self.overhead)
-        if not groups:
-            return torch.zeros_like(logits)
-        grams = [self._gram(samples, group.rows, owner) for group in groups]
-
-        rows = np.concatenate([group.rows.reshape(-1) for group in groups])
-        real = np.concatenate([group.real.reshape(-1) for group in groups])
-        owners, index = owner[rows], self._index(rows)
-        weight = weights.reshape(-1).cpu().numpy()[owners]
+        weight = weights.reshape(-1)[owner]
         # A client of weight 0 stands still: what it would have become is worth exactly nothing.
-        share = self._factors(real * (weight != 0) / sizes[owners])
-        here = logits.index_select(1, index)
-        less_truth = torch.zeros_like(here).scatter_(0, labels[index][None], -share[None])
-        velocities = here.new_empty(training.steps, *here.shape)  # of each step: summed once, at the end
-        steps = velocities.unbind()
-        rectangles = list(zip(_rectangles(here[None], groups), _rectangles(velocities, groups), grams, strict=True))
+        share = ((weight != 0) / sizes[owner]).astype(samples.dtype)
+        truth = np.zeros_like(logits)
+        truth[labels, np.arange(len(labels))] = share
+        here, velocity, total = logits.copy(), np.zeros_like(logits), np.zeros_like(logits)
+        bins = [
+            (total[:, span], self._gram(samples[span], owner[span], -training.lr), here[:, span])
+            for span in _slices(binned(offsets, weights.shape[1]))
+            if training.steps > 1
+        ]
         for step in range(training.steps):
-            torch.addcmul(less_truth, torch.softmax(here, dim=0), share, out=steps[step])
-            if training.momentum and step:
-                steps[step].add_(steps[step - 1], alpha=training.momentum)
-            if step + 1 < training.steps:
-                for (logits_of_group,), changes, gram in rectangles:
-                    logits_of_group.baddbmm_(changes[step], gram, alpha=-training.lr)
-        moves = velocities.sum(dim=0).mul_(self._factors(-training.lr * weight))
-        return moves.index_select(1, self._index(_columns(groups, len(labels))))
+            if step:
+                for moved, gram, place in bins:
+                    np.matmul(moved, gram, out=place)
+                here += logits
+            _softmax(here)
+            here *= share
+            here -= truth
+            if training.momentum:
+                velocity *= training.momentum
+                velocity += here
+                total += velocity
+            else:
+                total += here
+        total *= (-training.lr * weight).astype(samples.dtype)
+        return total
 
-    def _gram(self, samples: Tensor, rows: Ints, owner: Ints) -> Tensor:
-        """The Gram matrices (G, p, p) of bins of samples, zero between samples of different clients."""
-        # index_select, as samples[rows] takes five times as long
-        own = samples.index_select(0, self._index(rows.reshape(-1))).view(*rows.shape, self.features)
-        owners = self._index(owner[rows])
-        same = (owners[:, :, None] == owners[:, None, :]).to(samples.dtype)
-        # A bias is the weight of one more feature, which is always 1: it adds 1 to each product.
-        return torch.baddbmm(same, own, own.mT, beta=float(self.has_bias)).mul_(same)
+    def _gram(self, own: Floats, owner: Ints, factor: float) -> Floats:
+        """The Gram matrix (p, p) of a bin of samples times a factor, zero between samples of different clients."""
+        gram: Floats = own @ own.T
+        if self.has_bias:  # the weight of one more feature, which is always 1
+            gram += 1
+        gram *= factor
+        gram *= owner[:, None] == owner
+        return gram
 
-    def _moved(self, theta: Tensor, samples: Tensor, moves: Tensor, spans: list[slice]) -> Tensor:
+    def _moved(self, models: Floats, samples: Floats, moves: Floats, run_offsets: Ints) -> Floats:
         """The models after their samples' moves: one product for each run."""
-        after = theta.clone()
+        after = np.empty(models.shape, models.dtype)
         weight, bias = self._matrices(after)
-        for r, span in enumerate(spans):
-            weight[r].addmm_(moves[:, span], samples[span])
+        for r, span in enumerate(_slices(run_offsets)):
+            np.matmul(moves[:, span], samples[span], out=weight[r])
             if bias is not None:
-                bias[r] += moves[:, span].sum(dim=1, keepdim=True)
+                np.sum(moves[:, span], axis=1, keepdims=True, out=bias[r])
+        after += models
         return after
+
+
+def check_gram_form(task: Task, training: LocalTraining | None) -> None:
+    """Refuse what has no Gram form, or none here."""
+    if not is_linear(task.model):
+        raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
+    if training is not None and training.batch_size is not None:
+        raise SettingError(f"--executor gram: full-batch only, training.batch_size = {training.batch_size}")
+    if training is not None and training.weight_decay != 0:
+        raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
 
 
 def is_linear(model: nn.Module) -> bool:
@@ -159,10 +182,10 @@ def is_linear(model: nn.Module) -> bool:
     return whole and type(linear) is nn.Linear
 
 
-def _bins(offsets: Ints, clients: int) -> Ints:
+def binned(offsets: Ints, clients: int) -> Ints:
     """Offsets of the bins: neighbouring clients of one run together, up to BIN rows, or one larger client; none empty.
 
-    >>> _bins(np.array([0, 20, 35, 35, 95, 100, 110, 115]), clients=6)
+    >>> binned(np.array([0, 20, 35, 35, 95, 100, 110, 115]), clients=6)
     array([  0,  35,  95, 110, 115])
     """
     edges = [0]
@@ -173,19 +196,20 @@ def _bins(offsets: Ints, clients: int) -> Ints:
     return np.array([*edges, offsets[-1]] if offsets[-1] > edges[-1] else edges, dtype=np.int64)
 
 
-def _rectangles(columns: Tensor, groups: list[Group]) -> list[tuple[Tensor, ...]]:
-    """Columns (E, classes, ΣG·p) as E views (G, classes, p) for each group."""
-    parts = torch.split_with_sizes(columns, [group.rows.size for group in groups], dim=2)
-    return [
-        part.view(*columns.shape[:2], *group.rows.shape).transpose(1, 2).unbind()
-        for part, group in zip(parts, groups, strict=True)
-    ]
+def _slices(offsets: Ints) -> list[slice]:
+    ends = offsets.tolist()
+    return [slice(first, last) for first, last in pairwise(ends)]
 
 
-def _columns(groups: list[Group], samples: int) -> Ints:
-    """The column of each sample where the groups' rectangles stand side by side."""
-    columns, start = np.zeros(samples, dtype=np.int64), 0
-    for group in groups:
-        columns[group.rows[group.real]] = start + np.flatnonzero(group.real)
-        start += group.rows.size
-    return columns
+def _softmax(logits: Floats) -> None:
+    """Over the classes, in place."""
+    logits -= np.maximum.reduce(logits, axis=0)
+    np.exp(logits, out=logits)
+    logits /= np.add.reduce(logits, axis=0)
+
+
+def _cross_entropy(logits: Floats, labels: Ints) -> Floats:
+    """The loss of each sample, (S,)."""
+    less = logits - np.maximum.reduce(logits, axis=0)
+    losses: Floats = np.log(np.add.reduce(np.exp(less), axis=0)) - less[labels, np.arange(len(labels))]
+    return losses

@@ -46,11 +46,11 @@ class Task:
 
     def normalised(self, images: Tensor) -> Tensor:
         """Images (S, C, H, W) as the model takes them, on the device."""
-        scale, shift = self._line
+        scale, shift = self.line
         return images.to(self.device, self.dtype).mul_(scale).add_(shift)
 
     @cached_property
-    def _line(self) -> tuple[Tensor, Tensor]:
+    def line(self) -> tuple[Tensor, Tensor]:
         """(x/255 − mean)/std as scale·x + shift."""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
         return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
