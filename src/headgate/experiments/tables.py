@@ -46,9 +46,9 @@ def _show(table: Table) -> None:
 
 def print_summaries(experiment: Experiment, summaries: list[Summary]) -> None:
     e = experiment
+    size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
     table = _table(
-        f"{e.name}: {counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}, budget {e.system.budget:g} a round, "
-        f"{e.system.clients} clients with room for {e.system.memory}",
+        f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients} clients with room for {e.system.memory}",
         "policy",
         "spend a round",
         "of budget",

@@ -1,5 +1,6 @@
 """What an executor is given and what it gives back, and how ragged buffers become few rectangles."""
 
+import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import Flat, Shape
 
 Ints = NDArray[np.int64]
+ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 class Packed(NamedTuple):
@@ -100,7 +102,13 @@ class Executor(Protocol):
 
 @contextmanager
 def native_kernels() -> Iterator[None]:
-    """Switches oneDNN and NNPACK off for a while: on small images torch's own kernels are up to twice as fast."""
+    """On ARM, switches oneDNN and NNPACK off for a while: on small images torch's own kernels are up to twice as fast there.
+
+    Elsewhere it has not been measured, and nothing is switched.
+    """
+    if not ON_ARM:
+        yield
+        return
     before = torch.backends.mkldnn.enabled
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:

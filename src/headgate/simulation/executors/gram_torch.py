@@ -1,0 +1,152 @@
+"""The Gram form of `gram` in torch, for CUDA: there starting a kernel is dear, so bins of about the same size go together.
+
+A group of G bins is a rectangle of G x p samples, and a step of it is one batched product.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.gram import binned, check_gram_form
+from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, mean_by_run, native_kernels
+
+
+class GramTorch:
+    """For a module that is a Flatten and a Linear, full-batch and without weight decay, on any device."""
+
+    name = "gram"
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.on_cpu = task, task.device.type == "cpu"
+        self.check(None)
+        self.features = task.shape[0] * task.shape[1] * task.shape[2]
+        self.has_bias = task.flat.size > task.classes * self.features
+        # How many rows cost as much as starting the kernels for one more group.
+        self.overhead = 4_000.0 if task.device.type == "cuda" else 50.0
+
+    def check(self, training: LocalTraining | None) -> None:
+        check_gram_form(self.task, training)
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Executor.advance`."""
+        self.check(training)
+        self.task.check(theta, packed, weights)
+        run_offsets = packed.offsets[:: weights.shape[1]]
+        spans = [slice(first, last) for first, last in zip(run_offsets[:-1].tolist(), run_offsets[1:].tolist(), strict=True)]
+        labels = packed.labels.to(self.task.device)
+        with torch.no_grad(), native_kernels():
+            samples = self.task.normalised(packed.images).flatten(1)
+            logits = self._logits(theta, samples, spans)
+            losses = cross_entropy(logits.T, labels, reduction="none")
+            moves = self._descend(samples, logits, labels, packed.offsets, weights, training)
+            return self._moved(theta, samples, moves, spans), mean_by_run(losses, run_offsets)
+
+    def _index(self, rows: NDArray[Any]) -> Tensor:
+        on_cpu = torch.from_numpy(rows)
+        return on_cpu if self.on_cpu else on_cpu.to(self.task.device)  # a `to` that does nothing still takes 10 µs
+
+    def _factors(self, values: NDArray[Any]) -> Tensor:
+        return self._index(values.astype(np.float64 if self.task.dtype == torch.float64 else np.float32))
+
+    def _matrices(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Weights (R, classes, features) and biases (R, classes, 1) as views of theta."""
+        size = self.task.classes * self.features
+        weight = theta[:, :size].view(-1, self.task.classes, self.features)
+        return weight, theta[:, size:, None] if self.has_bias else None
+
+    def _logits(self, theta: Tensor, samples: Tensor, spans: list[slice]) -> Tensor:
+        """The logits (classes, S) of all samples at the model of their run."""
+        weight, bias = self._matrices(theta)
+        if bias is None:
+            return torch.cat([weight[r] @ samples[span].T for r, span in enumerate(spans)], dim=1)
+        return torch.cat([torch.addmm(bias[r], weight[r], samples[span].T) for r, span in enumerate(spans)], dim=1)
+
+    def _descend(
+        self,
+        samples: Tensor,
+        logits: Tensor,
+        labels: Tensor,
+        offsets: Ints,
+        weights: Tensor,
+        training: LocalTraining,
+    ) -> Tensor:
+        """What each sample adds to its run's model, as a factor for each class: (classes, S)."""
+        sizes = offsets[1:] - offsets[:-1]
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        bins = binned(offsets, weights.shape[1])
+        groups = grouped(bins, np.arange(len(bins) - 1), self.overhead)
+        if not groups:
+            return torch.zeros_like(logits)
+        grams = [self._gram(samples, group.rows, owner) for group in groups]
+
+        rows = np.concatenate([group.rows.reshape(-1) for group in groups])
+        real = np.concatenate([group.real.reshape(-1) for group in groups])
+        owners, index = owner[rows], self._index(rows)
+        weight = weights.reshape(-1).cpu().numpy()[owners]
+        # A client of weight 0 stands still: what it would have become is worth exactly nothing.
+        share = self._factors(real * (weight != 0) / sizes[owners])
+        here = logits.index_select(1, index)
+        less_truth = torch.zeros_like(here).scatter_(0, labels[index][None], -share[None])
+        velocities = here.new_empty(training.steps, *here.shape)  # of each step: summed once, at the end
+        steps = velocities.unbind()
+        rectangles = list(zip(_rectangles(here[None], groups), _rectangles(velocities, groups), grams, strict=True))
+        for step in range(training.steps):
+            torch.addcmul(less_truth, torch.softmax(here, dim=0), share, out=steps[step])
+            if training.momentum and step:
+                steps[step].add_(steps[step - 1], alpha=training.momentum)
+            if step + 1 < training.steps:
+                for (logits_of_group,), changes, gram in rectangles:
+                    logits_of_group.baddbmm_(changes[step], gram, alpha=-training.lr)
+        moves = velocities.sum(dim=0).mul_(self._factors(-training.lr * weight))
+        return moves.index_select(1, self._index(_columns(groups, len(labels))))
+
+    def _gram(self, samples: Tensor, rows: Ints, owner: Ints) -> Tensor:
+        """The Gram matrices (G, p, p) of bins of samples, zero between samples of different clients."""
+        # index_select, as samples[rows] takes five times as long
+        own = samples.index_select(0, self._index(rows.reshape(-1))).view(*rows.shape, self.features)
+        owners = self._index(owner[rows])
+        same = (owners[:, :, None] == owners[:, None, :]).to(samples.dtype)
+        # A bias is the weight of one more feature, which is always 1: it adds 1 to each product.
+        return torch.baddbmm(same, own, own.mT, beta=float(self.has_bias)).mul_(same)
+
+    def _moved(self, theta: Tensor, samples: Tensor, moves: Tensor, spans: list[slice]) -> Tensor:
+        """The models after their samples' moves: one product for each run."""
+        after = theta.clone()
+        weight, bias = self._matrices(after)
+        for r, span in enumerate(spans):
+            weight[r].addmm_(moves[:, span], samples[span])
+            if bias is not None:
+                bias[r] += moves[:, span].sum(dim=1, keepdim=True)
+        return after
+
+
+def _rectangles(columns: Tensor, groups: list[Group]) -> list[tuple[Tensor, ...]]:
+    """Columns (E, classes, ΣG·p) as E views (G, classes, p) for each group."""
+    parts = torch.split_with_sizes(columns, [group.rows.size for group in groups], dim=2)
+    return [
+        part.view(*columns.shape[:2], *group.rows.shape).transpose(1, 2).unbind()
+        for part, group in zip(parts, groups, strict=True)
+    ]
+
+
+def _columns(groups: list[Group], samples: int) -> Ints:
+    """The column of each sample where the groups' rectangles stand side by side."""
+    columns, start = np.zeros(samples, dtype=np.int64), 0
+    for group in groups:
+        columns[group.rows[group.real]] = start + np.flatnonzero(group.real)
+        start += group.rows.size
+    return columns
