@@ -350,6 +350,7 @@ def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
     with pytest.raises((IndexError, RuntimeError)):
         case.advance(KINDS[kind](case.task), LocalTraining(0.1, 2))
     assert torch.backends.mkldnn.enabled is before
+    monkeypatch.setattr("headgate.simulation.executors.types.ON_ARM", True)
     with native_kernels():
         assert torch.backends.mkldnn.enabled is False
         assert torch._C._get_nnpack_enabled() is False
