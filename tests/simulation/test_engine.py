@@ -153,6 +153,8 @@ def test_options_of_local_training_reach_the_executor():
 def test_bad_settings_are_named():
     with pytest.raises(SettingError, match=r"training.evaluate_every = 0"):
         played("training.evaluate_every=0")
+    with pytest.raises(SettingError, match=r"system.clients = 20000: at most 10000 can learn"):
+        played("system.clients=20000")
     with pytest.raises(SettingError, match=r"data.column: is missing"):
         played("data.partition=column")
     with pytest.raises(SettingError, match=r"model.name = lenet"):

@@ -112,7 +112,7 @@ class Orders:
     t: int
     cost: Floats
     asked: Floats
-    """the real Λ(t) after all limits, (R,)"""
+    """the real Λ(t) after all limits, without what was given on top, (R,)"""
     admitted: Ints
     """new samples per client, λ_m(t), (R, M)"""
     free: Ints | None

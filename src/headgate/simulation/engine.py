@@ -29,6 +29,10 @@ from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
 
+MOST_CLIENTS = 10_000
+"""every client of every run is looked at by itself when samples are packed"""
+
+
 @dataclass(frozen=True)
 class Round:
     """What a round did, as rows for the record."""
@@ -46,6 +50,11 @@ class Simulation:
         given, training, system = experiment, experiment.training, experiment.system
         self.names, self.seeds = list(given.policies), given.seeds
         self.run_seeds = [int(seed) for _ in self.names for seed in self.seeds]
+        if system.clients > MOST_CLIENTS:
+            raise SettingError(
+                f"system.clients = {system.clients}: at most {MOST_CLIENTS} can learn in one simulation; "
+                "headgate rehearse takes any number"
+            )
         if training.evaluate_every < 1:
             raise SettingError(f"training.evaluate_every = {training.evaluate_every}: must be at least 1")
         self.training = LocalTraining(
