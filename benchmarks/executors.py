@@ -171,8 +171,10 @@ def executor(name: str) -> Callable[[Work], Callable[[], Tensor]]:
 WAYS = {
     "research style": research_style,
     "lean loop": lean_loop,
-    **{name: executor(name) for name in ("reference", "flat", "batched", "gram")},
+    **{name: executor(name) for name in ("reference", "flat", "compiled", "batched", "gram")},
 }
+ONLY = {"gram": "logistic", "compiled": "lenet"}
+"""The model that an executor takes, where it does not take both."""
 SLOW = {"research style": 2, "lean loop": 4, "reference": 2}
 """Of many runs, how many are timed; the time is scaled up, as these ways take one run after the other."""
 
@@ -190,7 +192,7 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def measure(work: Work, repeats: int) -> None:
-    ways = [name for name in WAYS if name != "gram" or work.name == "logistic"]
+    ways = [name for name in WAYS if name not in ONLY or work.name == ONLY[name]]
     parts = {name: work.part(min(work.runs, SLOW.get(name, work.runs))) for name in ways}
     rounds = {name: WAYS[name](parts[name]) for name in ways}
     matrix = torch.randn(1024, 1024)

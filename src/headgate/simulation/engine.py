@@ -28,7 +28,6 @@ from headgate.simulation.executors.types import Packed, Task
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
-
 MOST_CLIENTS = 10_000
 """every client of every run is looked at by itself when samples are packed"""
 
