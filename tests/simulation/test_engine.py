@@ -163,8 +163,11 @@ def test_bad_settings_are_named():
 
 @pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
 def test_mnist_learns_as_measured_before():
-    """Two seeds of logistic regression: near oracle 88.8, released 85.6, constant 83.5, hybrid 75 after 100 rounds."""
-    e = load("mnist", ["run.seeds=2", 'run.policies=["oracle", "released", "constant", "hybrid"]', "training.evaluate_every=5"])
+    """Four seeds of logistic regression: near oracle 88.8, released 85.6, constant 83.5, hybrid 75 after 100 rounds.
+
+    Single runs of the hybrid differ by two points or so, those of the others by less than one.
+    """
+    e = load("mnist", ["run.seeds=4", 'run.policies=["oracle", "released", "constant", "hybrid"]', "training.evaluate_every=4"])
     simulation = Simulation(e, load_dataset("mnist"), CPU)
     best = {}
     for _ in range(e.rounds):
@@ -172,6 +175,6 @@ def test_mnist_learns_as_measured_before():
             if not np.isnan(row["test_accuracy"]):
                 key = row["policy"], row["seed"]
                 best[key] = max(best.get(key, 0.0), row["test_accuracy"])
-    mean = {name: 100 * np.mean([best[name, seed] for seed in (0, 1)]) for name in e.policies}
-    for name, expected in (("oracle", 88.8), ("released", 85.6), ("constant", 83.5), ("hybrid", 75.0)):
-        assert mean[name] == pytest.approx(expected, abs=2.0), name
+    mean = {name: 100 * np.mean([best[name, int(seed)] for seed in e.seeds]) for name in e.policies}
+    for name, expected, tolerance in (("oracle", 88.8, 1), ("released", 85.6, 1), ("constant", 83.5, 1), ("hybrid", 75.0, 3)):
+        assert mean[name] == pytest.approx(expected, abs=tolerance), name
