@@ -148,6 +148,14 @@ def test_trackers_are_told(headgate, tmp_path):
     assert {path.name for path in (tmp_path / "t" / "tensorboard").iterdir()} == {"acdpp", "constant"}
 
 
+def test_a_tracker_that_is_not_installed_is_refused_before_anything_is_written(headgate, tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.records.trackers.importlib.util.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    _, err = headgate("run", "digits", *SMALL, "--track", "wandb", code=2)
+    assert "--track wandb: is not installed; pip install wandb" in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_everything_may_come_from_outside_the_package(headgate, tmp_path, monkeypatch):
     """A policy, a model, a data set and a cost trace, each in a file of at most 25 lines of its own."""
     monkeypatch.chdir(EXAMPLES)

@@ -183,7 +183,7 @@ def _play(simulation: Any, writer: Any, track: str | None, show: Show) -> None:
     from headgate.simulation.run import play
 
     experiment: Experiment = simulation.experiment
-    trackers = make_trackers([name.strip() for name in (track or "").split(",") if name.strip()])
+    trackers = make_trackers(_names(track))
     for tracker in trackers:
         tracker.start(writer.folder.name, experiment.resolved, writer.folder)
     try:
@@ -247,9 +247,13 @@ def _load(experiment: Experiment, show: Show) -> "Dataset":
 
 
 def _check_tracking(track: str | None) -> None:
-    from headgate.records.trackers import make_trackers
+    from headgate.records.trackers import check_installed
 
-    make_trackers([name.strip() for name in (track or "").split(",") if name.strip()])
+    check_installed(_names(track))
+
+
+def _names(listed: str | None) -> list[str]:
+    return [name.strip() for name in (listed or "").split(",") if name.strip()]
 
 
 def _safe(label: str) -> str:

@@ -4,9 +4,11 @@ Each is imported when it is started, so that nobody needs a library whose logger
 """
 
 import importlib
+import importlib.util
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,6 +45,14 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
     return [_TRACKERS[name]() for name in dict.fromkeys(names)]
 
 
+def check_installed(names: Sequence[str]) -> None:
+    """Refuse loggers whose library is missing, before anything is written for them."""
+    make_trackers(names)
+    for name in names:
+        if name not in sys.modules and importlib.util.find_spec(name) is None:
+            raise SettingError(f"--track {name}: is not installed; pip install {_PACKAGES[name]}")
+
+
 class TensorBoard:
     """Event files in folder/tensorboard/POLICY, the metrics' names as tags; neither torch nor TensorFlow is needed."""
 
@@ -52,7 +62,7 @@ class TensorBoard:
         self._writers: dict[str, Any] = {}
 
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        with _needing("tensorboard", "'headgate[track]'"):
+        with _needing("tensorboard"):
             # What torch.utils.tensorboard is built on; tensorboard.summary.Writer calls itself experimental.
             self._event = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
             self._summary = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
@@ -91,7 +101,7 @@ class MLflow:
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
         # MLflow reports its use to its makers from the moment it is imported. Logging a run is no consent to that.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        with _needing("mlflow", "'headgate[track]'"):
+        with _needing("mlflow"):
             mlflow = importlib.import_module("mlflow")
             self._entities = importlib.import_module("mlflow.entities")
         self._settings = flatten(config)
@@ -149,7 +159,7 @@ class WeightsAndBiases:
         self._runs: dict[str, Any] = {}
 
     def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
-        with _needing("wandb", "wandb"):
+        with _needing("wandb"):
             self._wandb = importlib.import_module("wandb")
         folder.mkdir(parents=True, exist_ok=True)  # wandb writes elsewhere where its folder is missing
         self._group, self._settings, self._folder = name, flatten(config), folder
@@ -176,6 +186,7 @@ class WeightsAndBiases:
         return self._runs[policy]
 
 
+_PACKAGES = {"tensorboard": "'headgate[track]'", "mlflow": "'headgate[track]'", "wandb": "wandb"}
 _TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WeightsAndBiases}
 
 
@@ -221,12 +232,12 @@ def _known(values: Mapping[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def _needing(name: str, package: str) -> Iterator[None]:
+def _needing(name: str) -> Iterator[None]:
     """Turns a library that cannot be imported into the advice to install it."""
     try:
         yield
     except ImportError as error:
-        raise SettingError(f"--track {name}: {' '.join(str(error).split())}; pip install {package}") from None
+        raise SettingError(f"--track {name}: {' '.join(str(error).split())}; pip install {_PACKAGES[name]}") from None
 
 
 @contextmanager
