@@ -30,10 +30,12 @@ def a_system(horizon: int | None = 40) -> System:
     return System(np.array([3, 1, 7, 4, 5]), budget=11.0, horizon=horizon)
 
 
-def check_policy(policy: AdmissionPolicy, system: System | None = None, rounds: int = 40) -> None:
+def check_policy(
+    policy: AdmissionPolicy, system: System | None = None, rounds: int = 40, costs: CostProcess | None = None
+) -> None:
     """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts."""
     system = system or a_system(rounds)
-    prices = Uniform(1.0, 10.0).path(np.arange(RUNS), 1, rounds + 1)
+    prices = (costs or Uniform(1.0, 10.0)).path(np.arange(RUNS), 1, rounds + 1)
     controller = Controller(system, policy, RUNS)
     history = list(_play(controller, prices))
     _check_accounts(controller, history)
@@ -66,10 +68,13 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
 
 
 def check_costs(costs: CostProcess, rounds: int = 400, seeds: int = 200) -> None:
-    """Prices are finite and not negative, addressed by seed and round, below `most`, and around `mean`."""
+    """Prices are finite and not negative, addressed by seed and round, below `most`, and around `mean`.
+
+    A process with a price per client has paths (seeds, rounds, clients).
+    """
     many = np.arange(seeds)
     path = costs.path(many, 1, rounds + 1)
-    _need(path.shape == (seeds, rounds), f"path has shape {path.shape}, expected {(seeds, rounds)}")
+    _need(path.shape[:2] == (seeds, rounds), f"path has shape {path.shape}, expected {(seeds, rounds)}")
     _need(bool(np.all(np.isfinite(path) & (path >= 0))), "a price is negative or not finite")
     middle = rounds // 3
     _need(
@@ -79,7 +84,7 @@ def check_costs(costs: CostProcess, rounds: int = 400, seeds: int = 200) -> None
     _need(np.array_equal(costs.path(many, 1, middle), path[:, : middle - 1]), "a price depends on how many are asked for")
     _need(np.array_equal(costs.path(many[7:9], 1, rounds + 1), path[7:9]), "a price depends on the other seeds")
     _need(path.max() <= costs.most(rounds) * (1 + 1e-12), f"a price of {path.max()} is above most = {costs.most(rounds)}")
-    by_seed = path.mean(axis=1)
+    by_seed = path.reshape(seeds, -1).mean(axis=1)
     spread = by_seed.std() / np.sqrt(seeds)
     off = abs(by_seed.mean() - costs.mean(rounds))
     _need(off <= 5 * spread + 1e-9, f"the mean price is {by_seed.mean():.6g}, but mean says {costs.mean(rounds):.6g}")
@@ -158,7 +163,7 @@ def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], p
 def _check_causality(controller: Controller, history: list[Step], prices: Floats) -> None:
     half = prices.shape[1] // 2
     other = prices.copy()
-    other[:, half:] = 11.0 - other[:, half:]
+    other[:, half:] = prices.max() + prices.min() - other[:, half:]
     for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other), strict=False):
         _same_orders(orders, changed, f"round {orders.t}: a later price changed the decision")
 

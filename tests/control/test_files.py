@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -31,6 +31,22 @@ def test_a_ledger_survives_its_file(run, tmp_path):
         else:
             assert np.array_equal(one, other)
     assert [p.name for p in tmp_path.iterdir()] == ["ledger.npz"]  # nothing is left beside it
+
+
+@pytest.mark.parametrize(
+    ("most", "bytes_each"), [(127, 1), (128, 2), (-129, 2), (2**15, 4), (-(2**31), 4), (2**31, 8), (2**62, 8)]
+)
+def test_whole_numbers_take_no_more_room_than_they_need_and_come_back(run, tmp_path, most, bytes_each):
+    controller, ledger = run
+    credit = np.zeros_like(ledger.credit)
+    credit[0, 1] = most
+    path = tmp_path / "ledger.npz"
+    save_ledger(replace(ledger, credit=credit), path)
+    with np.load(path) as file:
+        assert file["credit"].itemsize == bytes_each
+    loaded = load_ledger(path, controller)
+    assert loaded.credit.dtype == np.int64
+    assert np.array_equal(loaded.credit, credit)
 
 
 def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):

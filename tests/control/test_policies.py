@@ -29,6 +29,7 @@ MEMBERS = {
     "dpp": Dpp(K=5),
     "dpp, no cap": Dpp(K=5, burst=None),
     "released": Released(),
+    "released, capacity and no least": Released(least=0, capacity=ROOM),
 }
 
 
@@ -187,3 +188,13 @@ def test_bound_constants_matter_to_acdpp():
     one = rehearsal(Acdpp(rate=10, K=10, V=10, rho=0.99))
     other = rehearsal(Acdpp(rate=10, K=10, V=10, rho=0.99, bound=BoundConstants(D=10.0)))
     assert not np.array_equal(one.admitted, other.admitted)
+
+
+def test_the_released_rule_can_be_held_to_the_buffers_and_let_off_buying_every_round():
+    literal, capped = rehearsal(Released()), rehearsal(Released(capacity=MNIST.buffer))
+    assert literal.peak_excess.max() > 0
+    assert capped.peak_excess.max() == 0
+    assert literal.admitted.min() >= 10
+    assert rehearsal(Released(least=0)).admitted.min() < 10
+    with pytest.raises(SettingError, match="least = -1"):
+        Released(least=-1)

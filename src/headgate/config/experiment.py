@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from headgate.config.costs import COSTS, TraceCost
 from headgate.config.parse import nearest, parse
 from headgate.config.policies import Given, OutsideSettings, PolicySettings
 from headgate.config.recipes import assign, override, read_recipe
 from headgate.config.settings import (
-    COSTS,
     BoundSettings,
     DataSettings,
     ModelSettings,
     RunSettings,
     SystemSettings,
-    TraceCost,
     TrainingSettings,
 )
 from headgate.control.costs import CostProcess
@@ -77,9 +76,13 @@ def build(name: str, raw: Mapping[str, Any], folder: Path) -> Experiment:
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"training.target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
     system = settings["system"].build(horizon)
+    cohort = settings["training"].cohort
+    if cohort is not None and not 1 <= cohort <= system.clients:
+        raise SettingError(f"training.cohort = {cohort}: must be 1 to {system.clients}, the number of clients")
     costs = settings["cost"].build(folder)
     bound = settings["bound"].build(BoundConstants())
-    given = Given(system, costs.mean(horizon), bound)
+    seeds = np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64)
+    given = Given(system, costs.mean(horizon), bound, costs, seeds, run.rounds)
     if system.budget * run.rounds < given.mean_cost:
         raise InfeasibleError(
             f"system.budget = {system.budget:g}: buys less than one sample in {run.rounds} rounds "
@@ -101,7 +104,7 @@ def build(name: str, raw: Mapping[str, Any], folder: Path) -> Experiment:
         costs=costs,
         bound=bound,
         rounds=run.rounds,
-        seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
+        seeds=seeds,
         policies={each: built[each] for each in run.policies},
         data=settings["data"],
         model=settings["model"],

@@ -8,9 +8,11 @@ from pydantic import ConfigDict
 
 from headgate.config.settings import BoundSettings, Settings, Whole
 from headgate.control import policies as kinds
+from headgate.control.costs import CostProcess
 from headgate.control.plan import better_of_corollary
-from headgate.control.retention import capacity_of
-from headgate.control.types import AdmissionPolicy, System
+from headgate.control.policies.threshold import known_edge
+from headgate.control.retention import Fifo, KStepFifo, capacity_of
+from headgate.control.types import AdmissionPolicy, Ints, System
 from headgate.errors import SettingError
 from headgate.outside import call_outside
 from headgate.theory.bound import BoundConstants
@@ -24,6 +26,9 @@ class Given:
     system: System
     mean_cost: float
     bound: BoundConstants
+    costs: CostProcess
+    seeds: Ints
+    rounds: int
 
 
 class PolicySettings(Settings):
@@ -136,11 +141,115 @@ class ReleasedSettings(PolicySettings, kind="released"):
     pace: float = 0.01
     width: float = 10.0
     cap: float = 50.0
+    least: Whole = 1
+    capacity: Literal["buffer"] | Whole | list[Whole] | None = None
     bound: BoundSettings = BoundSettings()
 
     def build(self, given: Given) -> AdmissionPolicy:
-        own = self.model_dump(exclude={"kind", "bound"})
-        return kinds.Released(**own, bound=self.bound.build(given.bound))
+        own = self.model_dump(exclude={"kind", "bound", "capacity"})
+        capacity = capacity_of(self.capacity, given.system)
+        return kinds.Released(**own, capacity=capacity, bound=self.bound.build(given.bound))
+
+
+class BuyerSettings(PolicySettings, kind=""):
+    """What all policies share that buy places with a purse."""
+
+    K: Whole | None = None
+    """drop samples after K rounds even where there is room; left out: only to make room"""
+    capacity: Literal["buffer"] | Whole | list[Whole] = "buffer"
+    fill: bool = True
+    overdraft: float = 10.0
+    fairness: float = 0.25
+
+    def shared(self, given: Given) -> dict[str, Any]:
+        capacity = capacity_of(self.capacity, given.system)
+        assert capacity is not None
+        return {
+            "rule": Fifo(capacity) if self.K is None else KStepFifo(self.K, capacity),
+            "fill": self.fill,
+            "overdraft": self.overdraft,
+            "fairness": self.fairness,
+        }
+
+
+class HeadgateSettings(BuyerSettings, kind="headgate"):
+    early: float = 0.5
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        return kinds.Headgate(early=self.early, **self.shared(given))
+
+
+class ThresholdSettings(BuyerSettings, kind="threshold"):
+    limit: float | None = None
+    share: float = 1.0
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        if self.limit is not None:
+            return kinds.Threshold(limit=self.limit, share=self.share, **self.shared(given))
+        limit, share = known_edge(given.costs, given.system, given.rounds, self.fill)
+        return kinds.Threshold(limit=limit, share=share, **self.shared(given))
+
+
+class ResolvingSettings(BuyerSettings, kind="resolving"):
+    def build(self, given: Given) -> AdmissionPolicy:
+        return kinds.Resolving(**self.shared(given))
+
+
+class PacingSettings(BuyerSettings, kind="pacing"):
+    step: float | None = None
+    initial: float | None = None
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        return kinds.Pacing(step=self.step, initial=self.initial, **self.shared(given))
+
+
+class LookaheadSettings(BuyerSettings, kind="lookahead"):
+    window: float | None = None
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        return kinds.Lookahead(window=self.window, **self.shared(given))
+
+
+class PiSettings(BuyerSettings, kind="pi"):
+    proportional: float = 0.2
+    integral: float = 0.05
+    windup: float = 2.0
+    smoothing: float = 10.0
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        own = {name: getattr(self, name) for name in ("proportional", "integral", "windup", "smoothing")}
+        return kinds.Pi(**own, **self.shared(given))
+
+
+class BucketSettings(BuyerSettings, kind="bucket"):
+    depth: float = 10.0
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        return kinds.Bucket(depth=self.depth, **self.shared(given))
+
+
+class RandomSettings(BuyerSettings, kind="random"):
+    chance: float | None = None
+    seed: Whole = 0
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        spends_all = min(1.0, given.system.budget / (given.mean_cost * given.system.memory))
+        return kinds.Random(chance=spends_all if self.chance is None else self.chance, seed=self.seed, **self.shared(given))
+
+
+class ClairvoyantSettings(BuyerSettings, kind="clairvoyant"):
+    fill: bool = False
+    bound: BoundSettings = BoundSettings()
+
+    def build(self, given: Given) -> AdmissionPolicy:
+        return kinds.Clairvoyant(
+            costs=given.costs,
+            seeds=given.seeds,
+            rounds=given.rounds,
+            system=given.system,
+            bound=self.bound.build(given.bound),
+            **self.shared(given),
+        )
 
 
 def operating_point(K: int | None, rate: float | None, given: Given) -> tuple[int, float]:

@@ -1,13 +1,10 @@
 """The sections of a recipe, one model each."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from headgate.control import costs as cost_processes
-from headgate.control.costs import CostProcess
 from headgate.control.types import System
 from headgate.errors import SettingError
 from headgate.learning.partition import ByColumn, Dirichlet, Iid, Pairs, Partition
@@ -45,73 +42,6 @@ class SystemSettings(Settings):
         return System(buffers, self.budget, horizon, None if weights is None else np.array(weights))  # type: ignore[arg-type]
 
 
-class UniformCost(Settings):
-    kind: Literal["uniform"]
-    low: float
-    high: float
-
-    def build(self, folder: Path) -> CostProcess:
-        return cost_processes.Uniform(self.low, self.high)
-
-
-class IntegerCost(Settings):
-    kind: Literal["integer"]
-    low: Whole
-    high: Whole
-
-    def build(self, folder: Path) -> CostProcess:
-        return cost_processes.UniformInteger(self.low, self.high)
-
-
-class ConstantCost(Settings):
-    kind: Literal["constant"]
-    value: float
-
-    def build(self, folder: Path) -> CostProcess:
-        return cost_processes.Constant(self.value)
-
-
-class MarkovCost(Settings):
-    kind: Literal["markov"]
-    levels: list[float]
-    transition: list[list[float]]
-
-    def build(self, folder: Path) -> CostProcess:
-        return cost_processes.Markov(tuple(self.levels), tuple(tuple(row) for row in self.transition))
-
-
-class SeasonalCost(Settings):
-    kind: Literal["seasonal"]
-    average: float
-    amplitude: float
-    period: float
-    noise: float = 0.0
-
-    def build(self, folder: Path) -> CostProcess:
-        return cost_processes.Seasonal(self.average, self.amplitude, self.period, self.noise)
-
-
-class TraceCost(Settings):
-    kind: Literal["trace"]
-    file: str
-    column: str = "cost"
-    at_end: str = "stop"
-
-    def build(self, folder: Path) -> CostProcess:
-        """A relative path is relative to the recipe that names it."""
-        return cost_processes.read_trace(folder / self.file, self.column, self.at_end)
-
-
-COSTS: dict[str, type[Settings]] = {
-    "uniform": UniformCost,
-    "integer": IntegerCost,
-    "constant": ConstantCost,
-    "markov": MarkovCost,
-    "seasonal": SeasonalCost,
-    "trace": TraceCost,
-}
-
-
 class RunSettings(Settings):
     rounds: Whole
     seeds: Whole = 10
@@ -134,6 +64,8 @@ class DataSettings(Settings):
     column: str | None = None
     """column: the one that names the owner"""
     stream: Literal["reshuffle", "replacement", "stop"] = "reshuffle"
+    validation: float = 0.0
+    """share of the training images of each class that no client gets and on which models are judged instead of the test set"""
 
     def rule(self) -> Partition:
         if self.partition == "column" and self.column is None:
@@ -161,12 +93,15 @@ class TrainingSettings(Settings):
     momentum: float = 0.0
     weight_decay: float = 0.0
     batch_size: Whole | None = None
+    cohort: Whole | None = None
+    """clients drawn to train in each round; left out: all of them"""
     aggregation: Literal["memory", "alpha", "uniform"] = "memory"
     evaluate_every: Whole = 1
     """rounds from one evaluation to the next; the last round is always evaluated"""
     target: float | None = None
     """test accuracy whose first round is reported"""
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    """bfloat16: products in it, parameters in float32; on CUDA only"""
 
 
 class BoundSettings(Settings):

@@ -33,7 +33,8 @@ class CostProcess(Protocol):
         """No price is higher."""
 
 
-def _rounds(seeds: Ints, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Addresses that broadcast to (R, stop − start)."""
     return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
 
 
@@ -51,7 +52,7 @@ class Uniform:
             raise SettingError(f"cost.low = {self.low}: must not be above cost.high = {self.high}")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        seed, t = _rounds(seeds, start, stop)
+        seed, t = rounds_of(seeds, start, stop)
         return self.low + (self.high - self.low) * uniform(seed, Purpose.COST, t)
 
     def mean(self, rounds: int | None) -> float:
@@ -75,7 +76,7 @@ class UniformInteger:
                 raise SettingError(f"cost.{name} = {getattr(self, name)}: must be a whole number")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        seed, t = _rounds(seeds, start, stop)
+        seed, t = rounds_of(seeds, start, stop)
         return self.low + np.floor((self.high - self.low + 1) * uniform(seed, Purpose.COST, t))
 
     def mean(self, rounds: int | None) -> float:
@@ -135,7 +136,7 @@ class Markov:
         return np.asarray(np.maximum(share, 0.0) / np.maximum(share, 0.0).sum())
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        seed, t = _rounds(seeds, 0, stop)
+        seed, t = rounds_of(seeds, 0, stop)
         draws = uniform(seed, Purpose.COST_STATE, t)
         reach = np.cumsum(np.asarray(self.transition, dtype=np.float64), axis=1)[:, :-1]
         state = (draws[:, 0, None] >= np.cumsum(self.equilibrium)[:-1]).sum(axis=1)
@@ -176,7 +177,7 @@ class Seasonal:
         return np.asarray(self.average + self.amplitude * np.sin(2 * np.pi * t / self.period))
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        seed, t = _rounds(seeds, start, stop)
+        seed, t = rounds_of(seeds, start, stop)
         noise = self.noise * (2 * uniform(seed, Purpose.COST_NOISE, t) - 1)
         return np.maximum(self._season(t) + noise, 0.0)  # rounding alone could go below zero
 

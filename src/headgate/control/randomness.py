@@ -5,6 +5,7 @@ is no generator state to save. The generator is Philox4x32-10 (Salmon et al., SC
 its key, the rest of the address its counter.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 import numpy as np
@@ -12,7 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from headgate.errors import SettingError
 
+Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+_BLOCK = 1 << 15
+"""draws at once: they stay in the processor's cache"""
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -28,15 +32,32 @@ class Purpose(IntEnum):
     STREAM = 4
     BATCH = 5
     PARTITION = 6
+    VALIDATION = 7
+    COHORT = 8
+    COST_CLIENT = 9
+    ADMISSION = 10
 
 
-def philox(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Words]) -> tuple[Words, Words, Words, Words]:
-    """Ten rounds of Philox4x32 on arrays of 32-bit words kept in uint64."""
-    c0, c1, c2, c3 = counter
+def philox(
+    counter: tuple[Words, Words, Words | np.uint64, Words], key: tuple[Words, Words]
+) -> tuple[Words, Words, Words, Words]:
+    """Ten rounds of Philox4x32 on arrays of 32-bit words kept in uint64, which broadcast."""
+    room = np.empty((6, *np.broadcast(*counter, *key).shape), dtype=np.uint64)
+    c0, c1, c2, c3, p0, p1 = (room[place, ...] for place in range(6))
+    for word, given in zip((c0, c1, c2, c3), counter, strict=True):
+        word[...] = given
     k0, k1 = key
-    for _ in range(10):
-        p0, p1 = _MULTIPLIERS[0] * c0, _MULTIPLIERS[1] * c2
-        c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
+    for _ in range(10):  # in place: a new array for every step would take longer to get than to fill
+        np.multiply(c0, _MULTIPLIERS[0], out=p0)
+        np.multiply(c2, _MULTIPLIERS[1], out=p1)
+        np.right_shift(p1, _HALF, out=c0)
+        c0 ^= c1
+        c0 ^= k0
+        np.bitwise_and(p1, _LOW, out=c1)
+        np.right_shift(p0, _HALF, out=c2)
+        c2 ^= c3
+        c2 ^= k1
+        np.bitwise_and(p0, _LOW, out=c3)
         k0, k1 = (k0 + np.uint64(_WEYL[0])) & _LOW, (k1 + np.uint64(_WEYL[1])) & _LOW
     return c0, c1, c2, c3
 
@@ -51,6 +72,21 @@ def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLi
     for name, word in zip(("seed", "index", "client"), words, strict=True):
         if word.dtype.kind not in "iu" or (word.size and word.min() < 0):
             raise SettingError(f"{name} = {np.array2string(word, threshold=8)}: must be whole numbers, zero or more")
-    s, i, m = np.broadcast_arrays(*(word.astype(np.uint64) for word in words))
-    first, second, _, _ = philox((i & _LOW, i >> _HALF, np.full_like(i, int(purpose)), m & _LOW), (s & _LOW, s >> _HALF))
+    s, i, m = (word.astype(np.uint64) for word in words)
+    first, second, _, _ = philox((i & _LOW, i >> _HALF, np.uint64(purpose), m & _LOW), (s & _LOW, s >> _HALF))
     return np.asarray(((first >> np.uint64(5)) * 67108864.0 + (second >> np.uint64(6))) / 9007199254740992.0)
+
+
+def permutations(
+    seed: int, purpose: Purpose, places: Ints, clients: Ints, first: ArrayLike = 0
+) -> Iterator[tuple[slice, Ints]]:
+    """For each client the order of its draws at the addresses first + places: (which clients, their orders (·, places)).
+
+    Clients come some at a time, so that memory stays bounded however many they are.
+    """
+    begin = np.broadcast_to(np.asarray(first, dtype=np.int64), clients.shape)
+    step = max(1, _BLOCK // max(places.size, 1))
+    for at in range(0, clients.size, step):
+        some = slice(at, at + step)
+        draws = uniform(seed, purpose, begin[some, None] + places, clients[some, None])
+        yield some, np.argsort(draws, axis=-1, kind="stable")

@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from headgate.control.checks import inside_unit, positive
+from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.objective import Penalty, minimise_objective
-from headgate.control.retention import KStep
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Retention, View
+from headgate.control.retention import KStep, KStepFifo
+from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import admission_interval
 
@@ -52,17 +52,22 @@ class Released(AdmissionPolicy):
     """least width of the interval"""
     cap: float = 50.0
     """most samples in one round"""
+    least: int = 1
+    """samples that every client is given in every round, whatever they cost"""
+    capacity: Ints | None = None
+    """hard limit per client, (M,), which the scripts do not have; None: age alone decides"""
     bound: BoundConstants = field(default_factory=BoundConstants)
 
     def __post_init__(self) -> None:
         for name in ("V", "centre", "pace", "width", "cap"):
             positive(name, getattr(self, name))
         inside_unit("base", self.base)
-        self.retention  # noqa: B018  # refuses a bad K now
+        zero_or_more("least", self.least)
+        self.retention  # noqa: B018  # refuses a bad K or capacity now
 
     @cached_property
     def retention(self) -> Retention:
-        return KStep(self.K)
+        return KStep(self.K) if self.capacity is None else KStepFifo(self.K, self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         lo, hi = admission_interval(self.pace * view.t, self.centre, self.base)
@@ -71,5 +76,5 @@ class Released(AdmissionPolicy):
         lo, hi = (np.broadcast_to(x, view.debt.shape) for x in (lo, hi))
         n, N = view.kept.astype(np.float64), view.distinct + np.float64(self.bound.pdim)
         wanted = minimise_objective(view, self.V, released_penalty(self.bound), n, N, lo, hi)
-        each = np.ones_like(view.kept_by_client)
-        return Ask(np.maximum(wanted - view.system.clients, 0.0), given=each), memory
+        each = np.full_like(view.kept_by_client, self.least)
+        return Ask(np.maximum(wanted - self.least * view.system.clients, 0.0), given=each), memory
