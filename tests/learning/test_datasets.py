@@ -29,6 +29,7 @@ from headgate.learning.datasets import (
     channel_statistics,
     data_folder,
     dataset_from_arrays,
+    hold_out,
     load_dataset,
 )
 
@@ -414,6 +415,44 @@ def real(name: str) -> Dataset:
     data = load_dataset(name, folder)
     assert (entry.train, entry.test, entry.problem) == (len(data.train_labels), len(data.test_labels), None)
     return data
+
+
+# held out from training
+
+
+def numbered(counts: list[int]) -> Dataset:
+    """Images that carry their row, `counts` of each class, and their row as a column."""
+    labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    images = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
+    return Dataset(
+        "numbered", images, labels, images[:1], labels[:1], tuple(map(str, counts)), (0.5,), (0.5,), {"row": images[:, 0, 0, 0]}
+    )
+
+
+@given(st.lists(st.integers(1, 25), min_size=1, max_size=8), st.floats(0.01, 0.95))
+def test_what_is_held_out_is_missing_from_training(counts: list[int], fraction: float) -> None:
+    whole = numbered(counts)
+    if not any(int(fraction * count) for count in counts):
+        with pytest.raises(SettingError, match=r"data.validation = .*: holds out no image"):
+            hold_out(whole, fraction)
+        return
+    made = hold_out(whole, fraction)
+    kept, held = made.train_images.ravel(), made.test_images.ravel()
+    assert sorted([*kept, *held]) == list(range(sum(counts)))
+    assert np.bincount(made.test_labels, minlength=len(counts)).tolist() == [int(fraction * count) for count in counts]
+    assert np.array_equal(made.columns["row"], kept)
+    assert np.array_equal(whole.train_labels[kept], made.train_labels)
+    assert np.array_equal(whole.train_labels[held], made.test_labels)
+    again = hold_out(whole, fraction)
+    assert np.array_equal(again.test_images, made.test_images)
+
+
+def test_nothing_held_out_leaves_the_data_set_as_it_is() -> None:
+    whole = numbered([3, 3])
+    assert hold_out(whole, 0.0) is whole
+    for fraction in (-0.1, 1.0):
+        with pytest.raises(SettingError, match=r"data.validation = .*: must be a share"):
+            hold_out(whole, fraction)
 
 
 @needs_data

@@ -3,8 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
-from headgate.learning.streams import Stream, UseCounts
+from headgate.learning import streams
+from headgate.learning.partition import Pairs
+from headgate.learning.streams import Stream
 
 OWNED = [np.array([5, 7, 9]), np.array([1, 2, 3, 4, 6, 8])]
 
@@ -42,14 +45,49 @@ def test_stop_ends_after_one_pass():
         Stream(OWNED, 1, "loop")
 
 
-@given(st.lists(st.lists(st.integers(0, 11), max_size=15), max_size=12))
-def test_use_counts_are_the_plain_ones(rounds):
-    uses, plain = UseCounts(2, 12), np.zeros(12, dtype=int)
-    for samples in rounds:
-        uses.use(1, np.array(samples, dtype=np.int64))
-        for sample in samples:
-            plain[sample] += 1
-    assert uses.counts[1].tolist() == plain.tolist()
-    assert not uses.counts[0].any()
-    for each in (uses, UseCounts.restored(uses.counts)):
-        assert (each.distinct[1], each.total[1], each.squares[1]) == ((plain > 0).sum(), plain.sum(), (plain**2).sum())
+def plainly(owned, seed, kind, client, position):
+    """The row at a position, one at a time."""
+    length = len(owned[client])
+    if kind == "replacement":
+        return owned[client][int(uniform(seed, Purpose.STREAM, position, client) * length)]
+    first = position // length * length
+    draws = [float(uniform(seed, Purpose.STREAM, first + i, client)) for i in range(length)]
+    return owned[client][sorted(range(length), key=draws.__getitem__)[position - first]]
+
+
+@given(
+    st.sampled_from(["reshuffle", "replacement"]),
+    st.integers(0, 3),
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40)), max_size=8), min_size=1, max_size=4),
+)
+def test_many_positions_at_once_are_those_one_by_one(kind, seed, rounds):
+    owned = [*OWNED, np.array([11])]
+    stream = Stream(owned, seed, kind)
+    for asked in rounds:  # one after the other: what is kept from one call must be right in the next
+        clients, positions = np.array(asked, dtype=np.int64).reshape(-1, 2).T
+        served = stream.at(clients, positions)
+        assert served.rows.tolist() == [plainly(owned, seed, kind, *each) for each in asked]
+        assert np.array_equal(stream.rows[served.samples], served.rows)
+
+
+def test_what_is_kept_of_passes_stays_small(monkeypatch):
+    monkeypatch.setattr(streams, "KEPT", 50)
+    stream, other = Stream(OWNED, 4, "reshuffle"), Stream(OWNED, 4, "reshuffle")
+    both, most = np.array([0, 0, 1, 1]), 0
+    for t in range(1000):
+        positions = np.array([2 * t, 2 * t + 1, 3 * t, 3 * t + 1])
+        assert np.array_equal(stream.at(both, positions).rows, other.at(both[::-1], positions[::-1]).rows[::-1])
+        most = max(most, stream._passes.orders.size)
+    assert 30 < most <= 50
+
+
+@given(st.integers(1, 30), st.integers(0, 4), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 60)), max_size=20))
+def test_owners_worked_out_when_wanted_serve_the_same(clients, seed, asked):
+    labels = np.arange(70) * 7919 % 70 % 7
+    rule = Pairs(per_class=4)
+    written, lazy = (Stream(own(labels, clients, seed, {}), seed, "reshuffle") for own in (rule.split, rule.owners))
+    assert np.array_equal(written.lengths, lazy.lengths)
+    assert np.array_equal(written.rows, lazy.rows)
+    who, where = np.array([each for each in asked if each[0] < clients], dtype=np.int64).reshape(-1, 2).T
+    for ours, theirs in zip(written.at(who, where), lazy.at(who, where), strict=True):
+        assert np.array_equal(ours, theirs)

@@ -153,8 +153,11 @@ def test_options_of_local_training_reach_the_executor():
 def test_bad_settings_are_named():
     with pytest.raises(SettingError, match=r"training.evaluate_every = 0"):
         played("training.evaluate_every=0")
-    with pytest.raises(SettingError, match=r"system.clients = 20000: at most 10000 can learn"):
+    with pytest.raises(SettingError, match=r"system.clients = 20000: at most 10000 can all train .* set training.cohort"):
         played("system.clients=20000")
+    for cohort in (0, 11):
+        with pytest.raises(SettingError, match=rf"training.cohort = {cohort}: must be 1 to 10, the number of clients"):
+            played(f"training.cohort={cohort}")
     with pytest.raises(SettingError, match=r"data.column: is missing"):
         played("data.partition=column")
     with pytest.raises(SettingError, match=r"model.name = lenet"):

@@ -14,6 +14,8 @@ RULES = ("memory", "alpha", "uniform")
 def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
     """w_m for every run (R, M): by α_m·n_m, by α_m alone, or equal; clients without a sample never count.
 
+    Where only a cohort trains, `alpha` and `n` (R, cohort) are those of its clients, and the weights sum to one over it.
+
     A run in which nobody has a sample gets weights of zero, so its model stays as it is.
     """
     if rule not in RULES:

@@ -6,13 +6,14 @@ the memory of floats, and the numbers on disk are the numbers in memory.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.learning.formats import SIZE, Labels, Pictures, Pixels, Source, Tick, recognise
 from headgate.outside import call_outside
@@ -171,6 +172,33 @@ def available(folder: Path | None = None) -> list[Found]:
     """What `load_dataset` would find, one entry for each known name, without decoding images."""
     embedded = Found("digits", None, "scikit-learn", *DIGITS_COUNTS)
     return [embedded, *(_look(name, _data_root(folder)) for name in _KNOWN)]
+
+
+def hold_out(dataset: Dataset, fraction: float) -> Dataset:
+    """The data set with this share of the training images of each class in place of its test set; 0 changes nothing.
+
+    Settings such as a learning rate are chosen on it, so that the test set has no say in them. Which images are held out
+    hangs on the data set alone, not on a seed: whatever is compared is judged by the same images.
+    """
+    if not 0 <= fraction < 1:
+        raise SettingError(f"data.validation = {fraction:g}: must be a share of the training images, 0 or more and less than 1")
+    if fraction == 0:
+        return dataset
+    held = np.zeros(len(dataset.train_labels), np.bool_)
+    for label in np.unique(dataset.train_labels):
+        rows = np.flatnonzero(dataset.train_labels == label)
+        order = np.argsort(uniform(0, Purpose.VALIDATION, rows), kind="stable")
+        held[rows[order[: int(fraction * len(rows))]]] = True
+    if not held.any():
+        raise SettingError(f"data.validation = {fraction:g}: holds out no image, no class of {dataset.name} has enough of them")
+    return replace(
+        dataset,
+        train_images=dataset.train_images[~held],
+        train_labels=dataset.train_labels[~held],
+        test_images=dataset.train_images[held],
+        test_labels=dataset.train_labels[held],
+        columns={name: column[~held] for name, column in dataset.columns.items()},
+    )
 
 
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:

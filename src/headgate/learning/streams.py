@@ -1,18 +1,32 @@
 """Position i of client m's stream, for ever: which of its own images comes there.
 
-A sample is known by its number among all images of its client, so that an image that comes by a second
+A sample is known by its number among all images of all clients, so that an image that comes by a second
 time counts as the same sample: "distinct" stays honest.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headgate.control.randomness import Purpose, uniform
+from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError
+from headgate.learning.partition import Dealt, Owners
 
 KINDS = ("reshuffle", "replacement", "stop")
+KEPT = 1 << 14
+"""places of passes that nobody asked for last, kept in case somebody will; when there are more, they all go"""
+
+
+class Served(NamedTuple):
+    """What comes at some positions, one entry for each."""
+
+    samples: Ints
+    """sample numbers"""
+    rows: Ints
+    """rows of the training set"""
 
 
 class Stream:
@@ -22,53 +36,91 @@ class Stream:
     `replacement` draws each position anew; `stop` ends after one pass.
     """
 
-    def __init__(self, owned: Sequence[Ints], seed: int, kind: str) -> None:
+    def __init__(self, owned: Owners | Sequence[Ints], seed: int, kind: str) -> None:
         if kind not in KINDS:
             raise SettingError(f"data.stream = {kind}: must be one of {', '.join(KINDS)}")
         self.seed, self.kind = seed, kind
-        self.lengths = np.array([rows.size for rows in owned], dtype=np.int64)
+        self.owners: Owners = Dealt(owned) if isinstance(owned, Sequence) else owned
+        self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
-        """where each client's images begin in `rows`"""
-        self.rows = np.concatenate(owned)
-        """row of the training set for every sample number"""
-        self._served: list[Ints] = [np.empty(0, dtype=np.int64) for _ in owned]
+        """the first sample number of each client, and after the last one how many there are"""
+        self._passes = Passes(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
+
+    @property
+    def rows(self) -> Ints:
+        """Row of the training set for every sample number."""
+        clients = np.repeat(np.arange(self.lengths.size), self.lengths)
+        return self.owners.rows(clients, np.arange(clients.size) - self.starts[clients])
+
+    def at(self, clients: Ints, positions: Ints) -> Served:
+        """What comes at positions[i] of the stream of clients[i], for every i.
+
+        Windows move slowly, so the orders of the passes asked for are kept for the next call.
+        """
+        own = self._own(clients, positions)
+        return Served(self.starts[clients] + own, self.owners.rows(clients, own))
 
     def samples(self, client: int, first: int, last: int) -> Ints:
         """The sample numbers at positions first ≤ i < last of a client's stream."""
-        while self._served[client].size < last:
-            self._served[client] = np.concatenate([self._served[client], self._next_pass(client)])
-        return self._served[client][first:last]
+        positions = np.arange(first, last)
+        return self.at(np.full_like(positions, client), positions).samples
 
-    def _next_pass(self, client: int) -> Ints:
-        served, length = self._served[client].size, int(self.lengths[client])
-        if self.kind == "stop" and served:
-            raise SettingError(f"client {client}: its stream ends after {length} samples")
-        draws = uniform(self.seed, Purpose.STREAM, np.arange(served, served + length), client)
-        own = np.argsort(draws, kind="stable") if self.kind != "replacement" else (draws * length).astype(np.int64)
-        return np.asarray(self.starts[client] + own)
+    def _own(self, clients: Ints, positions: Ints) -> Ints:
+        """Which of its own images."""
+        lengths = self.lengths[clients]
+        if self.kind == "replacement":
+            return (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
+        nth, place = np.divmod(positions, lengths)
+        if self.kind == "stop" and nth.any():
+            late = np.flatnonzero(nth)[0]
+            raise SettingError(f"client {clients[late]}: its stream ends after {lengths[late]} samples")
+        wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
+        if not self._passes.hold(wanted):
+            every = np.union1d(self._passes.keys, wanted)
+            few = self.lengths[every >> _NTH_BITS].sum() <= KEPT
+            self._passes = self._shuffled(every if few else wanted)
+        starts = self._passes.starts[np.searchsorted(self._passes.keys, wanted)]
+        own: Ints = self._passes.orders[starts[which] + place].astype(np.int64)
+        return own
+
+    def _shuffled(self, wanted: Ints) -> "Passes":
+        """The wanted passes: those that are there already, and the others drawn."""
+        clients, nth = wanted >> _NTH_BITS, wanted & (1 << _NTH_BITS) - 1
+        lengths = self.lengths[clients]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        orders = np.empty(starts[-1], dtype=np.int32)
+        _, there, here = np.intersect1d(self._passes.keys, wanted, assume_unique=True, return_indices=True)
+        orders[_spans(starts[here], lengths[here])] = self._passes.orders[_spans(self._passes.starts[there], lengths[here])]
+        new = np.setdiff1d(np.arange(wanted.size), here, assume_unique=True)
+        for length in np.unique(lengths[new]):
+            alike, places = new[lengths[new] == length], np.arange(length)
+            for some, drawn in permutations(self.seed, Purpose.STREAM, places, clients[alike], nth[alike] * length):
+                orders[starts[alike[some], None] + places] = drawn
+        return Passes(wanted, starts, orders)
 
 
-class UseCounts:
-    """How often every run has trained on every sample: N and the sums behind N_eff, in integers."""
+_NTH_BITS = 32
 
-    def __init__(self, runs: int, samples: int) -> None:
-        self.counts = np.zeros((runs, samples), dtype=np.int32)
-        self.distinct, self.total, self.squares = (np.zeros(runs, dtype=np.int64) for _ in range(3))
 
-    def use(self, run: int, samples: Ints) -> None:
-        """One more use of each of these samples; a sample that is in memory twice is used twice."""
-        numbers, times = np.unique(samples, return_counts=True)
-        before = self.counts[run, numbers].astype(np.int64)
-        self.distinct[run] += np.count_nonzero(before == 0)
-        self.total[run] += samples.size
-        self.squares[run] += int((times * (2 * before + times)).sum())
-        self.counts[run, numbers] += times.astype(np.int32)
+class Passes(NamedTuple):
+    """The orders of some passes over clients' images."""
 
-    @classmethod
-    def restored(cls, counts: np.ndarray) -> "UseCounts":
-        """From saved counts; the sums follow from them."""
-        uses = cls(*counts.shape)
-        uses.counts[...] = counts
-        wide = counts.astype(np.int64)
-        uses.distinct, uses.total, uses.squares = (wide > 0).sum(axis=1), wide.sum(axis=1), (wide**2).sum(axis=1)
-        return uses
+    keys: Ints
+    """client and number of the pass in one number, ascending"""
+    starts: Ints
+    """where each begins in `orders`"""
+    orders: NDArray[np.int32]
+
+    def hold(self, wanted: Ints) -> bool:
+        if self.keys.size == 0:
+            return wanted.size == 0
+        return bool((self.keys.take(np.searchsorted(self.keys, wanted), mode="clip") == wanted).all())
+
+
+def _spans(starts: Ints, lengths: Ints) -> Ints:
+    """starts[0], starts[0] + 1, … lengths[0] of them, then the same for the next one.
+
+    >>> _spans(np.array([5, 20]), np.array([3, 2])).tolist()
+    [5, 6, 7, 20, 21]
+    """
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())

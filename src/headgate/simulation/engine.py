@@ -1,7 +1,11 @@
 """All runs of an experiment (policies × seeds) in one batch, a round at a time.
 
 Control goes first: no policy looks at the model. The windows it orders become rows of the training set, the executor
-does every client's local steps, and the server averages.
+does every client's local steps, and the server averages. With a cohort the server still admits for all clients, but only
+the clients drawn for the round train, and only their updates are averaged.
+
+A device of its own works while the host goes on, so there the next round is prepared between the launch of a round
+and the reading of its results.
 """
 
 from collections.abc import Mapping
@@ -15,21 +19,25 @@ from torch import Tensor
 
 from headgate.config import Experiment
 from headgate.control.controller import Controller
-from headgate.control.types import Ints, Ledger, Orders, Report
+from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
 from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.datasets import Dataset
+from headgate.learning.cohort import draw_cohort
+from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import build_model, initial_parameters
-from headgate.learning.streams import Stream, UseCounts
+from headgate.learning.streams import Stream
+from headgate.learning.uses import UseCounts
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import pick
-from headgate.simulation.executors.types import Packed, Task
+from headgate.simulation.executors.types import Packed, Task, to_device
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
-MOST_CLIENTS = 10_000
-"""every client of every run is looked at by itself when samples are packed"""
+MOST_WITHOUT_COHORT = 10_000
+"""clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
+FEW = 1_000
+"""clients of whom each is written down: the images it owns, and in the record what it holds"""
 
 
 @dataclass(frozen=True)
@@ -41,18 +49,39 @@ class Round:
     occupancy: list[dict[str, Any]]
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A round as far as it is known before the models are: what is admitted, and who trains on what."""
+
+    t: int
+    price: Floats
+    before: Mapping[str, Ledger]
+    after: Mapping[str, Ledger]
+    weights: Floats
+    """of the updates, (R, clients that train)"""
+    runs: Ints
+    """of every sample that is trained on: its run, run by run and then client by client;"""
+    samples: Ints
+    """its number in the stream of the run's seed;"""
+    rows: Ints
+    """its row of the training set"""
+    offsets: Ints
+    """where each client's samples begin"""
+
+
 class Simulation:
     """The state of all runs after round t; `step` does the next one."""
 
     def __init__(self, experiment: Experiment, dataset: Dataset, device: torch.device, executor: str = "auto") -> None:
         self.experiment, self.device = experiment, device
+        dataset = hold_out(dataset, experiment.data.validation)
         given, training, system = experiment, experiment.training, experiment.system
         self.names, self.seeds = list(given.policies), given.seeds
         self.run_seeds = [int(seed) for _ in self.names for seed in self.seeds]
-        if system.clients > MOST_CLIENTS:
+        if training.cohort is None and system.clients > MOST_WITHOUT_COHORT:
             raise SettingError(
-                f"system.clients = {system.clients}: at most {MOST_CLIENTS} can learn in one simulation; "
-                "headgate rehearse takes any number"
+                f"system.clients = {system.clients}: at most {MOST_WITHOUT_COHORT} can all train in every round; "
+                "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
             )
         if training.evaluate_every < 1:
             raise SettingError(f"training.evaluate_every = {training.evaluate_every}: must be at least 1")
@@ -60,7 +89,7 @@ class Simulation:
             training.lr, training.steps, training.momentum, training.weight_decay, training.batch_size
         )
         classes = len(dataset.classes)
-        dtype = {"float32": torch.float32, "float64": torch.float64}[training.dtype]
+        dtype = torch.float64 if training.dtype == "float64" else torch.float32
         task = Task(
             model=build_model(given.model.name, dataset.shape, classes),
             shape=dataset.shape,
@@ -69,57 +98,78 @@ class Simulation:
             std=dataset.std,
             dtype=dtype,
             device=device,
+            bfloat16=training.dtype == "bfloat16",
         )
         self.executor = pick(task, self.training, executor)
         self.images = torch.from_numpy(np.ascontiguousarray(dataset.train_images)).to(device)
         self.labels = torch.from_numpy(dataset.train_labels).to(device)
-        self.evaluate = Evaluator(
-            task, torch.from_numpy(dataset.test_images).to(device), torch.from_numpy(dataset.test_labels).to(device)
-        )
+        images, labels = (torch.from_numpy(each).to(device) for each in (dataset.test_images, dataset.test_labels))
+        self.evaluate = Evaluator(task, images, labels, self.executor)
         rule = given.data.rule()
+        owners = rule.split if training.cohort is None or system.clients <= FEW else rule.owners
         self.streams = [
-            Stream(rule.split(dataset.train_labels, system.clients, int(seed), dataset.columns), int(seed), given.data.stream)
+            Stream(owners(dataset.train_labels, system.clients, int(seed), dataset.columns), int(seed), given.data.stream)
             for seed in self.seeds
         ]
         self.controllers = {name: Controller(system, given.policies[name], len(self.seeds)) for name in self.names}
         self.t = 0
-        self.ledgers: dict[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
+        self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
         start = [initial_parameters(given.model.name, dataset.shape, classes, int(seed)) for seed in self.seeds]
         self.theta = torch.stack(start).repeat(len(self.names), 1).to(device, dtype)
-        self.uses = UseCounts(len(self.run_seeds), max(stream.rows.size for stream in self.streams))
+        self.uses = UseCounts(len(self.run_seeds), max(int(stream.starts[-1]) for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
         """the round in which a run's model stopped being finite; 0: it has not"""
         self.accuracy = np.full(len(self.run_seeds), np.nan)
         """as last evaluated"""
         self.chance = 1.0 / classes
-        self.prices = np.ascontiguousarray(given.costs.path(self.seeds, 1, given.rounds + 1).T)
-        """of every round and seed, (T, S)"""
+        self.prices = np.ascontiguousarray(np.moveaxis(given.costs.path(self.seeds, 1, given.rounds + 1), 1, 0))
+        """of every round and seed, (T, S), or also of every client, (T, S, M)"""
+        self.overlap = device.type != "cpu"
+        """whether the next round is prepared while the device works on this one"""
+        self._ahead: Prepared | None = None
 
     # one round
 
     def step(self) -> Round:
         """Round t + 1: decide, admit, train, average, evaluate."""
-        t = self.t + 1
-        price = self.prices[t - 1]
-        before, orders = self.ledgers, {}
-        after = {}
+        now, self._ahead = self._ahead, None
+        if now is None or now.before is not self.ledgers:
+            now = self._prepare(self.t + 1, self.ledgers)
+        theta, results = self._launch(now)
+        ahead = self._look_ahead(now) if self.overlap else None
+        self.uses.use(now.runs, now.samples)
+        broken, train_loss, accuracy, test_loss = results.cpu().numpy()  # waits for the device, once
+        self.diverged = np.where((self.diverged == 0) & (broken > 0), now.t, self.diverged)
+        for values in (train_loss, accuracy, test_loss):
+            values[self.diverged > 0] = np.nan
+        if self._evaluated(now.t):
+            self.accuracy = accuracy
+        self.t, self.ledgers, self.theta, self._ahead = now.t, now.after, theta, ahead
+        return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._occupancy(now))
+
+    def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
+        """All of round t that does not hang on the models. Changes nothing."""
+        price, after = self.prices[t - 1], {}
         for name, controller in self.controllers.items():
-            orders[name] = controller.decide(before[name], price)
-            after[name] = controller.post(before[name], orders[name], self._report(before[name], orders[name]))
-        first = np.concatenate([after[name].dropped for name in self.names])
-        last = np.concatenate([after[name].admitted for name in self.names])
-        rows, offsets = self._pack(first, last)
-        picked = torch.from_numpy(rows).to(self.device)
-        packed = Packed(self.images[picked], self.labels[picked], offsets)
-        n = last - first
-        weights = aggregation_weights(self.experiment.training.aggregation, self.experiment.system.weight, n)
-        weights[self.diverged > 0] = 0.0
-        theta, train_loss = self.executor.advance(
-            self.theta, packed, torch.from_numpy(weights).to(self.theta), self.training, self.run_seeds, t
+            orders = controller.decide(before[name], price)
+            after[name] = controller.post(before[name], orders, self._report(before[name], orders))
+        clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
+        first, last = (
+            np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])
+            for arrays in ([ledger.dropped for ledger in ledgers], [ledger.admitted for ledger in ledgers])
         )
-        theta = self._keep_finite(theta, t)
-        self.t, self.ledgers, self.theta = t, after, theta
-        return Round(t, self._metrics(price, orders, before, after, n, train_loss), self._occupancy(n))
+        everybody = np.arange(self.experiment.system.clients)
+        numbers = np.broadcast_to(everybody, first.shape) if clients is None else np.tile(clients, (len(self.names), 1))
+        alpha = self.experiment.system.weight
+        weights = aggregation_weights(self.experiment.training.aggregation, alpha[numbers], last - first)
+        return Prepared(t, price, before, after, weights, *self._pack(numbers, first, last))
+
+    def _training_clients(self, t: int) -> Ints | None:
+        """Who trains in round t, for every seed, (S, cohort); None: everybody."""
+        clients, cohort = self.experiment.system.clients, self.experiment.training.cohort
+        if cohort is None:
+            return None
+        return np.stack([draw_cohort(int(seed), t, clients, cohort) for seed in self.seeds])
 
     def _report(self, ledger: Ledger, orders: Orders) -> Report | None:
         """Where streams end, clients admit what is left of them."""
@@ -128,24 +178,44 @@ class Simulation:
         ends = np.stack([stream.lengths for stream in self.streams])
         return Report(np.minimum(orders.admitted, np.maximum(ends - ledger.admitted, 0)))
 
-    def _pack(self, first: Ints, last: Ints) -> tuple[Ints, Ints]:
-        """(rows of the training set, run-major and then client; where each client's begin). Counts every use."""
-        parts = []
-        for r, (lows, highs) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            stream = self.streams[r % len(self.seeds)]
-            samples = [stream.samples(m, lo, hi) for m, (lo, hi) in enumerate(zip(lows, highs, strict=True)) if hi > lo]
-            if samples:
-                own = np.concatenate(samples)
-                self.uses.use(r, own)
-                parts.append(stream.rows[own])
-        offsets = np.concatenate([[0], np.cumsum((last - first).ravel())])
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64), offsets
+    def _pack(self, clients: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """(run, sample number, row of the training set) of all samples in the windows of all runs, and the offsets."""
+        sizes = (last - first).ravel()
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        segments = np.repeat(np.arange(sizes.size), sizes)
+        positions = np.arange(segments.size) + (first.ravel() - offsets[:-1])[segments]
+        owners, runs = clients.ravel()[segments], segments // clients.shape[1]
+        samples, rows, seeds = np.empty_like(positions), np.empty_like(positions), runs % len(self.seeds)
+        for s, stream in enumerate(self.streams):
+            own = np.flatnonzero(seeds == s)
+            samples[own], rows[own] = stream.at(owners[own], positions[own])
+        return runs, samples, rows, offsets
 
-    def _keep_finite(self, theta: Tensor, t: int) -> Tensor:
-        """A model that is no longer finite keeps its last finite state, and its run is marked."""
+    def _launch(self, now: Prepared) -> tuple[Tensor, Tensor]:
+        """Set the device to work: the models after the round, and what became of each run, (4, R).
+
+        A model that is no longer finite keeps its last finite state; its run is said to be broken.
+        """
+        rows = to_device(now.rows, self.device)
+        packed = Packed(self.images.index_select(0, rows), self.labels.index_select(0, rows), now.offsets)
+        weights = np.where(self.diverged[:, None] > 0, 0.0, now.weights)
+        theta, train_loss = self.executor.advance(
+            self.theta, packed, to_device(weights, self.device).to(self.theta), self.training, self.run_seeds, now.t
+        )
         broken = ~torch.isfinite(theta).all(dim=1)
-        self.diverged = np.where((self.diverged == 0) & broken.cpu().numpy(), t, self.diverged)
-        return torch.where(broken[:, None], self.theta, theta)
+        theta = torch.where(broken[:, None], self.theta, theta)
+        judged = self.evaluate(theta) if self._evaluated(now.t) else [torch.full_like(train_loss, torch.nan)] * 2
+        return theta, torch.stack([values.double() for values in (broken, train_loss, *judged)])
+
+    def _evaluated(self, t: int) -> bool:
+        return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
+
+    def _look_ahead(self, now: Prepared) -> Prepared | None:
+        """The next round, prepared; None where it cannot be: what is wrong with it is said when its turn comes."""
+        try:
+            return self._prepare(now.t + 1, now.after) if now.t < self.experiment.rounds else None
+        except Exception:
+            return None
 
     @property
     def guessing(self) -> NDArray[np.bool_]:
@@ -154,55 +224,41 @@ class Simulation:
 
     # the record
 
-    def _metrics(
-        self,
-        price: np.ndarray,
-        orders: Mapping[str, Orders],
-        before: Mapping[str, Ledger],
-        after: Mapping[str, Ledger],
-        n: Ints,
-        train_loss: Tensor,
-    ) -> list[dict[str, Any]]:
-        runs = len(self.run_seeds)
-        every = self.experiment.training.evaluate_every
-        accuracy, loss = np.full(runs, np.nan), np.full(runs, np.nan)
-        if self.t % every == 0 or self.t == self.experiment.rounds:
-            accuracy, loss = (values.cpu().numpy() for values in self.evaluate(self.theta))
-            self.accuracy = accuracy
-        train = train_loss.double().cpu().numpy()
-        for values in (accuracy, loss, train):
-            values[self.diverged > 0] = np.nan
+    def _metrics(self, now: Prepared, train_loss: Floats, accuracy: Floats, test_loss: Floats) -> list[dict[str, Any]]:
+        """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
+        before, after = ([ledgers[name] for name in self.names] for ledgers in (now.before, now.after))
         N, n_eff = self.uses.distinct, effective_sample_size(self.uses.total, self.uses.squares)
-        bound = learning_error(n.sum(axis=-1), N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), self.experiment.bound)
-        rows = []
-        for p, name in enumerate(self.names):
-            spend = after[name].spent - before[name].spent
-            admitted = (after[name].admitted - before[name].admitted).sum(axis=-1)
-            for s, seed in enumerate(self.seeds):
-                r = p * len(self.seeds) + s
-                rows.append(
-                    {
-                        "policy": name,
-                        "seed": int(seed),
-                        "t": self.t,
-                        "test_accuracy": float(accuracy[r]),
-                        "test_loss": float(loss[r]),
-                        "train_loss": float(train[r]),
-                        "n": int(n[r].sum()),
-                        "N": int(N[r]),
-                        "n_eff": float(n_eff[r]),
-                        "admitted": int(admitted[s]),
-                        "cost": float(price[s]),
-                        "spend": float(spend[s]),
-                        "debt": float(before[name].debt[s]),
-                        "bound": float(bound[r]),
-                    }
-                )
-        return rows
+        trained = np.diff(now.offsets[:: now.weights.shape[1]])
+        bound = learning_error(trained, N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), self.experiment.bound)
+        held = np.concatenate([ledger.admitted.sum(axis=-1) - ledger.dropped.sum(axis=-1) for ledger in after])
+        ever = [np.concatenate([ledger.admitted.sum(axis=-1) for ledger in ledgers]) for ledgers in (before, after)]
+        spent = [np.concatenate([ledger.spent for ledger in ledgers]) for ledgers in (before, after)]
+        price = now.price if now.price.ndim == 1 else now.price.mean(axis=-1)
+        columns = {
+            "policy": [name for name in self.names for _ in self.seeds],
+            "seed": self.run_seeds,
+            "t": [now.t] * len(self.run_seeds),
+            "test_accuracy": accuracy.tolist(),
+            "test_loss": test_loss.tolist(),
+            "train_loss": train_loss.tolist(),
+            "n": held.tolist(),
+            "N": N.tolist(),
+            "n_eff": n_eff.tolist(),
+            "admitted": (ever[1] - ever[0]).tolist(),
+            "cost": price.tolist() * len(self.names),
+            "spend": (spent[1] - spent[0]).tolist(),
+            "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
+            "bound": bound.tolist(),
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def _occupancy(self, n: Ints) -> list[dict[str, Any]]:
+    def _occupancy(self, now: Prepared) -> list[dict[str, Any]]:
+        """What each client holds; nothing where there are too many to record."""
+        if self.experiment.system.clients > FEW:
+            return []
+        held = np.concatenate([now.after[name].occupancy for name in self.names])
         return [
-            {"policy": self.names[r // len(self.seeds)], "seed": seed, "t": self.t, "n": n[r].tolist()}
+            {"policy": self.names[r // len(self.seeds)], "seed": seed, "t": now.t, "n": held[r].tolist()}
             for r, seed in enumerate(self.run_seeds)
         ]
 
@@ -210,15 +266,17 @@ class Simulation:
 
     def tensors(self) -> dict[str, Tensor]:
         """With the ledgers, all that `restore` needs."""
+        used, uses = self.uses.table()
         return {
             "theta": self.theta.cpu().contiguous(),
-            "counts": torch.from_numpy(self.uses.counts),
+            "used": torch.from_numpy(used),
+            "uses": torch.from_numpy(uses),
             "diverged": torch.from_numpy(self.diverged),
         }
 
     def restore(self, t: int, tensors: Mapping[str, Tensor], ledgers: Mapping[str, Ledger]) -> None:
         """Stand where a run stood after round t."""
-        self.t, self.ledgers = t, dict(ledgers)
+        self.t, self.ledgers, self._ahead = t, dict(ledgers), None
         self.theta = tensors["theta"].to(self.theta)
-        self.uses = UseCounts.restored(tensors["counts"].numpy())
+        self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"].numpy(), tensors["uses"].numpy())
         self.diverged = tensors["diverged"].numpy().copy()

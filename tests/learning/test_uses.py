@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.learning import uses
+from headgate.learning.uses import UseCounts
+
+
+@pytest.mark.parametrize("most", [uses.MOST_WRITTEN_OUT, 0])
+@given(rounds=st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11)), max_size=15), max_size=12))
+def test_use_counts_are_the_plain_ones(most, rounds):
+    """In both forms, and from a saved table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uses, "MOST_WRITTEN_OUT", most)
+        counts, plain = UseCounts(3, 12), np.zeros((3, 12), dtype=int)
+        for used in rounds:
+            runs, samples = np.array(used, dtype=np.int64).reshape(-1, 2).T
+            counts.use(runs, samples)
+            np.add.at(plain, (runs, samples), 1)
+            assert (counts.distinct.tolist(), counts.total.tolist(), counts.squares.tolist()) == (
+                (plain > 0).sum(axis=1).tolist(),
+                plain.sum(axis=1).tolist(),
+                (plain**2).sum(axis=1).tolist(),
+            )
+        keys, times = counts.table()
+        assert keys.tolist() == np.flatnonzero(plain).tolist()
+        assert times.tolist() == plain[plain > 0].tolist()
+        again = UseCounts.restored(3, 12, keys, times)
+        for name in ("distinct", "total", "squares"):
+            assert np.array_equal(getattr(again, name), getattr(counts, name))
+        more = np.array([0, 1]), np.array([3, 3])
+        counts.use(*more)
+        again.use(*more)
+        assert all(np.array_equal(one, other) for one, other in zip(counts.table(), again.table(), strict=True))
+
+
+def test_a_table_of_very_many_samples_holds_only_those_used():
+    counts = UseCounts(2, 10**12)
+    counts.use(np.array([1, 0, 1, 1]), np.array([10**12 - 1, 5, 7, 7]))
+    keys, times = counts.table()
+    assert keys.tolist() == [5, 10**12 + 7, 2 * 10**12 - 1]
+    assert times.tolist() == [1, 2, 1]
+    assert counts.distinct.tolist() == [1, 2]
+    assert counts.squares.tolist() == [1, 5]
