@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import build_model
-from headgate.simulation.executors import Packed, Task, compiled_layers, pick
+from headgate.simulation.executors import Packed, Task, pick
 from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.reference import Reference
@@ -108,17 +108,59 @@ def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, s
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 28, 28), (3, 32, 32)])
 def test_lenet(shape):
-    sizes = [[1, 0, 9, 2, 25]]  # rows of few and of many numbers, which go different ways
+    sizes = [[1, 0, 9, 2, 25]]
     case = world(build_model("lenet", shape, 10), sizes, shape, 10, spread=0.06)
     check(case, LocalTraining(0.05, 3, momentum=0.5))
 
 
-@pytest.mark.parametrize("long", [1, 10**9])
-@pytest.mark.parametrize("model", [like_lenet, averaged, wide_windows])
-def test_both_ways_to_the_slope_of_weights(model, long, monkeypatch):
-    monkeypatch.setattr(compiled_layers, "LONG", long)
-    check(world(model(), ONE_RUN), LocalTraining(0.1, 3))
-    check(world(model(), [[2, 70]]), LocalTraining(0.1, 2))  # a row is more than a block
+def without_biases():
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(16, 5, bias=False), nn.ReLU(), nn.Linear(5, CLASSES),
+    )  # fmt: skip
+
+
+def many_channels():
+    """More outputs than are done at once, kernels of even sides, and an edge that no window takes."""
+    return nn.Sequential(
+        nn.Conv2d(1, 9, 4, padding=2), nn.ReLU(), nn.MaxPool2d(3), nn.Conv2d(9, 27, 2, padding=1), nn.ReLU(),
+        nn.Conv2d(27, 1, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2, CLASSES),
+    )  # fmt: skip
+
+
+def large_kernels():
+    """Wider than what they see but for the padding; tanh and pooling by themselves."""
+    return nn.Sequential(
+        nn.MaxPool2d(2), nn.Conv2d(1, 5, 7, padding=3), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(5, 6, 5, padding=3),
+        nn.AvgPool2d(2), nn.ReLU(), nn.Flatten(), nn.Tanh(), nn.Linear(24, CLASSES),
+    )  # fmt: skip
+
+
+def without_linear():
+    """Logits are the pixels of two channels, which lie side by side here and one after the other in torch."""
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten())
+
+
+def seen_together():
+    """Convolutions that take two and four pixels as one with more outputs, the first in two groups."""
+    return nn.Sequential(
+        nn.Conv2d(1, 14, 9, padding=4), nn.ReLU(), nn.Conv2d(14, 1, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(4, CLASSES),
+    )  # fmt: skip
+
+
+OTHERS = [
+    (seen_together, (1, 9, 8)),
+    (without_biases, (1, 13, 12)),
+    (many_channels, (1, 10, 7)),
+    (large_kernels, (1, 9, 11)),
+    (without_linear, (1, 6, 4)),
+]
+
+
+@pytest.mark.parametrize(("model", "shape"), OTHERS)
+def test_nets_of_other_shapes(model, shape):
+    check(world(model(), [[3, 0, 1, 14, 6]], shape), LocalTraining(0.1, 3, momentum=0.6, weight_decay=0.01), tolerance=1e-10)
 
 
 def test_float32_stays_float32_and_close():
@@ -154,25 +196,20 @@ def test_runs_together_are_runs_alone_to_the_bit(dtype):
         torch.testing.assert_close(loss[r], alone_loss[0], rtol=0, atol=0, equal_nan=True)
 
 
-def test_bits_do_not_hang_on_the_number_of_threads_which_is_put_back(monkeypatch):
+def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch):
     seen, train = set(), Compiled._train
     monkeypatch.setattr(Compiled, "_train", lambda *given: (seen.add(threading.get_ident()), train(*given))[1])
     case = world(build_model("lenet", (1, 28, 28), 10), [[7, 0, 30, 5], [2, 11, 1, 6]], (1, 28, 28), 10, torch.float32, 0.06)
-    blas, torch_threads, given = ThreadpoolController(), torch.get_num_threads(), []
+    before, given = torch.get_num_threads(), []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            with blas.limit(limits=threads, user_api="blas"):
-                before = [each.num_threads for each in blas.lib_controllers]
-                given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3)))
-                assert [each.num_threads for each in blas.lib_controllers] == before
-                assert torch.get_num_threads() == threads
-                assert len(seen) == (1 if threads == 1 else 3)  # all in this thread, then in two others
+            given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3)))
+            assert len(seen) == (1 if threads == 1 else 3)  # all in this thread, then in two others
     finally:
-        torch.set_num_threads(torch_threads)
-    for after, loss in given[1:]:
-        assert torch.equal(after, given[0][0])
-        assert torch.equal(loss, given[0][1])
+        torch.set_num_threads(before)
+    assert torch.equal(given[0][0], given[1][0])
+    assert torch.equal(given[0][1], given[1][1])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -248,6 +285,43 @@ def test_what_does_not_belong_together_is_refused():
         case._replace(weights=case.weights[:, :3]).advance(Compiled(case.task), LocalTraining(0.1, 1))
 
 
+# what models say to images
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("model", "shape"), [(lambda: like_lenet(3), COLOUR), (without_linear, (1, 6, 4))])
+def test_logits_are_those_of_the_module(model, shape, dtype):
+    case = world(model(), [[70, 80], [0, 0], [1, 0]], shape, dtype=dtype)  # more than a chunk
+    case.theta[1] = float("nan")
+    given = Compiled(case.task).logits(case.theta, case.packed.images)
+    assert given.shape == (3, 151, CLASSES)
+    assert given.dtype == dtype
+    assert given[1].isnan().all()
+    images = case.task.normalised(case.packed.images)
+    for r in (0, 2):
+        expected = functional_call(case.task.model.to(dtype), case.task.flat.views(case.theta[r]), (images,))
+        torch.testing.assert_close(given[r], expected.detach())
+
+
+def test_logits_of_an_image_hang_on_nothing_else_to_the_bit():
+    case = world(like_lenet(), [[150], [0], [0]], dtype=torch.float32)
+    executor, images = Compiled(case.task), case.packed.images
+    whole, order = executor.logits(case.theta, images), torch.randperm(150, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(executor.logits(case.theta.flip(0), images[order]), whole.flip(0)[:, order])
+    for i in (0, 63, 64, 149):
+        assert torch.equal(executor.logits(case.theta[1:2], images[i : i + 1])[0], whole[1, i : i + 1])
+    assert executor.logits(case.theta, images[:0]).shape == (3, 0, CLASSES)
+
+
+def test_logits_of_what_does_not_belong_together_are_refused():
+    case = world(like_lenet(), ONE_RUN)
+    executor = Compiled(case.task)
+    with pytest.raises(ValueError, match="theta is"):
+        executor.logits(case.theta[0], case.packed.images)
+    with pytest.raises(ValueError, match="images are"):
+        executor.logits(case.theta, case.packed.images.double())
+
+
 # which models
 
 
@@ -279,7 +353,6 @@ REFUSED = [
     (ending(nn.Conv2d(2, 2, 3, padding="same")), CONV),
     (ending(nn.Conv2d(2, 2, (3, 1), padding=(1, 0))), CONV),
     (ending(nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular")), CONV),
-    (ending(nn.Conv2d(2, 2, 3, padding=1, bias=False)), "must have a weight and a bias"),
     (ending(nn.MaxPool2d(3, stride=1, padding=1)), POOL),
     (ending(nn.MaxPool2d(2, ceil_mode=True)), POOL),
     (ending(nn.MaxPool2d((1, 2))), POOL),

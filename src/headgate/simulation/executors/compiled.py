@@ -1,7 +1,7 @@
 """Full-batch descent of small convolutional nets on the CPU: one thread takes a whole client through all its steps.
 
-A small client's layers are so small that torch spends most time between them. Here the loops are compiled by numba,
-products go to BLAS in one thread, and a client's arrays are made once for all steps (`compiled_layers`).
+A small client's layers are so small that torch spends most time between them. Here a layer is one function compiled by
+numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`).
 """
 
 import importlib.util
@@ -12,13 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.compiled_layers import Client, Floats, read_net
+from headgate.simulation.executors.compiled_layers import Floats
+from headgate.simulation.executors.compiled_net import AtWork, read_net
 from headgate.simulation.executors.types import Ints, Packed, Task
+
+CHUNK = 64
+"""Images that are looked at together; their numbers stay in the second-level cache."""
 
 
 class _Job(NamedTuple):
@@ -28,10 +31,11 @@ class _Job(NamedTuple):
     share: float
     images: NDArray[np.uint8]
     labels: Ints
+    """where the logits of the true classes lie"""
 
 
 class Compiled:
-    """For a Sequential of the layers in `compiled_layers`, full-batch, on the CPU.
+    """For a Sequential of the layers in `compiled_net`, full-batch, on the CPU.
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
     """
@@ -42,7 +46,6 @@ class Compiled:
         self.task = task
         self.check(None)
         self.net = read_net(task)
-        self.blas = ThreadpoolController().select(user_api="blas")
 
     def check(self, training: LocalTraining | None) -> None:
         check_compiled_form(self.task, training)
@@ -62,72 +65,103 @@ class Compiled:
         labels, models = packed.labels.numpy(), theta.detach().numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        jobs = list(_jobs(packed, weights))
-        after, losses = models.copy(), np.zeros(len(models))
-        threads = min(torch.get_num_threads(), len(jobs))  # asked before BLAS is limited, which may limit torch with it
-        # A run that has broken down is the caller's business.
-        with np.errstate(all="ignore"), self.blas.limit(limits=1):
+        jobs = list(_jobs(packed, self.net.order[labels], weights))
+        models, losses = self.net.own(models), np.zeros(len(models))
+        after, threads = models.copy(), min(torch.get_num_threads(), len(jobs))
+        with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
             for job, (loss, move) in zip(jobs, self._trained(jobs, models, training, threads), strict=True):
                 losses[job.run] += len(job.labels) * loss
                 if move is not None:
-                    after[job.run] += after.dtype.type(job.share) * move
+                    move *= after.dtype.type(job.share)
+                    after[job.run] += move
             losses /= np.diff(packed.offsets[:: weights.shape[1]])  # 0/0 is nan
-        return torch.from_numpy(after), torch.from_numpy(losses.astype(after.dtype))
+        return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(losses.astype(after.dtype))
+
+    def logits(self, theta: Tensor, images: Tensor) -> Tensor:
+        """What models (R, P) say to images (S, C, H, W) of bytes: (R, S, classes). In one thread.
+
+        A model's numbers for an image depend on nothing else, to the bit.
+        """
+        if theta.ndim != 2 or theta.shape[1] != self.task.flat.size or theta.dtype != self.task.dtype:
+            wanted = f"(R, {self.task.flat.size}) {self.task.dtype}"
+            raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
+        if tuple(images.shape[1:]) != self.task.shape or images.dtype != torch.uint8:
+            raise ValueError(f"images are {tuple(images.shape)} {images.dtype}, must be (S, {self.task.shape}) torch.uint8")
+        models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
+        given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
+        desk = self.net.at_work(min(CHUNK, len(bytes_)), models.dtype, learning=False)
+        for start in range(0, len(bytes_), CHUNK):
+            some = bytes_[start : start + CHUNK]
+            self._put(some, desk.samples)
+            for model, out in zip(models, given, strict=True):
+                desk.model.theta[:] = model
+                for step in desk.steps:
+                    step.forward(len(some))
+                out[start : start + CHUNK] = desk.logits.first(len(some))[:, self.net.order]
+        return torch.from_numpy(given)
 
     def _trained(
         self, jobs: list[_Job], models: Floats, training: LocalTraining, threads: int
     ) -> Iterator[tuple[float, Floats | None]]:
         """Loss and move of each client, in their order, so that sums do not hang on who is done first."""
+        most = max((len(job.labels) for job in jobs), default=0)
+        desks = [self.net.at_work(most, models.dtype, learning=True) for _ in range(threads)]  # one for each thread
         if threads < 2:
             for job in jobs:
-                yield self._train(job, models[job.run], training)
+                yield self._train(job, models[job.run], training, desks)
             return
         with ThreadPoolExecutor(threads) as pool:
             largest_first = sorted(range(len(jobs)), key=lambda i: -len(jobs[i].labels))  # so that none is left waiting for
-            futures = {i: pool.submit(self._train, jobs[i], models[jobs[i].run], training) for i in largest_first}
+            futures = {i: pool.submit(self._train, jobs[i], models[jobs[i].run], training, desks) for i in largest_first}
             for i in range(len(jobs)):
                 yield futures.pop(i).result()
 
-    def _train(self, job: _Job, start: Floats, training: LocalTraining) -> tuple[float, Floats | None]:
+    def _train(self, job: _Job, start: Floats, training: LocalTraining, desks: list[AtWork]) -> tuple[float, Floats | None]:
         """A client's loss before its local training, and how far that moves it; None if it is worth nothing."""
+        desk = desks.pop()
+        try:
+            return self._train_at(desk, job, start, training)
+        finally:
+            desks.append(desk)
+
+    def _train_at(self, desk: AtWork, job: _Job, start: Floats, training: LocalTraining) -> tuple[float, Floats | None]:
         from headgate.simulation.executors import kernels
 
-        client = Client(len(job.labels), start.copy(), np.empty_like(start))
-        layers, samples = self.net.layers(client), self._samples(job.images)
+        (_, theta, slope), steps, n, first = desk.model, desk.steps, len(job.labels), self.net.first
+        theta[:] = start
+        self._put(job.images, desk.samples)
         velocity = np.zeros_like(start) if training.momentum else start[:0].copy()
         rates = [start.dtype.type(each) for each in (training.lr, training.momentum, training.weight_decay)]
         before = float("nan")
         with np.errstate(all="ignore"):  # each thread has its own
-            for step in range(training.steps):
-                x = samples
-                for layer in layers:
-                    x = layer.forward(x)
-                x = x.copy()  # the last layer may still need what it gave
-                loss = kernels.cross_entropy(x, job.labels)
-                before = before if step else loss
+            for number in range(training.steps):
+                for step in steps:
+                    step.forward(n)
+                ends = (desk.logits.values, desk.logits.grid.pitch, self.task.classes, job.labels, desk.logits.slopes)
+                loss = kernels.cross_entropy(*ends)
+                before = before if number else loss
                 if job.share == 0:
                     return before, None
-                for place in range(len(layers) - 1, self.net.first - 1, -1):
-                    x = layers[place].backward(x, place > self.net.first)
-                kernels.descend(client.theta, velocity, client.slope, *rates)
-            return before, client.theta - start
+                for place in range(len(steps) - 1, first - 1, -1):
+                    steps[place].backward(n, place > first)
+                kernels.descend(theta, velocity, slope, *rates)
+            return before, theta - start
 
-    def _samples(self, images: NDArray[np.uint8]) -> Floats:
-        """The normalised images of a client, (C, H, W, n)."""
-        scale, shift = (each.numpy()[..., None] for each in self.task.line)
-        samples = np.ascontiguousarray(images.transpose(1, 2, 3, 0)).astype(scale.dtype)
-        samples *= scale
-        samples += shift
-        return samples
+    def _put(self, images: NDArray[np.uint8], samples: Floats) -> None:
+        """The normalised images where the first layer looks for them."""
+        from headgate.simulation.executors import kernels
+
+        grid, (scale, shift) = self.net.grid, (each.numpy().reshape(-1) for each in self.task.line)
+        kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)
 
 
-def _jobs(packed: Packed, weights: Tensor) -> Iterator[_Job]:
-    images, labels, offsets = packed.images.numpy(), packed.labels.numpy(), packed.offsets.tolist()
+def _jobs(packed: Packed, labels: Ints, weights: Tensor) -> Iterator[_Job]:
+    images, offsets = packed.images.numpy(), packed.offsets.tolist()
     shares = weights.detach().reshape(-1).tolist()
     for segment, share in enumerate(shares):
         own = slice(offsets[segment], offsets[segment + 1])
         if own.stop > own.start:
-            yield _Job(segment // weights.shape[1], share, images[own], np.ascontiguousarray(labels[own]))
+            yield _Job(segment // weights.shape[1], share, images[own], labels[own])
 
 
 def check_compiled_form(task: Task, training: LocalTraining | None) -> None:

@@ -1,329 +1,202 @@
-"""The layers of a small convolutional net, for the samples of one client: forward and backward on numpy arrays.
+"""The layers of a small convolutional net: which kernels, on which arrays.
 
-What a layer takes and gives is (channels, height, width, samples) or, when flat, (features, samples). A layer owns the
-arrays it gives, so that they are made once for all steps of a client.
+Arrays are made once, for the most samples there are; a layer is then two functions of how many samples lie in them.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
-from headgate.errors import SettingError
-from headgate.simulation.executors.types import Task
+from headgate.simulation.executors.compiled_shapes import LANES, SLACK, WIDE, Grid, Window, pooling, rounded
+from headgate.simulation.executors.types import Ints
 
 Floats = NDArray[Any]
 """float32 or float64, as the task says."""
-LONG = 200
-"""Numbers in a row of images from which a convolution is fastest straight from the images. Measured."""
-NEAR = 1024
-"""Columns that stay in the second-level cache between the product that makes them and their sum. Measured."""
-MOST_COLUMNS = 1 << 20
-"""What all convolutions may copy out of a sample; LeNet takes 35 thousand. More needs memory better spent otherwise."""
 
 
-class Layer(Protocol):
-    def forward(self, x: Floats) -> Floats: ...
+class Arrays(NamedTuple):
+    """What flows between two layers, and the slope of the loss with respect to it."""
 
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        """Sets the slopes of the layer's parameters, given that of its output, which is used up.
+    grid: Grid
+    values: Floats
+    slopes: Floats
+    """empty if not wanted"""
 
-        The slope of its input, or anything where that is not wanted.
-        """
-        ...
+    def first(self, n: int) -> Floats:
+        """The values of the first n samples, a row for each."""
+        return self.values[: n * self.grid.pitch].reshape(n, -1)
 
 
-class Client(NamedTuple):
-    """What the layers of one client share."""
+class Model(NamedTuple):
+    """What the layers share."""
 
-    n: int
+    most: int
+    """samples there is room for"""
     theta: Floats
-    """(P,) its model"""
+    """in the layers' own order"""
     slope: Floats
-    """(P,) the slope of its loss there"""
+    """that of the loss; empty if only the logits are wanted"""
+
+
+class Step(NamedTuple):
+    """A layer at work, for so many samples. Where the slope of its input is not wanted, `backward` leaves that out."""
+
+    forward: Callable[[int], None]
+    backward: Callable[[int, bool], None]
+
+
+def arrays(model: Model, grid: Grid) -> Arrays:
+    """Zeros, for whole blocks of samples."""
+    size = rounded(model.most, WIDE) * grid.pitch + SLACK
+    return Arrays(grid, np.zeros(size, model.theta.dtype), np.zeros(size if len(model.slope) else 0, model.theta.dtype))
 
 
 @dataclass(frozen=True)
-class Net:
-    """How to make the layers for a client, and from which on they learn: the slope of what comes before is not wanted."""
-
-    makers: tuple[Callable[[Client], Layer], ...]
-    first: int
-
-    def layers(self, client: Client) -> list[Layer]:
-        return [make(client) for make in self.makers]
-
-
 class Convolution:
-    """Long rows are convolved straight from the images; short ones by a product with columns of what each tap sees.
+    """With the pooling and the ReLU that follow it."""
 
-    A fixed input, which is that of the first layer, is prepared only once.
-    """
+    window: Window
+    start: int
+    biased: bool
 
-    def __init__(self, client: Client, module: nn.Conv2d, shape: tuple[int, ...], start: int, fixed: bool) -> None:
+    @property
+    def after(self) -> Grid:
+        return self.window.after
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the weight and the bias."""
+        return self.after.channels * self.window.k * self.window.run, self.after.channels
+
+    def places(self) -> Ints:
+        """Where each number of torch's weight goes."""
+        k, inputs = self.window.k, self.window.before.channels
+        o, c, i, j = np.ogrid[: self.after.channels, :inputs, :k, :k]
+        places: Ints = (o * k + i) * self.window.run + j * inputs + c
+        return places.reshape(-1)
+
+    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
-        self.kernels, self.fixed, self.ready = kernels, fixed, False
-        (channels, height, width), n, dtype = shape, client.n, client.theta.dtype
-        outputs, k, pad = module.out_channels, module.kernel_size[0], int(module.padding[0])
-        deep, wide = height + 2 * pad, width + 2 * pad
-        self.stride, self.row = wide * n, (wide - k + 1) * n
-        c, y, x = np.ogrid[:channels, :k, :k]
-        self.taps = (((c * deep + y) * wide + x) * n).reshape(-1)
-        self.inner = (slice(None), slice(pad, pad + height), slice(pad, pad + width))
-        self.padded_shape = (channels, deep, wide, n)
-        self.padded = np.zeros(self.padded_shape, dtype) if pad else None
-        self.images = np.empty(0, dtype)
-        self.columns = np.empty((len(self.taps), (deep - k + 1) * self.row), dtype) if self.row < LONG else None
-        self.given = np.empty((outputs, deep - k + 1, wide - k + 1, n), dtype)
-        self.back: tuple[Floats, Floats] | None = None
-        self.weight, self.bias = _parameters(client.theta, start, outputs, len(self.taps))
-        self.weight_slope, self.bias_slope = _parameters(client.slope, start, outputs, len(self.taps))
+        window, tile, dtype, pool = self.window, self.window.tile, model.theta.dtype, self.window.pool
+        outputs, pixels = self.after.channels, self.after.height * self.after.width
+        weight, bias = views(model.theta, self.start, self.sizes)
+        table = np.zeros(tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES, dtype)
+        bands = np.zeros(pool * pool * self.after.width * outputs + SLACK, dtype)
+        chosen = np.zeros(model.most * pixels * outputs + SLACK, np.uint16)
+        forward = partial(kernels.convolution(window), x.values, weight, bias, table, bands, out.values, chosen)
+        if not len(out.slopes):
+            return Step(forward, no_slope)
+        weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
+        many = max(kernels.LIST, pixels, outputs) + 1
+        lists = np.empty(many, dtype), np.empty(many, np.int64), np.empty(pool * pool, np.int64)
+        moved = np.zeros(pool * outputs * window.deep * window.spread + SLACK, dtype)
+        of_weights, of_images = kernels.slope_of_convolution(window), kernels.slope_of_images(window)
 
-    def forward(self, x: Floats) -> Floats:
-        if not (self.fixed and self.ready):
-            self._prepare(x)
-        given = self.given.reshape(len(self.given), -1)
-        if self.columns is None:
-            self.kernels.convolve(self.images, self.stride, self.taps, self.weight, self.bias, self.row, given)
-        else:
-            np.matmul(self.weight, self.columns, out=given)
-            given += self.bias[:, None]
-        return self.given
+        def backward(n: int, wanted: bool) -> None:
+            of_weights(x.values, out.values, out.slopes, chosen, lists, weight_slope, bias_slope, n)
+            if not self.biased:
+                bias_slope[:] = 0
+            if wanted:
+                of_images(weight, out.slopes, chosen, lists, moved, x.slopes, n)
 
-    def _prepare(self, x: Floats) -> None:
-        if self.padded is not None:
-            self.padded[self.inner] = x
-            x = self.padded
-        self.images, self.ready = x.reshape(-1), True
-        if self.columns is not None:
-            self.kernels.gather(self.images, self.stride, self.taps, self.row, self.columns)
-
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        slope = slope.reshape(len(slope), -1)
-        self.kernels.sums(slope, self.bias_slope)
-        if self.columns is None:
-            self.kernels.slope_of_weights(self.images, self.stride, self.taps, slope, self.row, self.weight_slope)
-        else:
-            np.matmul(slope, self.columns.T, out=self.weight_slope)
-        return self._slope_of_images(slope) if wanted else slope
-
-    def _slope_of_images(self, slope: Floats) -> Floats:
-        """Some rows at a time: their columns are added up while they are still in the cache."""
-        rows = max(1, NEAR // self.row)
-        if self.back is None:
-            self.back = np.empty(len(self.taps) * rows * self.row, slope.dtype), np.empty(self.padded_shape, slope.dtype)
-        columns, images = self.back
-        images[:] = 0
-        for y in range(0, self.given.shape[1], rows):
-            own = slope[:, y * self.row : (y + rows) * self.row]
-            part = columns[: len(self.taps) * own.shape[1]].reshape(len(self.taps), -1)
-            np.matmul(self.weight.T, own, out=part)
-            self.kernels.scatter(part, self.stride, self.taps, self.row, images.reshape(-1)[y * self.stride :])
-        return np.ascontiguousarray(images[self.inner])
+        return Step(forward, backward)
 
 
+@dataclass(frozen=True)
 class Linear:
-    def __init__(self, client: Client, module: nn.Linear, start: int) -> None:
-        inward, outward = module.in_features, module.out_features
-        self.weight, self.bias = _parameters(client.theta, start, outward, inward)
-        self.weight_slope, self.bias_slope = _parameters(client.slope, start, outward, inward)
-        self.given = np.empty((outward, client.n), client.theta.dtype)
-        self.back = np.empty((inward, client.n), client.theta.dtype)
-        self.x = self.back
+    """With the ReLU that follows it."""
 
-    def forward(self, x: Floats) -> Floats:
-        self.x = x
-        np.matmul(self.weight, x, out=self.given)
-        self.given += self.bias[:, None]
-        return self.given
+    relu: bool
+    before: Grid
+    after: Grid
+    start: int
+    biased: bool
+    order: Ints
+    """where each of torch's features lies"""
 
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        np.matmul(slope, self.x.T, out=self.weight_slope)
-        np.add.reduce(slope, axis=1, out=self.bias_slope)
-        return np.matmul(self.weight.T, slope, out=self.back) if wanted else slope
+    @property
+    def sizes(self) -> tuple[int, int]:
+        outputs = rounded(self.after.channels, WIDE)
+        return outputs * self.before.pitch, outputs
 
+    def places(self) -> Ints:
+        places: Ints = np.arange(self.after.channels)[:, None] * self.before.pitch + self.order
+        return places.reshape(-1)
 
-class ReLU:
-    def __init__(self, client: Client, shape: tuple[int, ...]) -> None:
+    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
-        self.kernels = kernels
-        self.given = np.empty((*shape, client.n), client.theta.dtype)
-        self.back = np.empty_like(self.given)
+        weight, bias = views(model.theta, self.start, self.sizes)
+        pitch, out_pitch = self.before.pitch, self.after.pitch
+        forward = partial(kernels.linear, x.values, pitch, weight, bias, out.values, out_pitch, len(bias), self.relu)
+        if not len(out.slopes):
+            return Step(forward, no_slope)
+        weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
+        nothing = np.zeros(WIDE * LANES, weight.dtype)
+        taken = (x.values, pitch, out.values, out.slopes, out_pitch, len(bias), self.relu, weight_slope, bias_slope)
 
-    def forward(self, x: Floats) -> Floats:
-        return np.maximum(x, 0, out=self.given)
+        def backward(n: int, wanted: bool) -> None:
+            kernels.slope_of_linear(*taken, n)
+            if not self.biased:
+                bias_slope[:] = 0
+            if wanted:
+                kernels.slope_of_features(weight, out.slopes, out_pitch, len(bias), nothing, x.slopes, pitch, n)
 
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        self.kernels.relu_slope(slope.reshape(-1), self.given.reshape(-1), self.back.reshape(-1))
-        return self.back
-
-
-class Tanh:
-    def __init__(self, client: Client, shape: tuple[int, ...]) -> None:
-        self.given = np.empty((*shape, client.n), client.theta.dtype)
-
-    def forward(self, x: Floats) -> Floats:
-        return np.tanh(x, out=self.given)
-
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        slope *= 1 - self.given * self.given
-        return slope
+        return Step(forward, backward)
 
 
-class Flatten:
-    def __init__(self, client: Client, shape: tuple[int, ...]) -> None:
-        self.shape = (*shape, client.n)
+@dataclass(frozen=True)
+class Activation:
+    """A ReLU or tanh that no kernel before it can take in."""
 
-    def forward(self, x: Floats) -> Floats:
-        return x.reshape(-1, self.shape[-1])
+    name: str
+    after: Grid
 
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        return slope.reshape(self.shape)
+    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
+        from headgate.simulation.executors import kernels
+
+        value, slope = (kernels.relu, kernels.relu_slope) if self.name == "relu" else (kernels.tanh, kernels.tanh_slope)
+
+        def backward(n: int, wanted: bool) -> None:
+            slope(out.values, out.slopes, x.slopes, self.after.pitch, n)
+
+        return Step(partial(value, x.values, out.values, self.after.pitch), backward)
 
 
+@dataclass(frozen=True)
 class Pool:
-    """The largest or the mean of each k x k window."""
+    """The largest or the mean of each k x k window, where it follows no convolution."""
 
-    def __init__(self, client: Client, k: int, largest: bool, shape: tuple[int, ...]) -> None:
+    k: int
+    largest: bool
+    before: Grid
+    after: Grid
+
+    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
-        self.kernels, self.k = kernels, k
-        (channels, height, width), dtype = shape, client.theta.dtype
-        self.given = np.empty((channels, height // k, width // k, client.n), dtype)
-        self.chosen = np.empty_like(self.given) if largest else None
-        self.back = np.empty((*shape, client.n), dtype)
-
-    def forward(self, x: Floats) -> Floats:
-        if self.chosen is None:
-            self.kernels.average_pool(x, self.k, self.given)
-        else:
-            self.kernels.max_pool(x, self.k, self.given, self.chosen)
-        return self.given
-
-    def backward(self, slope: Floats, wanted: bool) -> Floats:
-        if self.chosen is None:
-            self.kernels.average_pool_slope(slope, self.k, self.back)
-        else:
-            self.kernels.max_pool_slope(slope, self.k, self.chosen, self.back)
-        return self.back
+        shape = pooling(self.k, self.before, self.after)
+        if not self.largest:
+            given = partial(kernels.average_pool, shape, x.values, out.values)
+            return Step(given, lambda n, wanted: kernels.average_pool_slope(shape, out.slopes, x.slopes, n))
+        chosen = np.zeros(len(out.values), np.uint16)
+        given = partial(kernels.max_pool, shape, x.values, out.values, chosen)
+        return Step(given, lambda n, wanted: kernels.max_pool_slope(shape, out.slopes, chosen, x.slopes, n))
 
 
-_PLAIN: dict[type[nn.Module], type[ReLU] | type[Tanh] | type[Flatten]] = {nn.ReLU: ReLU, nn.Tanh: Tanh, nn.Flatten: Flatten}
+Layer = Convolution | Linear | Activation | Pool
 
 
-def _parameters(vector: Floats, start: int, outward: int, inward: int) -> tuple[Floats, Floats]:
-    """A layer's weight (outward, inward) and bias (outward,) as views of the vector."""
-    middle = start + outward * inward
-    return vector[start:middle].reshape(outward, inward), vector[middle : middle + outward]
+def no_slope(n: int, wanted: bool) -> None:
+    raise RuntimeError("made without arrays for slopes")
 
 
-# reading a module
-
-
-def read_net(task: Task) -> Net:
-    """The layers of the task's module; anything that is not made here is refused."""
-    model = task.model
-    if type(model) is not nn.Sequential:
-        raise _refused(f"the model must be a torch.nn.Sequential, is {type(model).__name__}")
-    modules = _pooled_first(list(model))
-    makers: list[Callable[[Client], Layer]] = []
-    learning: list[int] = []
-    shape, start, columns = tuple(task.shape), 0, 0
-    for place, module in enumerate(modules):
-        _check_layer(module, shape)
-        if isinstance(module, nn.Conv2d):
-            makers.append(partial(Convolution, module=module, shape=shape, start=start, fixed=place == 0))
-        elif isinstance(module, nn.Linear):
-            makers.append(partial(Linear, module=module, start=start))
-        elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-            k, largest = _side(module.kernel_size), isinstance(module, nn.MaxPool2d)
-            makers.append(partial(Pool, k=k, largest=largest, shape=shape))
-        else:
-            makers.append(partial(_PLAIN[type(module)], shape=shape))
-        size = sum(parameter.numel() for parameter in module.parameters())
-        learning += [place] if size else []
-        start += size
-        shape = _shape_after(module, shape)
-        if isinstance(module, nn.Conv2d):
-            columns += module.in_channels * module.kernel_size[0] ** 2 * math.prod(shape[1:])
-    if not any(isinstance(module, nn.Conv2d) for module in modules):
-        raise _refused("made for convolutions, the model has none")
-    if shape != (task.classes,):
-        raise _refused(f"the model gives {'x'.join(map(str, shape))}, must give {task.classes} numbers for a sample")
-    names = [f"{place}.{name}" for place, module in enumerate(model) for name, _ in module.named_parameters()]
-    if names != list(task.flat.shapes):
-        raise _refused("two layers of the model share parameters")
-    if columns > MOST_COLUMNS:
-        raise _refused(f"made for small images, this model would copy {columns} numbers for a sample (at most {MOST_COLUMNS})")
-    return Net(tuple(makers), learning[0])
-
-
-def _pooled_first(modules: list[nn.Module]) -> list[nn.Module]:
-    """A ReLU before a MaxPool2d comes after it: what they do is the same to the bit, on fewer numbers.
-
-    If the largest of a window is positive, both orders choose it; if not, neither lets any slope through.
-    """
-    for i in range(len(modules) - 1):
-        if type(modules[i]) is nn.ReLU and type(modules[i + 1]) is nn.MaxPool2d:
-            modules[i], modules[i + 1] = modules[i + 1], modules[i]
-    return modules
-
-
-def _check_layer(module: nn.Module, shape: tuple[int, ...]) -> None:
-    kind, flat = type(module), len(shape) == 1
-    if kind not in (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten):
-        known = "Conv2d, Linear, ReLU, Tanh, MaxPool2d, AvgPool2d and Flatten"
-        raise _refused(f"the model has a {kind.__name__}, only {known} are compiled")
-    if [name for name, _ in module.named_parameters()] != ["weight", "bias"] and kind in (nn.Conv2d, nn.Linear):
-        raise _refused(f"{module} must have a weight and a bias")
-    if isinstance(module, nn.Conv2d):
-        plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
-        square = len({*module.kernel_size}) == 1 and len({*module.padding}) == 1 and not isinstance(module.padding, str)
-        if not plain or not square:
-            raise _refused(f"{module} must be square, of stride 1 and one group, padded with zeros")
-        fits = not flat and shape[0] == module.in_channels
-    elif isinstance(module, nn.Linear):
-        fits = shape == (module.in_features,)
-    elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-        k = _side(module.kernel_size)
-        whole = k > 0 and _side(module.stride) == k and _side(module.padding) == 0 and not module.ceil_mode
-        if isinstance(module, nn.MaxPool2d):
-            whole = whole and _side(module.dilation) == 1 and not module.return_indices
-        elif module.divisor_override is not None:
-            whole = False
-        if not whole:
-            raise _refused(f"{module} must have square windows side by side, without padding")
-        fits = not flat
-    else:
-        fits = not isinstance(module, nn.Flatten) or (module.start_dim, module.end_dim) == (1, -1)
-    if not fits or min(_shape_after(module, shape)) < 1:
-        raise _refused(f"{module} does not take what comes before it ({'x'.join(map(str, shape))})")
-
-
-def _shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if isinstance(module, nn.Conv2d):
-        less = module.kernel_size[0] - 1 - 2 * int(module.padding[0])
-        return (module.out_channels, shape[1] - less, shape[2] - less)
-    if isinstance(module, nn.Linear):
-        return (module.out_features,)
-    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-        k = _side(module.kernel_size)
-        return (shape[0], shape[1] // k, shape[2] // k)
-    return (math.prod(shape),) if isinstance(module, nn.Flatten) else shape
-
-
-def _side(size: int | tuple[int, ...]) -> int:
-    """The one number of a size that is the same both ways, −1 if it is not."""
-    sides = {size} if isinstance(size, int) else {*size}
-    return sides.pop() if len(sides) == 1 else -1
-
-
-def _refused(why: str) -> SettingError:
-    return SettingError(f"--executor compiled: {why}")
+def views(vector: Floats, start: int, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
+    """A layer's weight and bias."""
+    middle = start + sizes[0]
+    return vector[start:middle], vector[middle : middle + sizes[1]]

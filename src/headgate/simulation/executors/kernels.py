@@ -1,27 +1,40 @@
-"""Loops over the samples of one client, compiled by numba when first called. Importing this needs numba.
+"""Layers for some samples, compiled by numba when first called. Importing this needs numba.
 
-Everything is laid out with the samples last, (channels, height, width, samples): a row of an image is one long run of
-numbers, and so is the row that a tap of a convolution sees, which only starts elsewhere.
+Arrays are flat and hold sample after sample, each a `compiled_shapes.Grid`. A vector that sticks out of a pixel is
+overwritten by the next pixel; behind a row, where nothing may stick out, zeros are written.
 """
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numba import njit
 
+from headgate.simulation.executors import compiled_shapes, vectors
+from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Pooling, Window
 from headgate.simulation.executors.types import Ints
+from headgate.simulation.executors.vectors import add_scaled, collect, dots, largest, multiply, outer
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
-BLOCK = 512
-"""Columns done at once, so that what a block needs stays in the first-level cache. Measured."""
+Numbers = Any
+"""A contiguous array of uint16."""
+Lists = Any
+"""Arrays for a kernel's own use: values, their places, and what a chosen pixel adds to a place."""
+_EDITION = crc32(b"".join(Path(str(each.__file__)).read_bytes() for each in (compiled_shapes, vectors)))
+"""numba compiles again when this file has changed, but does not know that there is code from others in it."""
+LIST = 256
+"""Windows whose slopes are gathered before they are multiplied: few enough to stay in the first-level cache."""
 
 
 def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compiles; of fast but loose arithmetic only the named liberties, none of which minds nan or infinity."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__qualname__ += f"_{_EDITION:08x}"  # names the file on disk that keeps what was compiled
         try:
             return njit(nogil=True, fastmath=set(liberties), error_model="numpy", cache=True)(function)
         except RuntimeError:  # neither the package's folder nor the user's can be written to
@@ -30,318 +43,317 @@ def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return decorate
 
 
-# A convolution straight from the images: five taps and three outputs at a time, so that a number fetched is used often.
+# convolution, with the pooling that follows it
 
 
-@_compiled()
-def _five_rows(images: Floats, taps: Ints, t: int, at: int, m: int) -> Any:
-    """The m numbers from `at` on as five taps see them."""
-    s0, s1, s2, s3, s4 = taps[t] + at, taps[t + 1] + at, taps[t + 2] + at, taps[t + 3] + at, taps[t + 4] + at
-    return images[s0 : s0 + m], images[s1 : s1 + m], images[s2 : s2 + m], images[s3 : s3 + m], images[s4 : s4 + m]
+@cache
+def convolution(window: Window) -> Callable[..., None]:
+    k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
+    inputs, row, pitch = before.channels, before.row, before.pitch
+    outputs, high, wide = after.channels, after.height, after.width
+    out_start, out_row, out_pitch = after.start, after.row, after.pitch
+    together, vectors, groups, places, terms = window.tile
+    run, block, lanes, fits = window.run, places * together, vectors * LANES, -(-outputs // LANES)
+    whole, tail, columns = terms // LANES, terms % LANES, wide * pool
+    behind = out_row - wide * outputs + LANES  # up to the next row, and what may stick out
 
-
-@_compiled()
-def _five_numbers(numbers: Floats, o: int, t: int) -> Any:
-    return numbers[o, t], numbers[o, t + 1], numbers[o, t + 2], numbers[o, t + 3], numbers[o, t + 4]
-
-
-@_compiled("contract")
-def _add_five_to_three(a: Floats, b: Floats, c: Floats, rows: Any, weights: Floats, o: int, t: int) -> None:
-    r0, r1, r2, r3, r4 = rows
-    u0, u1, u2, u3, u4 = _five_numbers(weights, o, t)
-    v0, v1, v2, v3, v4 = _five_numbers(weights, o + 1, t)
-    w0, w1, w2, w3, w4 = _five_numbers(weights, o + 2, t)
-    for j in range(len(a)):
-        a[j] = a[j] + u0 * r0[j] + u1 * r1[j] + u2 * r2[j] + u3 * r3[j] + u4 * r4[j]
-        b[j] = b[j] + v0 * r0[j] + v1 * r1[j] + v2 * r2[j] + v3 * r3[j] + v4 * r4[j]
-        c[j] = c[j] + w0 * r0[j] + w1 * r1[j] + w2 * r2[j] + w3 * r3[j] + w4 * r4[j]
-
-
-@_compiled("contract")
-def _add_five_to_one(a: Floats, rows: Any, weights: Floats, o: int, t: int) -> None:
-    r0, r1, r2, r3, r4 = rows
-    u0, u1, u2, u3, u4 = _five_numbers(weights, o, t)
-    for j in range(len(a)):
-        a[j] = a[j] + u0 * r0[j] + u1 * r1[j] + u2 * r2[j] + u3 * r3[j] + u4 * r4[j]
-
-
-@_compiled("contract")
-def _add(a: Floats, row: Floats, weight: Any) -> None:
-    for j in range(len(a)):
-        a[j] += weight * row[j]
-
-
-@_compiled()
-def convolve(images: Floats, stride: int, taps: Ints, weights: Floats, bias: Floats, width: int, out: Floats) -> None:
-    """out (O, height·width) of images (flat, rows `stride` apart), with weights (O, T) of taps that start at `taps`."""
-    outputs, fives, threes = len(out), len(taps) // 5 * 5, len(out) // 3 * 3
-    for y in range(out.shape[1] // width):
-        for first in range(0, width, BLOCK):
-            m, at, p = min(BLOCK, width - first), y * stride + first, y * width + first
-            q = p + m
+    @_compiled()
+    def forward(
+        x: Floats, weight: Floats, bias: Floats, table: Floats, bands: Floats, out: Floats, chosen: Numbers, n: int
+    ) -> None:
+        """`table` and `bands` are for its own use, the table zeros at first."""
+        biases = groups * k * terms * lanes
+        for pixel in range(together):
             for o in range(outputs):
-                out[o, p:q] = bias[o]
-            for t in range(0, fives, 5):
-                rows = _five_rows(images, taps, t, at, m)
-                for o in range(0, threes, 3):
-                    _add_five_to_three(out[o, p:q], out[o + 1, p:q], out[o + 2, p:q], rows, weights, o, t)
-                for o in range(threes, outputs):
-                    _add_five_to_one(out[o, p:q], rows, weights, o, t)
-            for t in range(fives, len(taps)):
-                for o in range(outputs):
-                    _add(out[o, p:q], images[taps[t] + at : taps[t] + at + m], weights[o, t])
+                place = pixel * outputs + o
+                table[biases + place] = bias[o]
+                for i in range(k):
+                    at = ((place // lanes * k + i) * terms + pixel * inputs) * lanes + place % lanes
+                    for j in range(k * inputs):
+                        table[at + j * lanes] = weight[(o * k + i) * run + j]
+        for s in range(n):
+            for y in range(high):
+                for v in range(pool):
+                    for start in range(0, columns, block):
+                        first = min(start, columns - block)
+                        at, to = s * pitch + (y * pool + v) * row + first * inputs, (v * columns + first) * outputs
+                        for group in range(groups - 1, -1, -1):  # what sticks out of the last is overwritten by the first
+                            multiply(
+                                places, vectors, tail, k, whole, x, at, together * inputs, row,
+                                table, group * k * terms * lanes, lanes, table, biases + group * lanes,
+                                bands, to + group * lanes, together * outputs,
+                            )  # fmt: skip
+                to, which = s * out_pitch + out_start + y * out_row, (s * high + y) * wide * outputs
+                for z in range(wide):
+                    from_, o = z * pool * outputs, z * outputs
+                    largest(pool, fits, relu, bands, from_, columns * outputs, outputs, out, to + o, chosen, which + o)
+                to += wide * outputs
+                for j in range(behind):
+                    out[to + j] = 0
+
+    return forward
 
 
-@_compiled("contract", "reassoc")
-def _five_dots_with_three(a: Floats, b: Floats, c: Floats, rows: Any, sums: Floats, o: int, t: int) -> None:
-    r0, r1, r2, r3, r4 = rows
-    u0, u1, u2, u3, u4 = _five_numbers(sums, o, t)
-    v0, v1, v2, v3, v4 = _five_numbers(sums, o + 1, t)
-    w0, w1, w2, w3, w4 = _five_numbers(sums, o + 2, t)
-    for j in range(len(a)):
-        u0 += a[j] * r0[j]
-        u1 += a[j] * r1[j]
-        u2 += a[j] * r2[j]
-        u3 += a[j] * r3[j]
-        u4 += a[j] * r4[j]
-        v0 += b[j] * r0[j]
-        v1 += b[j] * r1[j]
-        v2 += b[j] * r2[j]
-        v3 += b[j] * r3[j]
-        v4 += b[j] * r4[j]
-        w0 += c[j] * r0[j]
-        w1 += c[j] * r1[j]
-        w2 += c[j] * r2[j]
-        w3 += c[j] * r3[j]
-        w4 += c[j] * r4[j]
-    sums[o, t], sums[o, t + 1], sums[o, t + 2], sums[o, t + 3], sums[o, t + 4] = u0, u1, u2, u3, u4
-    o += 1
-    sums[o, t], sums[o, t + 1], sums[o, t + 2], sums[o, t + 3], sums[o, t + 4] = v0, v1, v2, v3, v4
-    o += 1
-    sums[o, t], sums[o, t + 1], sums[o, t + 2], sums[o, t + 3], sums[o, t + 4] = w0, w1, w2, w3, w4
+@cache
+def slope_of_convolution(window: Window) -> Callable[..., None]:
+    k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
+    inputs, row, pitch = before.channels, before.row, before.pitch
+    outputs, high, wide = after.channels, after.height, after.width
+    out_start, out_row, out_pitch = after.start, after.row, after.pitch
+    run, vectors, samples = window.run, window.run // LANES, max(1, LIST // (high * wide))
+
+    @_compiled()
+    def backward(
+        x: Floats, out: Floats, slope: Floats, chosen: Numbers, lists: Lists, weights: Floats, bias: Floats, n: int
+    ) -> None:
+        """Of the weights, only from the pixels that were chosen."""
+        values, places, shifts = lists
+        if relu:
+            no_slope = slope.dtype.type(0)
+            for i in range(n * out_pitch):
+                here = slope[i]
+                slope[i] = no_slope if out[i] <= no_slope else here
+        for pixel in range(pool * pool):
+            shifts[pixel] = pixel // pool * row + pixel % pool * inputs
+        weights[:] = 0
+        bias[:] = 0
+        for s in range(n):
+            for y in range(high):
+                at = s * out_pitch + out_start + y * out_row
+                for z in range(wide):
+                    for o in range(outputs):
+                        bias[o] += slope[at + z * outputs + o]
+        for some in range(0, n, samples):
+            for o in range(outputs):
+                count = 0
+                for s in range(some, min(n, some + samples)):
+                    for y in range(high):
+                        at, which = s * out_pitch + out_start + y * out_row + o, (s * high + y) * wide * outputs + o
+                        corner = s * pitch + y * pool * row
+                        count = collect(
+                            count, slope, at, chosen, which, outputs, wide, shifts, corner, pool * inputs, values, places
+                        )
+                add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
+
+    return backward
 
 
-@_compiled("contract", "reassoc")
-def _five_dots_with_one(a: Floats, rows: Any, sums: Floats, o: int, t: int) -> None:
-    r0, r1, r2, r3, r4 = rows
-    u0, u1, u2, u3, u4 = _five_numbers(sums, o, t)
-    for j in range(len(a)):
-        u0 += a[j] * r0[j]
-        u1 += a[j] * r1[j]
-        u2 += a[j] * r2[j]
-        u3 += a[j] * r3[j]
-        u4 += a[j] * r4[j]
-    sums[o, t], sums[o, t + 1], sums[o, t + 2], sums[o, t + 3], sums[o, t + 4] = u0, u1, u2, u3, u4
+@cache
+def slope_of_images(window: Window) -> Callable[..., None]:
+    k, pool, before, after = window.k, window.pool, window.before, window.after
+    inputs, row, pitch = before.channels, before.row, before.pitch
+    outputs, high, wide = after.channels, after.height, after.width
+    out_start, out_row, out_pitch = after.start, after.row, after.pitch
+    run, spread, deep = window.run, window.spread, window.deep
+    rows, vectors = k + pool - 1, spread // LANES
+
+    @_compiled()
+    def backward(weight: Floats, slope: Floats, chosen: Numbers, lists: Lists, table: Floats, x_slope: Floats, n: int) -> None:
+        """`table`, zeros at first, holds the kernel as it lies in a window that chose this or that column."""
+        values, places, shifts = lists
+        for pixel in range(pool):
+            for o in range(outputs):
+                for i in range(k):
+                    to = ((pixel * outputs + o) * deep + pool - 1 + i) * spread + pixel * inputs
+                    for j in range(k * inputs):
+                        table[to + j] = weight[(o * k + i) * run + j]
+        for pixel in range(pool * pool):
+            shifts[pixel] = (pixel % pool * outputs * deep + pool - 1 - pixel // pool) * spread
+        for s in range(n):
+            for i in range(pitch):
+                x_slope[s * pitch + i] = 0
+            for y in range(high):
+                for z in range(wide):
+                    at = s * out_pitch + out_start + y * out_row + z * outputs
+                    which = ((s * high + y) * wide + z) * outputs
+                    count = collect(0, slope, at, chosen, which, 1, outputs, shifts, 0, deep * spread, values, places)
+                    to = s * pitch + y * pool * row + z * pool * inputs
+                    add_scaled(rows, vectors, values, places, count, table, spread, x_slope, to, row)
+
+    return backward
 
 
-@_compiled("contract", "reassoc")
-def _dot(a: Floats, row: Floats) -> Any:
-    total = a[0] * row[0]
-    for j in range(1, len(a)):
-        total += a[j] * row[j]
-    return total
-
-
-@_compiled()
-def slope_of_weights(images: Floats, stride: int, taps: Ints, slope: Floats, width: int, weights: Floats) -> None:
-    """The slope of a convolution's weights (O, T), from that of what it gives, (O, height·width)."""
-    outputs, fives, threes = len(slope), len(taps) // 5 * 5, len(slope) // 3 * 3
-    weights[:] = 0
-    for y in range(slope.shape[1] // width):
-        for first in range(0, width, BLOCK):
-            m, at, p = min(BLOCK, width - first), y * stride + first, y * width + first
-            q = p + m
-            for t in range(0, fives, 5):
-                rows = _five_rows(images, taps, t, at, m)
-                for o in range(0, threes, 3):
-                    _five_dots_with_three(slope[o, p:q], slope[o + 1, p:q], slope[o + 2, p:q], rows, weights, o, t)
-                for o in range(threes, outputs):
-                    _five_dots_with_one(slope[o, p:q], rows, weights, o, t)
-            for t in range(fives, len(taps)):
-                for o in range(outputs):
-                    weights[o, t] += _dot(slope[o, p:q], images[taps[t] + at : taps[t] + at + m])
-
-
-# The same as products with columns.
-
-
-@_compiled()
-def gather(images: Floats, stride: int, taps: Ints, width: int, columns: Floats) -> None:
-    """What each tap sees, (T, height·width), of images (flat, rows `stride` apart)."""
-    for t in range(len(taps)):
-        for y in range(columns.shape[1] // width):
-            to, at = columns[t, y * width : (y + 1) * width], taps[t] + y * stride
-            row = images[at : at + width]
-            for j in range(width):
-                to[j] = row[j]
-
-
-@_compiled()
-def scatter(columns: Floats, stride: int, taps: Ints, width: int, images: Floats) -> None:
-    """Adds to the images, where it came from, what `gather` took apart."""
-    for t in range(len(taps)):
-        for y in range(columns.shape[1] // width):
-            row, at = columns[t, y * width : (y + 1) * width], taps[t] + y * stride
-            to = images[at : at + width]
-            for j in range(width):
-                to[j] += row[j]
-
-
-@_compiled("reassoc")
-def sums(rows: Floats, out: Floats) -> None:
-    """The sum of each row, faster than numpy's."""
-    for o in range(len(out)):
-        row, total = rows[o], rows.dtype.type(0)
-        for j in range(len(row)):
-            total += row[j]
-        out[o] = total
+# linear layers: rows of weights `pitch` apart, samples in whole blocks
 
 
 @_compiled()
-def relu_slope(slope: Floats, given: Floats, out: Floats) -> None:
-    """The slope but where a ReLU gave nothing; arrays of one dimension. Written elsewhere, it is done many at once."""
-    zero = slope.dtype.type(0)
-    for j in range(len(slope)):
-        here = slope[j]
-        out[j] = zero if given[j] <= zero else here
+def linear(
+    x: Floats, pitch: int, weight: Floats, bias: Floats, out: Floats, out_pitch: int, outputs: int, relu: bool, n: int
+) -> None:
+    for q in range(0, outputs, LANES):
+        for s in range(0, n, WIDE):
+            to = s * out_pitch + q
+            dots(WIDE, pitch // LANES, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
+    if relu:
+        zero = out.dtype.type(0)
+        for i in range(n * out_pitch):
+            here = out[i]
+            out[i] = zero if here <= zero else here
+
+
+@_compiled("contract")
+def slope_of_linear(
+    x: Floats,
+    pitch: int,
+    out: Floats,
+    slope: Floats,
+    out_pitch: int,
+    outputs: int,
+    relu: bool,
+    weights: Floats,
+    bias: Floats,
+    n: int,
+) -> None:
+    if relu:
+        zero = out.dtype.type(0)
+        for i in range(n * out_pitch):
+            here = slope[i]
+            slope[i] = zero if out[i] <= zero else here
+    bias[:] = 0
+    for s in range(n):
+        for o in range(outputs):
+            bias[o] += slope[s * out_pitch + o]
+    for i in range(0, pitch, WIDE * LANES):
+        for o in range(0, outputs, LANES):
+            outer(WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
 
 
 @_compiled()
-def _larger(best: Floats, which: Floats, row: Floats, p: int) -> None:
-    """Takes what is larger, or nan, from the p-th row of a window."""
-    number = best.dtype.type(p)
-    for i in range(len(best)):
-        more = (row[i] > best[i]) | (row[i] != row[i])
-        best[i] = row[i] if more else best[i]
-        which[i] = number if more else which[i]
+def slope_of_features(
+    weight: Floats, slope: Floats, out_pitch: int, outputs: int, nothing: Floats, x_slope: Floats, pitch: int, n: int
+) -> None:
+    """`nothing` is zeros, as many as a block is wide."""
+    for i in range(0, pitch, WIDE * LANES):
+        for s in range(0, n, WIDE):
+            multiply(
+                WIDE, WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
+                weight, i, pitch, nothing, 0, x_slope, s * pitch + i, pitch,
+            )  # fmt: skip
+
+
+# what has no weights
 
 
 @_compiled()
-def _largest_of_four(best: Floats, which: Floats, r0: Floats, r1: Floats, r2: Floats, r3: Floats) -> None:
-    """The usual window in one go."""
-    zero, one = best.dtype.type(0), best.dtype.type(1)
-    for i in range(len(best)):
-        b, w = r0[i], zero
-        more = (r1[i] > b) | (r1[i] != r1[i])
-        b, w = r1[i] if more else b, one if more else w
-        more = (r2[i] > b) | (r2[i] != r2[i])
-        b, w = r2[i] if more else b, one + one if more else w
-        more = (r3[i] > b) | (r3[i] != r3[i])
-        best[i], which[i] = r3[i] if more else b, one + one + one if more else w
+def relu(x: Floats, out: Floats, pitch: int, n: int) -> None:
+    zero = x.dtype.type(0)
+    for i in range(n * pitch):
+        here = x[i]
+        out[i] = zero if here <= zero else here
 
 
 @_compiled()
-def max_pool(images: Floats, k: int, out: Floats, chosen: Floats) -> None:
-    """The largest of each k x k window, and which it is: the first of several, as torch has it, and nan before all.
-
-    `chosen` holds whole numbers as floats: numbers of one width are compared and chosen many at once. For the same
-    reason windows are looked at that start in every column, and those that count are copied out.
-    """
-    channels, height, width, n = out.shape
-    rows = images.reshape(channels, images.shape[1], images.shape[2] * n)
-    m = ((width - 1) * k + 1) * n
-    best, which = np.empty(m, images.dtype), np.empty(m, images.dtype)
-    for c in range(channels):
-        for y in range(height):
-            if k == 2:
-                upper, lower = rows[c, 2 * y], rows[c, 2 * y + 1]
-                _largest_of_four(best, which, upper[:m], upper[n : n + m], lower[:m], lower[n : n + m])
-            else:
-                best[:] = rows[c, y * k, :m]
-                which[:] = 0
-                for p in range(1, k * k):
-                    start = p % k * n
-                    _larger(best, which, rows[c, y * k + p // k, start : start + m], p)
-            for x in range(width):
-                for i in range(n):
-                    out[c, y, x, i] = best[x * k * n + i]
-                    chosen[c, y, x, i] = which[x * k * n + i]
+def relu_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) -> None:
+    zero = out.dtype.type(0)
+    for i in range(n * pitch):
+        here = slope[i]
+        x_slope[i] = zero if out[i] <= zero else here
 
 
 @_compiled()
-def _if_chosen(row: Floats, slope: Floats, which: Floats, p: int) -> None:
-    number = slope.dtype.type(p)
-    for i in range(len(row)):
-        row[i] = slope[i] if which[i] == number else slope.dtype.type(0)
+def tanh(x: Floats, out: Floats, pitch: int, n: int) -> None:
+    for i in range(n * pitch):
+        out[i] = np.tanh(x[i])
 
 
 @_compiled()
-def _to_the_chosen_of_four(slope: Floats, which: Floats, r0: Floats, r1: Floats, r2: Floats, r3: Floats) -> None:
-    one = slope.dtype.type(1)
-    zero = slope.dtype.type(0)
-    for i in range(len(slope)):
-        s, w = slope[i], which[i]
-        r0[i] = s if w == zero else zero
-        r1[i] = s if w == one else zero
-        r2[i] = s if w == one + one else zero
-        r3[i] = s if w == one + one + one else zero
+def tanh_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) -> None:
+    one = out.dtype.type(1)
+    for i in range(n * pitch):
+        x_slope[i] = slope[i] * (one - out[i] * out[i])
 
 
 @_compiled()
-def max_pool_slope(slope: Floats, k: int, chosen: Floats, out: Floats) -> None:
-    channels, height, width, _ = slope.shape
-    if out.shape[1] % k or out.shape[2] % k:
-        out[:] = 0  # the edge belongs to no window
-    for c in range(channels):
-        for y in range(height):
-            for x in range(width):
-                given, which, u, v = slope[c, y, x], chosen[c, y, x], y * k, x * k
-                if k == 2:
-                    upper, lower = out[c, u], out[c, u + 1]
-                    _to_the_chosen_of_four(given, which, upper[v], upper[v + 1], lower[v], lower[v + 1])
-                    continue
-                for p in range(k * k):
-                    _if_chosen(out[c, u + p // k, v + p % k], given, which, p)
+def max_pool(shape: Pooling, x: Floats, out: Floats, chosen: Numbers, n: int) -> None:
+    for s in range(n):
+        for y in range(shape.high):
+            for z in range(shape.wide):
+                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
+                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
+                for c in range(shape.channels):
+                    best, which = x[at + c], 0
+                    for pixel in range(1, shape.k * shape.k):
+                        here = x[at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels + c]
+                        if here > best or here != here:
+                            best, which = here, pixel
+                    out[to + c], chosen[to + c] = best, which
 
 
 @_compiled()
-def average_pool(images: Floats, k: int, out: Floats) -> None:
-    channels, height, width, n = out.shape
-    for c in range(channels):
-        for y in range(height):
-            for x in range(width):
-                mean = out[c, y, x]
-                mean[:] = images[c, y * k, x * k]
-                for p in range(1, k * k):
-                    row = images[c, y * k + p // k, x * k + p % k]
-                    for i in range(n):
-                        mean[i] += row[i]
-                for i in range(n):
-                    mean[i] /= k * k
+def max_pool_slope(shape: Pooling, slope: Floats, chosen: Numbers, x_slope: Floats, n: int) -> None:
+    x_slope[: n * shape.pitch] = 0
+    for s in range(n):
+        for y in range(shape.high):
+            for z in range(shape.wide):
+                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
+                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
+                for c in range(shape.channels):
+                    pixel = chosen[to + c]
+                    x_slope[at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels + c] = slope[to + c]
 
 
 @_compiled()
-def average_pool_slope(slope: Floats, k: int, out: Floats) -> None:
-    channels, height, width, n = slope.shape
-    out[:] = 0
-    for c in range(channels):
-        for y in range(height):
-            for x in range(width):
-                for p in range(k * k):
-                    row = out[c, y * k + p // k, x * k + p % k]
-                    for i in range(n):
-                        row[i] = slope[c, y, x, i] / (k * k)
+def average_pool(shape: Pooling, x: Floats, out: Floats, n: int) -> None:
+    for s in range(n):
+        for y in range(shape.high):
+            for z in range(shape.wide):
+                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
+                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
+                for c in range(shape.channels):
+                    total = x[at + c]
+                    for pixel in range(1, shape.k * shape.k):
+                        total += x[at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels + c]
+                    out[to + c] = total / (shape.k * shape.k)
 
 
 @_compiled()
-def cross_entropy(logits: Floats, labels: Ints) -> Any:
-    """The mean loss of logits (classes, n), which become its slope."""
-    classes, n = logits.shape
-    loss = 0.0
+def average_pool_slope(shape: Pooling, slope: Floats, x_slope: Floats, n: int) -> None:
+    x_slope[: n * shape.pitch] = 0
+    for s in range(n):
+        for y in range(shape.high):
+            for z in range(shape.wide):
+                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
+                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
+                for pixel in range(shape.k * shape.k):
+                    there = at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels
+                    for c in range(shape.channels):
+                        x_slope[there + c] = slope[to + c] / (shape.k * shape.k)
+
+
+# the two ends, and the step
+
+
+@_compiled()
+def normalise(images: Any, scale: Floats, shift: Floats, start: int, row: int, pitch: int, out: Floats) -> None:
+    """Images (n, C, H, W) of bytes as scale·x + shift."""
+    n, channels, height, width = images.shape
+    for s in range(n):
+        for c in range(channels):
+            for y in range(height):
+                to = s * pitch + start + y * row + c
+                for z in range(width):
+                    out[to + z * channels] = scale.dtype.type(images[s, c, y, z]) * scale[c] + shift[c]
+
+
+@_compiled()
+def cross_entropy(logits: Floats, pitch: int, classes: int, labels: Ints, slope: Floats) -> Any:
+    """The mean loss, and its slope."""
+    n, loss = len(labels), 0.0
     for i in range(n):
-        most = logits[0, i]
+        at = i * pitch
+        most = logits[at]
         for c in range(1, classes):
-            if logits[c, i] > most or logits[c, i] != logits[c, i]:
-                most = logits[c, i]
-        true = logits[labels[i], i] - most
-        total = logits.dtype.type(0)
+            if logits[at + c] > most or logits[at + c] != logits[at + c]:
+                most = logits[at + c]
+        true = logits[at + labels[i]] - most
+        total = slope.dtype.type(0)
         for c in range(classes):
-            logits[c, i] = np.exp(logits[c, i] - most)
-            total += logits[c, i]
+            slope[at + c] = np.exp(logits[at + c] - most)
+            total += slope[at + c]
         loss += np.log(total) - true
         for c in range(classes):
-            logits[c, i] /= total * n
-        logits[labels[i], i] -= logits.dtype.type(1) / n
+            slope[at + c] /= total * n
+        slope[at + labels[i]] -= slope.dtype.type(1) / n
     return loss / n
 
 

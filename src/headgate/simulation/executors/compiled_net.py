@@ -1,0 +1,233 @@
+"""Reads the layers of a small convolutional net off a module, and refuses what has no compiled form."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from headgate.errors import SettingError
+from headgate.simulation.executors.compiled_layers import (
+    Activation,
+    Arrays,
+    Convolution,
+    Floats,
+    Layer,
+    Linear,
+    Model,
+    Pool,
+    Step,
+    arrays,
+)
+from headgate.simulation.executors.compiled_shapes import Grid, Window
+from headgate.simulation.executors.types import Ints, Task
+
+MOST_NUMBERS = 1 << 20
+"""What the kernels of all convolutions may see of a sample; LeNet's see 35 thousand. More is better done by others."""
+
+
+class AtWork(NamedTuple):
+    """The layers with the arrays of one thread: written to again and again, and nothing in them is ever looked at that
+    was not made since."""
+
+    model: Model
+    samples: Floats
+    """where the images are put"""
+    steps: tuple[Step, ...]
+    logits: Arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Net:
+    """The layers, and how a model in torch's order becomes one in theirs, in which rows have gaps."""
+
+    grid: Grid
+    """of the images"""
+    layers: tuple[Layer, ...]
+    first: int
+    """the first layer that learns: the slope of what comes before is not wanted"""
+    places: Ints
+    """(P,) where each parameter goes"""
+    size: int
+    order: Ints
+    """(classes,) where each logit lies"""
+
+    def own(self, theta: Floats) -> Floats:
+        """Models (R, P) in the layers' order, (R, size)."""
+        given = np.zeros((len(theta), self.size), theta.dtype)
+        given[:, self.places] = theta
+        return given
+
+    def at_work(self, most: int, dtype: Any, learning: bool) -> AtWork:
+        """For up to `most` samples at a time."""
+        model = Model(most, np.zeros(self.size, dtype), np.zeros(self.size if learning else 0, dtype))
+        x = samples = arrays(model, self.grid)
+        steps = []
+        for layer in self.layers:
+            out = arrays(model, layer.after)
+            steps.append(layer.step(model, x, out))
+            x = out
+        return AtWork(model, samples.values, tuple(steps), x)
+
+
+def read_net(task: Task) -> Net:
+    """The layers of the task's module; anything that is not made here is refused."""
+    model = task.model
+    if type(model) is not nn.Sequential:
+        raise _refused(f"the model must be a torch.nn.Sequential, is {type(model).__name__}")
+    modules, shapes = _checked(_pooled_first(list(model)), task.shape)
+    if not any(isinstance(module, nn.Conv2d) for module in modules):
+        raise _refused("made for convolutions, the model has none")
+    if shapes[-1] != (task.classes,):
+        raise _refused(f"the model gives {'x'.join(map(str, shapes[-1]))}, must give {task.classes} numbers for a sample")
+    names = [f"{place}.{name}" for place, module in enumerate(model) for name, _ in module.named_parameters()]
+    if names != list(task.flat.shapes):
+        raise _refused("two layers of the model share parameters")
+    seen = sum(
+        module.in_channels * module.kernel_size[0] ** 2 * math.prod(shape[1:])
+        for module, shape in zip(modules, shapes[1:], strict=True)
+        if isinstance(module, nn.Conv2d)
+    )
+    if seen > MOST_NUMBERS:
+        raise _refused(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
+    return _joined(modules, shapes)
+
+
+def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
+    """Layers of modules, of which some take in those that follow."""
+    pads = [_padding_after(modules, place) for place in range(-1, len(modules))]
+    grids = [Grid(*shape, pad=pad) if len(shape) == 3 else Grid(shape[0]) for shape, pad in zip(shapes, pads, strict=True)]
+    layers: list[Layer] = []
+    learning, places, start = -1, [], 0
+    order = np.arange(math.prod(shapes[0]))
+    place = 0
+    while place < len(modules):
+        module, last = modules[place], place
+        if isinstance(module, nn.Flatten):
+            order = _order(shapes[place]) if len(shapes[place]) == 3 else order
+            place += 1
+            continue
+        layer: Layer
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            pool = 1
+            if isinstance(module, nn.Conv2d) and type(_get(modules, last + 1)) is nn.MaxPool2d:
+                last += 1
+                pool = _side(modules[last].kernel_size)  # type: ignore[arg-type]
+            relu = type(_get(modules, last + 1)) is nn.ReLU
+            last += relu
+            before, after, biased = grids[place], grids[last + 1], module.bias is not None
+            if isinstance(module, nn.Conv2d):
+                layer = Convolution(Window(module.kernel_size[0], pool, relu, before, after), start, biased)
+            else:
+                layer = Linear(relu, before, after, start, biased, order)
+                order = np.arange(module.out_features)
+            places += [start + layer.places()]
+            start += layer.sizes[0]
+            places += [start + np.arange(after.channels)] if biased else []
+            start += layer.sizes[1]
+            learning = len(layers) if learning < 0 else learning
+        elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
+            layer = Pool(_side(module.kernel_size), isinstance(module, nn.MaxPool2d), grids[place], grids[place + 1])
+        else:
+            layer = Activation("relu" if isinstance(module, nn.ReLU) else "tanh", grids[place + 1])
+        layers.append(layer)
+        place = last + 1
+    return Net(grids[0], tuple(layers), learning, np.concatenate(places), start, order)
+
+
+def _get(modules: list[nn.Module], place: int) -> nn.Module | None:
+    return modules[place] if place < len(modules) else None
+
+
+def _padding_after(modules: list[nn.Module], place: int) -> int:
+    """The zeros that the next convolution wants around what a layer gives; activations keep them zeros."""
+    for module in modules[place + 1 :]:
+        if isinstance(module, nn.Conv2d):
+            return int(module.padding[0])
+        if not isinstance(module, nn.ReLU | nn.Tanh):
+            break
+    return 0
+
+
+def _order(shape: tuple[int, ...]) -> Ints:
+    """Where each feature lies that torch flattens channel by channel."""
+    c, y, x = np.ogrid[: shape[0], : shape[1], : shape[2]]
+    order: Ints = (y * shape[2] + x) * shape[0] + c
+    return order.reshape(-1)
+
+
+def _pooled_first(modules: list[nn.Module]) -> list[nn.Module]:
+    """A ReLU before a MaxPool2d comes after it: what they do is the same to the bit, on fewer numbers.
+
+    If the largest of a window is positive, both orders choose it; if not, neither lets any slope through.
+    """
+    for i in range(len(modules) - 1):
+        if type(modules[i]) is nn.ReLU and type(modules[i + 1]) is nn.MaxPool2d:
+            modules[i], modules[i + 1] = modules[i + 1], modules[i]
+    return modules
+
+
+def _checked(modules: list[nn.Module], shape: tuple[int, ...]) -> tuple[list[nn.Module], list[tuple[int, ...]]]:
+    """The modules, and the shape of a sample before each and after the last."""
+    shapes = [tuple(shape)]
+    for module in modules:
+        _check_layer(module, shapes[-1])
+        shapes.append(_shape_after(module, shapes[-1]))
+    return modules, shapes
+
+
+def _check_layer(module: nn.Module, shape: tuple[int, ...]) -> None:
+    kind, flat = type(module), len(shape) == 1
+    if kind not in (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten):
+        known = "Conv2d, Linear, ReLU, Tanh, MaxPool2d, AvgPool2d and Flatten"
+        raise _refused(f"the model has a {kind.__name__}, only {known} are compiled")
+    if kind in (nn.Conv2d, nn.Linear) and [name for name, _ in module.named_parameters()] not in (
+        ["weight"],
+        ["weight", "bias"],
+    ):
+        raise _refused(f"{module} must have a weight, and a bias or none")
+    if isinstance(module, nn.Conv2d):
+        plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
+        square = len({*module.kernel_size}) == 1 and len({*module.padding}) == 1 and not isinstance(module.padding, str)
+        if not plain or not square:
+            raise _refused(f"{module} must be square, of stride 1 and one group, padded with zeros")
+        fits = not flat and shape[0] == module.in_channels
+    elif isinstance(module, nn.Linear):
+        fits = shape == (module.in_features,)
+    elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
+        k = _side(module.kernel_size)
+        whole = 0 < k < 256 and _side(module.stride) == k and _side(module.padding) == 0 and not module.ceil_mode
+        if isinstance(module, nn.MaxPool2d):
+            whole = whole and _side(module.dilation) == 1 and not module.return_indices
+        elif module.divisor_override is not None:
+            whole = False
+        if not whole:
+            raise _refused(f"{module} must have square windows side by side, without padding")
+        fits = not flat
+    else:
+        fits = not isinstance(module, nn.Flatten) or (module.start_dim, module.end_dim) == (1, -1)
+    if not fits or min(_shape_after(module, shape)) < 1:
+        raise _refused(f"{module} does not take what comes before it ({'x'.join(map(str, shape))})")
+
+
+def _shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if isinstance(module, nn.Conv2d):
+        less = module.kernel_size[0] - 1 - 2 * int(module.padding[0])
+        return (module.out_channels, shape[1] - less, shape[2] - less)
+    if isinstance(module, nn.Linear):
+        return (module.out_features,)
+    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
+        k = _side(module.kernel_size)
+        return (shape[0], shape[1] // k, shape[2] // k)
+    return (math.prod(shape),) if isinstance(module, nn.Flatten) else shape
+
+
+def _side(size: int | tuple[int, ...]) -> int:
+    """The one number of a size that is the same both ways, −1 if it is not."""
+    sides = {size} if isinstance(size, int) else {*size}
+    return sides.pop() if len(sides) == 1 else -1
+
+
+def _refused(why: str) -> SettingError:
+    return SettingError(f"--executor compiled: {why}")

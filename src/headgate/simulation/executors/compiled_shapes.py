@@ -1,0 +1,126 @@
+"""How the compiled executor's numbers lie in memory, and how its kernels cut their work into blocks."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+LANES = 4
+"""Numbers in a vector: 128 bits of float32, which every 64-bit ARM or x86 processor has."""
+REGISTERS = 32
+"""Vectors that a core can keep."""
+WIDE = 4
+"""Vectors, and samples, in a block of a linear layer."""
+MOST_WIDE = 5
+"""Vectors in a block of a convolution; with more, too few pixels fit beside them."""
+SLACK = 32 * LANES
+"""Numbers behind the last of an array, as whole vectors are read and written."""
+
+
+def rounded(number: int, unit: int) -> int:
+    """Up to a multiple of the unit."""
+    return -(-number // unit) * unit
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sample: row by row, pixel by pixel, its channels side by side, with `pad` pixels of zeros around it.
+
+    Features are the channels of a single pixel.
+    """
+
+    channels: int
+    height: int = 1
+    width: int = 1
+    pad: int = 0
+
+    @property
+    def row(self) -> int:
+        """Distance between rows."""
+        return (self.width + 2 * self.pad) * self.channels
+
+    @property
+    def start(self) -> int:
+        """The first number that is not padding."""
+        return self.pad * (self.row + self.channels)
+
+    @property
+    def pitch(self) -> int:
+        """Distance between samples: whole blocks of a linear layer."""
+        return rounded((self.height + 2 * self.pad) * self.row, WIDE * LANES)
+
+
+class Tile(NamedTuple):
+    """How a row of a convolution is cut into blocks that fit into the registers."""
+
+    together: int
+    """pixels side by side that are seen as one with more outputs, so that vectors are filled"""
+    vectors: int
+    groups: int
+    """outputs are done in groups of so many vectors"""
+    places: int
+    """(of several pixels together) in a block"""
+    terms: int
+    """numbers that a row of the kernel sees from such a place"""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution of stride 1, the pooling by pool x pool windows after it (1 for none), and the ReLU after that."""
+
+    k: int
+    pool: int
+    relu: bool
+    before: Grid
+    after: Grid
+
+    @property
+    def run(self) -> int:
+        """Numbers that a row of the kernel sees, in whole vectors; rows of weights are as far apart."""
+        return rounded(self.k * self.before.channels, LANES)
+
+    @property
+    def spread(self) -> int:
+        """Numbers that a row of the kernel can see from anywhere in a window, in whole vectors."""
+        return rounded((self.k + self.pool - 1) * self.before.channels, LANES)
+
+    @property
+    def deep(self) -> int:
+        """Rows of a kernel with as many rows of zeros on either side as it can move in a window."""
+        return self.k + 2 * (self.pool - 1)
+
+    @cached_property
+    def tile(self) -> Tile:
+        k, outputs, columns = self.k, self.after.channels, self.after.width * self.pool
+
+        def filled(together: int) -> float:
+            """The share of products that count."""
+            return together * outputs / rounded(together * outputs, LANES) * k / (k + together - 1)
+
+        together = max(range(1, min(LANES, columns) + 1), key=filled)
+        needed = -(-together * outputs // LANES)
+        groups = -(-needed // MOST_WIDE)
+        vectors = -(-needed // groups)
+        # in registers: the sums, a vector seen from each place, and the weights they are multiplied with
+        most = min(columns // together, (REGISTERS - 1 - vectors) // (vectors + 1))
+        places = min(range(1, most + 1), key=lambda p: (rounded(columns // together, p), -p))
+        return Tile(together, vectors, groups, places, (k + together - 1) * self.before.channels)
+
+
+class Pooling(NamedTuple):
+    """A k x k pooling that follows no convolution."""
+
+    k: int
+    channels: int
+    start: int
+    row: int
+    pitch: int
+    high: int
+    wide: int
+    out_start: int
+    out_row: int
+    out_pitch: int
+
+
+def pooling(k: int, before: Grid, after: Grid) -> Pooling:
+    inside, outside = (before.start, before.row, before.pitch), (after.start, after.row, after.pitch)
+    return Pooling(k, before.channels, *inside, after.height, after.width, *outside)

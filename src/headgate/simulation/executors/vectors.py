@@ -1,0 +1,284 @@
+"""Inner loops on vectors that stay in registers, for use inside numba functions. Importing this needs numba.
+
+numba turns plain loops over short rows into code that stores and loads again what it should keep. Each function here is
+written down as LLVM instructions instead: a block of sums is started, added to in a loop, and stored once. Sums are
+`fma`s in a fixed order, so that a sample's numbers depend on no other sample.
+
+An array is flat; `x_at` is a place in it, `x_step` the distance from one row of the block to the next. Names in capitals
+are compile-time constants. Whole vectors are read and written: arrays need some slack behind their last.
+"""
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from headgate.simulation.executors.compiled_shapes import LANES
+
+SUMS = 24
+"""Registers for sums where each product needs a vector from memory."""
+_INDEX, _SMALL = ir.IntType(64), ir.IntType(32)
+Value = Any
+"""An LLVM value."""
+_inline: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic(prefer_literal=True)
+"""Makes a function known to numba: given types, it says how to write it down."""
+
+
+class _Code:
+    """Writes LLVM instructions for vectors of one type."""
+
+    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
+        self.builder, self.vector = builder, ir.VectorType(context.get_value_type(dtype), LANES)
+        self.aligned, self.suffix = dtype.bitwidth // 8, f"v{LANES}f{dtype.bitwidth}"
+        self.zero = ir.Constant(self.vector, [0.0] * LANES)
+        self.nothing = ir.Constant(self.vector, ir.Undefined)
+
+    def at(self, pointer: Value, *steps: Value | int) -> Value:
+        for step in steps:
+            pointer = self.builder.gep(pointer, [_INDEX(step) if isinstance(step, int) else step])
+        return pointer
+
+    def rows(self, pointer: Value, step: Value, count: int) -> list[Value]:
+        return [self.at(pointer, self.builder.mul(step, _INDEX(row))) for row in range(count)]
+
+    def load(self, pointer: Value) -> Value:
+        return self.builder.load(self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.aligned)
+
+    def store(self, value: Value, pointer: Value, aligned: int | None = None) -> None:
+        self.builder.store(value, self.builder.bitcast(pointer, value.type.as_pointer()), align=aligned or self.aligned)
+
+    def shuffled(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SMALL, LANES), list(lanes)))
+
+    def everywhere(self, vector: Value, lane: int) -> Value:
+        """One number of a vector in all its lanes; the processor does this while it multiplies."""
+        return self.shuffled(vector, self.nothing, [lane] * LANES)
+
+    def number(self, pointer: Value) -> Value:
+        """A number from memory in all lanes."""
+        return self.everywhere(self.builder.insert_element(self.nothing, self.builder.load(pointer), _SMALL(0)), 0)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a·b + c"""
+        return self._call("llvm.fma", a, b, c)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """nan if either is."""
+        return self._call("llvm.maximum", a, b)
+
+    def _call(self, name: str, *vectors: Value) -> Value:
+        kind = ir.FunctionType(self.vector, [self.vector] * len(vectors))
+        known = cgutils.get_or_insert_function(self.builder.module, kind, f"{name}.{self.suffix}")
+        return self.builder.call(known, vectors)
+
+    def loop(self, count: Value, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]) -> list[Value]:
+        """What is carried after body(i, carried) -> carried has been done `count` times."""
+        builder, before = self.builder, self.builder.block
+        head, inside, after = (builder.append_basic_block(name) for name in ("head", "inside", "after"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        i = builder.phi(_INDEX)
+        i.add_incoming(_INDEX(0), before)
+        now = [builder.phi(value.type) for value in carried]
+        for phi, value in zip(now, carried, strict=True):
+            phi.add_incoming(value, before)
+        builder.cbranch(builder.icmp_signed("<", i, count), inside, after)
+        builder.position_at_end(inside)
+        then, following = body(i, now), builder.add(i, _INDEX(1))
+        i.add_incoming(following, builder.block)
+        for phi, value in zip(now, then, strict=True):
+            phi.add_incoming(value, builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+        return now
+
+
+def _inlined(write: Callable[..., Any], constants: int, *kinds: Any, gives_number: bool = False) -> Any:
+    """What numba wants to know of a function: its types, and how to write it down given values.
+
+    The first `constants` arguments must be known when it is compiled; of arrays the function gets the pointer.
+    """
+    if not all(isinstance(kind, types.IntegerLiteral) for kind in kinds[:constants]):
+        return None
+    known = [kind.literal_value for kind in kinds[:constants]]
+    others = [kind if isinstance(kind, types.Array) else types.int64 for kind in kinds[constants:]]
+    dtype = next(kind.dtype for kind in others if isinstance(kind, types.Array))
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        given = [
+            context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+            for kind, value in zip(others, values[constants:], strict=True)
+        ]
+        result = write(_Code(context, builder, dtype), *known, *given)
+        return result if gives_number else context.get_dummy_value()
+
+    return (types.int64 if gives_number else types.void)(*kinds[:constants], *others), generate
+
+
+@_inline
+def multiply(_, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
+    """out[p, :] = Σ_t a[p, t]·b[t, :] + bias[:] for P rows of V vectors.
+
+    The terms t come in `runs` of `whole` vectors and TAIL numbers of a, the runs `a_run` apart.
+    """
+
+    def write(code, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
+        block = [(p, v) for p in range(P) for v in range(V)]
+
+        def terms(a, b, sums, lanes):
+            left = [code.load(row) for row in code.rows(a, a_step, P)]
+            for lane in range(lanes):
+                right = [code.load(code.at(b, LANES * v)) for v in range(V)]
+                sums = [
+                    code.fma(code.everywhere(left[p], lane), right[v], total) for (p, v), total in zip(block, sums, strict=True)
+                ]
+                b = code.at(b, b_step)
+            return [b, *sums]
+
+        def run(i, carried):
+            first = code.at(a, a_at, code.builder.mul(i, a_run))
+
+            def vector(j, carried):
+                b, *sums = carried
+                return terms(code.at(first, code.builder.mul(j, _INDEX(LANES))), b, sums, LANES)
+
+            b, *sums = code.loop(whole, carried, vector)
+            return terms(code.at(first, code.builder.mul(whole, _INDEX(LANES))), b, sums, TAIL) if TAIL else [b, *sums]
+
+        _, *sums = code.loop(runs, [code.at(b, b_at), *[code.zero] * len(block)], run)
+        added = [code.load(code.at(bias, bias_at, LANES * v)) for v in range(V)]  # last, as torch does: equals stay equals
+        rows = code.rows(code.at(out, out_at), out_step, P)
+        for (p, v), total in zip(block, sums, strict=True):
+            code.store(code.builder.fadd(total, added[v]), code.at(rows[p], LANES * v))
+
+    kinds = (runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step)
+    return _inlined(write, 3, P, V, TAIL, *kinds)
+
+
+@_inline
+def add_scaled(_, ROWS, V, values, places, count, source, step, out, out_at, out_step):
+    """out[r, :] += Σ_i values[i]·source[places[i] + r·step + :] for ROWS rows of V vectors and i < count."""
+
+    def write(code, ROWS, V, values, places, count, source, step, out, out_at, out_step):
+        block = [(row, v) for row in range(ROWS) for v in range(V)]
+        passes = -(-len(block) // SUMS)
+        rows = code.rows(code.at(out, out_at), out_step, ROWS)
+        for i in range(passes):
+            part = block[i * len(block) // passes : (i + 1) * len(block) // passes]
+
+            def term(i, sums, part=part):
+                value = code.number(code.at(values, i))
+                seen = code.rows(code.at(source, code.builder.load(code.at(places, i))), step, ROWS)
+                return [
+                    code.fma(value, code.load(code.at(seen[row], LANES * v)), total)
+                    for (row, v), total in zip(part, sums, strict=True)
+                ]
+
+            for (row, v), total in zip(part, code.loop(count, [code.zero] * len(part), term), strict=True):
+                to = code.at(rows[row], LANES * v)
+                code.store(code.builder.fadd(code.load(to), total), to)
+
+    return _inlined(write, 2, ROWS, V, values, places, count, source, step, out, out_at, out_step)
+
+
+@_inline
+def dots(_, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
+    """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, as many rows w as a vector has lanes, and `length` vectors."""
+
+    def write(code, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
+        left, right = code.rows(code.at(x, x_at), x_step, P), code.rows(code.at(w, w_at), w_step, LANES)
+
+        def term(i, sums):
+            along = code.builder.mul(i, _INDEX(LANES))
+            ours, theirs = ([code.load(code.at(row, along)) for row in rows] for rows in (left, right))
+            pairs = [(one, other) for one in ours for other in theirs]
+            return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
+
+        sums = code.loop(length, [code.zero] * (P * LANES), term)
+        added = code.load(code.at(bias, bias_at))
+        for p, row in enumerate(code.rows(code.at(out, out_at), out_step, P)):
+            parts = sums[p * LANES : (p + 1) * LANES]
+            while len(parts) > 1:  # neighbours are added until one vector holds the sum of each
+                pairs = zip(parts[::2], parts[1::2], strict=True)
+                evens, odds = range(0, 2 * LANES, 2), range(1, 2 * LANES, 2)
+                parts = [code.builder.fadd(code.shuffled(a, b, evens), code.shuffled(a, b, odds)) for a, b in pairs]
+            code.store(code.builder.fadd(parts[0], added), row)
+
+    return _inlined(write, 1, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step)
+
+
+@_inline
+def outer(_, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
+    """out[p, :] = Σ_i a[i, p]·b[i, :] for as many rows p as a vector has lanes, V vectors, and i < count."""
+
+    def write(code, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
+        def term(i, sums):
+            left = code.load(code.at(a, a_at, code.builder.mul(i, a_step)))
+            row = code.at(b, b_at, code.builder.mul(i, b_step))
+            right = [code.load(code.at(row, LANES * v)) for v in range(V)]
+            pairs = [(code.everywhere(left, lane), each) for lane in range(LANES) for each in right]
+            return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
+
+        sums = code.loop(count, [code.zero] * (LANES * V), term)
+        for lane, row in enumerate(code.rows(code.at(out, out_at), out_step, LANES)):
+            for v in range(V):
+                code.store(sums[lane * V + v], code.at(row, LANES * v))
+
+    return _inlined(write, 1, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step)
+
+
+@_inline
+def largest(_, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at):
+    """The largest of K x K pixels of V vectors, and which it is: the first of several; nan if any is.
+
+    `chosen` holds uint16. If RELU is 1, what is negative is given as 0.
+    """
+
+    def write(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at):
+        builder, whole = code.builder, ir.VectorType(_SMALL, LANES)
+        pixels = [pixel for row in code.rows(code.at(x, x_at), x_row, K) for pixel in code.rows(row, x_pixel, K)]
+        for v in range(V):
+            best, which = code.load(code.at(pixels[0], LANES * v)), ir.Constant(whole, [0] * LANES)
+            for number, pixel in enumerate(pixels[1:], start=1):
+                here = code.load(code.at(pixel, LANES * v))
+                more = builder.fcmp_ordered(">", here, best)
+                which = builder.select(more, ir.Constant(whole, [number] * LANES), which)
+                best = code.maximum(here, best)
+            if RELU:
+                best = code.maximum(best, code.zero)
+            code.store(best, code.at(out, out_at, LANES * v))
+            short = builder.trunc(which, ir.VectorType(ir.IntType(16), LANES))
+            code.store(short, code.at(chosen, chosen_at, LANES * v), aligned=2)
+
+    return _inlined(write, 3, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at)
+
+
+@_inline
+def collect(_, count, slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places):
+    """Appends to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
+
+    Slopes and chosen are `step` apart. Returns how many there are now; beyond the last, one may be written.
+    """
+
+    def write(code, count, slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places):
+        builder = code.builder
+
+        def look(i, carried):
+            (count,) = carried
+            along = builder.mul(i, step)
+            value = builder.load(code.at(slope, slope_at, along))
+            pixel = builder.zext(builder.load(code.at(chosen, chosen_at, along)), _INDEX)
+            there = builder.add(builder.add(place, builder.mul(i, place_step)), builder.load(code.at(shifts, pixel)))
+            builder.store(value, code.at(values, count))
+            builder.store(there, code.at(places, count))
+            counts = builder.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
+            return [builder.add(count, builder.zext(counts, _INDEX))]
+
+        return code.loop(length, [count], look)[0]
+
+    kinds = (slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places)
+    return _inlined(write, 0, count, *kinds, gives_number=True)
