@@ -544,7 +544,7 @@ def test_on_cuda_as_the_reference_on_the_cpu(make, model, momentum):
 
 
 def test_names():
-    assert names() == ("auto", "reference", "gram", "compiled", "flat", "batched")
+    assert names() == ("auto", "reference", "gram", "compiled", "flat", "batched", "streams", "packed")
 
 
 @pytest.mark.parametrize(
@@ -591,7 +591,7 @@ def test_on_cuda_batched_takes_the_place_of_flat(model, training, expected, monk
 @pytest.mark.parametrize(
     ("name", "model", "training", "refusal"),
     [
-        ("fast", linear(), {}, "--executor fast: must be auto, reference, gram, compiled, flat, batched"),
+        ("fast", linear(), {}, "--executor fast: must be auto, reference, gram, compiled, flat, batched, streams, packed"),
         ("gram", tanh_net(), {}, "--executor gram: the model must be exactly a Flatten and a Linear"),
         ("gram", linear(), {"batch_size": 4}, "--executor gram: full-batch only, training.batch_size = 4"),
         ("gram", linear(), {"weight_decay": 0.1}, "--executor gram: no weight decay, training.weight_decay = 0.1"),

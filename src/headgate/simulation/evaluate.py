@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,37 +15,71 @@ CHUNK = 2_000
 """test images at once: bounds memory, and is normalised once for all models"""
 
 
-class Evaluator:
-    """The test set of a task; images stay uint8 on the device."""
+@runtime_checkable
+class Judging(Protocol):
+    """What an executor may offer beside its training: its own, faster way to a model's answers."""
 
-    def __init__(self, task: Task, images: Tensor, labels: Tensor) -> None:
+    def logits(self, theta: Tensor, images: Tensor) -> Tensor:
+        """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes)."""
+        ...
+
+
+class Evaluator:
+    """The test set of a task; images stay uint8 on the device. Nothing here waits for the device.
+
+    An executor that offers `logits` is asked for them. Otherwise models are called one by one, in the task's
+    arithmetic.
+    """
+
+    def __init__(self, task: Task, images: Tensor, labels: Tensor, executor: Any = None) -> None:
         self.task, self.images, self.labels = task, images, labels
-        self.model = copy.deepcopy(task.model)  # functional_call may leave traces in a module that shares parts
+        # functional_call may leave traces in a module that shares parts
+        self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.linear = is_linear(task.model)
+        self.judging = executor if isinstance(executor, Judging) else None
+        # on CUDA convolutions are fastest on images with channels last
+        self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
 
     def __call__(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """(accuracy (R,), mean cross-entropy (R,)) of the models theta (R, P)."""
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad(), native_kernels():
+            models = None if self.judging or self.linear else [self._model(vector) for vector in theta]
             for start in range(0, len(self.labels), CHUNK):
-                x, y = self.task.normalised(self.images[start : start + CHUNK]), self.labels[start : start + CHUNK]
-                for run, logits in self._logits(theta, x):
+                y = self.labels[start : start + CHUNK]
+                for run, logits in self._logits(theta, models, self.images[start : start + CHUNK]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
                     chosen = logits.gather(-1, y.expand(logits.shape[:-1]).unsqueeze(-1)).squeeze(-1)
                     loss[run] += (torch.logsumexp(logits, dim=-1) - chosen).sum(dim=-1).double()
         return hits.double() / len(self.labels), loss / len(self.labels)
 
-    def _logits(self, theta: Tensor, x: Tensor) -> Iterator[tuple[int | slice, Tensor]]:
+    def _logits(
+        self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
+    ) -> Iterator[tuple[int | slice, Tensor]]:
         """(which runs, their logits); all linear models together are one matrix product."""
-        views = self.task.flat.views
+        if self.judging:
+            yield slice(None), self.judging.logits(theta, images)
+            return
+        x = self.task.normalised(images)
         if self.linear:
-            weight, *bias = views(theta).values()
+            weight, *bias = self.task.flat.views(theta).values()
             features = x.flatten(1)
             together = features @ weight.reshape(-1, features.shape[1]).T
             if bias:
                 together += bias[0].reshape(-1)
             yield slice(None), together.reshape(len(x), len(theta), -1).transpose(0, 1)
-        else:
-            for r in range(len(theta)):
-                yield r, functional_call(self.model, views(theta[r]), (x,))
+            return
+        x = x.to(self.task.arithmetic, memory_format=self.format)
+        for r, parameters in enumerate(models or ()):
+            yield r, functional_call(self.model, parameters, (x,)).to(theta.dtype)
+
+    def _model(self, vector: Tensor) -> dict[str, Tensor]:
+        """Views of the vector, or on CUDA copies as convolutions want them."""
+        views = self.task.flat.views(vector)
+        if self.format is torch.preserve_format:
+            return views
+        return {
+            name: view.to(self.task.arithmetic, memory_format=self.format if view.dim() == 4 else torch.preserve_format)
+            for name, view in views.items()
+        }

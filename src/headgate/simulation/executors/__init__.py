@@ -12,16 +12,31 @@ from headgate.simulation.executors.compiled import Compiled, is_compiled
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram, is_linear
 from headgate.simulation.executors.gram_torch import GramTorch
+from headgate.simulation.executors.packed_net import check_packed_form, is_packed
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.streams import Streams
 from headgate.simulation.executors.types import Executor, Packed, Task
 
 __all__ = ["Executor", "Packed", "Task", "names", "pick"]
-_KINDS: dict[str, Callable[[Task], Reference | Gram | GramTorch | FlatLoop | Compiled | Batched]] = {
+LARGE = 1_000_000
+"""parameters from which on one client keeps a GPU busy: then clients go side by side, not batched"""
+
+
+def _packed(task: Task) -> Executor:
+    check_packed_form(task, None)
+    from headgate.simulation.executors.packed import PackedKernels  # only where triton is installed
+
+    return PackedKernels(task)
+
+
+_KINDS: dict[str, Callable[[Task], Executor]] = {
     "reference": Reference,
     "gram": lambda task: Gram(task) if task.device.type == "cpu" else GramTorch(task),
     "compiled": Compiled,
     "flat": FlatLoop,
     "batched": Batched,
+    "streams": Streams,
+    "packed": _packed,
 }
 
 
@@ -31,20 +46,31 @@ def names() -> tuple[str, ...]:
 
 
 def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
-    """The executor `name`, or the fastest that fits: gram for linear models, batched on CUDA, on the CPU
-    compiled for small convolutional nets, flat for all else.
+    """The executor `name`, or the fastest that fits: gram for linear models; on CUDA packed for residual nets in
+    bfloat16, streams for other large models, batched for small ones; on the CPU compiled for small convolutional nets,
+    flat for all else.
     """
     if name not in names():
         raise SettingError(f"--executor {name}: must be {', '.join(names())}")
+    if task.bfloat16 and task.device.type != "cuda":
+        raise SettingError(f"training.dtype = bfloat16: needs CUDA, the device is {task.device.type}")
+    if task.bfloat16 and name not in ("auto", "packed", "streams"):
+        raise SettingError(f"training.dtype = bfloat16: only for --executor packed or streams, not {name}")
     executor = _KINDS[_fastest(task, training) if name == "auto" else name](task)
-    if isinstance(executor, Gram | GramTorch | Compiled | Batched):
-        executor.check(training)
+    if check := getattr(executor, "check", None):
+        check(training)
     return executor
 
 
 def _fastest(task: Task, training: LocalTraining) -> str:
+    if task.bfloat16:
+        return "packed" if is_packed(task, training) else "streams"
     if training.batch_size is None and training.weight_decay == 0 and is_linear(task.model):
         return "gram"
     if is_compiled(task, training):
         return "compiled"
-    return "batched" if task.device.type == "cuda" and training.batch_size is None else "flat"
+    if task.device.type != "cuda":
+        return "flat"
+    if task.flat.size >= LARGE:
+        return "streams"
+    return "batched" if training.batch_size is None else "flat"

@@ -1,4 +1,6 @@
-"""Any model, many clients at a time: torch.func.vmap over clients of about the same size, on CUDA recorded as a graph.
+"""Any model, many clients at a time, in groups of about the same size; on CUDA recorded as a graph.
+
+Stacks of convolution, pooling and linear layers are batched by hand (`stacks`), all else by torch.func.vmap.
 
 A group of G clients is a rectangle of G x p samples. Rows that only fill it up have no share in a client's loss, so
 they cost time and change nothing. On CUDA a client step is many short kernels, and starting them takes longer than
@@ -20,9 +22,10 @@ from torch.nn.functional import cross_entropy
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, native_kernels
+from headgate.simulation.executors.stacks import Stack, read_stack
+from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, native_kernels, rung, to_device
 
-GRAPHS = 32
+GRAPHS = 64
 """How many recorded shapes are kept."""
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 """Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share in the loss (G, p)."""
@@ -34,12 +37,14 @@ class Batched:
     """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
 
     `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
-    shapes, as CUDA graphs want it.
+    shapes, as CUDA graphs want it. `by_hand` batches the stacks it can without vmap.
     """
 
     name = "batched"
 
-    def __init__(self, task: Task, memory: int | None = None, few_shapes: bool | None = None) -> None:
+    def __init__(
+        self, task: Task, memory: int | None = None, few_shapes: bool | None = None, by_hand: bool | None = None
+    ) -> None:
         cuda = task.device.type == "cuda"
         self.task = task
         self.memory = memory or (1 << 33 if cuda else 1 << 29)
@@ -47,14 +52,15 @@ class Batched:
         self.graphs = cuda
         self.note: str | None = None
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
-        self.gradients = vmap(grad_and_value(self._loss))
+        self.stack: Stack | None = read_stack(task) if (cuda if by_hand is None else by_hand) else None
+        self.gradients = self._stack_gradients if self.stack else vmap(grad_and_value(self._loss))
         # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
         self._seen: Counter[tuple[object, ...]] = Counter()
         self.saved = self._try_out()
         # A group costs as much as the rows computed while its kernels are started: in saved numbers, measured.
-        self.overhead = (3e6 if cuda else 2.5e5) / self.saved
+        self.overhead = (1.5e7 if self.stack else 3e6 if cuda else 2.5e5) / self.saved
 
     def check(self, training: LocalTraining) -> None:
         if training.batch_size is not None:
@@ -73,21 +79,18 @@ class Batched:
         self.check(training)
         self.task.check(theta, packed, weights)
         runs, clients = weights.shape
-        sizes = np.diff(packed.offsets)
+        sizes, shares = np.diff(packed.offsets), weights.reshape(-1)
         images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
         after, losses = theta.clone(), theta.new_zeros(runs * clients)
         with native_kernels():
             for group, members in self._groups(packed.offsets, np.flatnonzero(sizes)):
-                rows, share = self._index(group.rows), group.real / np.maximum(group.real.sum(axis=1, keepdims=True), 1)
-                inputs = (
-                    theta[self._index(group.members // clients)],
-                    images[rows],
-                    labels[rows],
-                    self._index(share).to(theta.dtype),
-                )
+                rows, real = self._index(group.rows), self._index(group.real).to(theta.dtype)
+                own = self._index(group.members)
+                inputs = (theta[own // clients], images[rows], labels[rows], real / real.sum(dim=1, keepdim=True).clamp(min=1))
                 moves, before = self._train(inputs, training)
-                losses[self._index(members)] = before[: len(members)]
-                self._add(after, moves, members, weights)
+                own = own[: len(members)]
+                losses[own] = before[: len(members)]
+                self._add(after, moves[: len(members)], members // clients, shares[own])
         samples = self._index(sizes).to(theta.dtype).view(runs, clients)
         return after, (losses.view(runs, clients) * samples).sum(dim=1) / samples.sum(dim=1)  # 0/0 is nan
 
@@ -97,10 +100,24 @@ class Batched:
         logits = functional_call(self.model, parameters, (images,))
         return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
+    def _stack_gradients(
+        self, parameters: dict[str, Tensor], prepared: Any, labels: Tensor, share: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """As `vmap(grad_and_value(_loss))`: no client's loss hangs on another's parameters, so their sum has all gradients."""
+        assert self.stack is not None
+        leaves = {name: each.detach().requires_grad_() for name, each in parameters.items()}
+        with torch.enable_grad():
+            logits = self.stack.logits(leaves, prepared)
+            losses = cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(share) * share
+            gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
+        return dict(zip(leaves, gradients, strict=True)), losses.detach().sum(dim=1)
+
     def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
         """All steps of a group's clients."""
-        start, images, labels, share = inputs
-        images = self.task.normalised(images)
+        start, pixels, labels, share = inputs
+        images: Any = self.task.normalised(pixels)
+        if self.stack:
+            images = self.stack.prepared(images)
         # A tensor for each parameter, not views of one: products and convolutions want them contiguous.
         parameters = {
             name: view.clone(memory_format=torch.contiguous_format) for name, view in self.task.flat.views(start).items()
@@ -146,31 +163,32 @@ class Batched:
     def _groups(self, offsets: Ints, chosen: Ints) -> Iterator[tuple[Group, Ints]]:
         """Groups that fit into the memory, and the clients in each without those which only fill it up."""
         for group in grouped(offsets, chosen, self.overhead):
-            length = _rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
+            length = rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
             numbers = 4 * self.task.flat.size + 3 * length * self.saved
             most = max(1, self.memory // (numbers * self.task.dtype.itemsize))
             pieces = -(-len(group.members) // most)
             for members, rows, real in zip(*(np.array_split(array, pieces) for array in group), strict=True):
-                count = _rung(len(members)) if self.few_shapes else len(members)
+                count = rung(len(members)) if self.few_shapes else len(members)
                 fill = ((0, count - len(members)), (0, length - rows.shape[1]))
                 filled = Group(np.pad(members, fill[0], "edge"), np.pad(rows, fill, "edge"), np.pad(real, fill))
                 yield filled, members
 
-    def _add(self, after: Tensor, moves: Tensor, members: Ints, weights: Tensor) -> None:
+    def _add(self, after: Tensor, moves: Tensor, runs: Ints, shares: Tensor) -> None:
         """Adds the clients' moves to their runs, in place, at most one for each run at a time: the order is fixed."""
-        clients = weights.shape[1]
-        shares = weights.reshape(-1).cpu().numpy()[members]
-        places = np.flatnonzero(shares)  # weight 0 times a diverged client would be nan
-        places = places[np.argsort(members[places], kind="stable")]
-        runs = members[places] // clients
-        turn = np.arange(len(runs)) - np.searchsorted(runs, runs)
-        for now in range(turn.max(initial=-1) + 1):
-            chosen = turn == now
-            share = self._index(shares[places[chosen]]).to(after.dtype)
-            after.index_add_(0, self._index(runs[chosen]), moves[self._index(places[chosen])] * share[:, None])
+        order = np.argsort(runs, kind="stable")
+        turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
+        order = order[np.argsort(turn, kind="stable")]
+        places, targets, share = self._index(order), self._index(runs[order]), shares[:, None]
+        first = 0
+        for count in np.bincount(turn).tolist():
+            now = places[first : first + count]
+            # share 0 times a diverged client would be nan
+            added = torch.where(share[now] == 0, torch.zeros_like(share[now]), share[now] * moves[now])
+            after.index_add_(0, targets[first : first + count], added)
+            first += count
 
     def _index(self, values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self.task.device)
+        return to_device(values, self.task.device)
 
     def _try_out(self) -> int:
         """One step of two clients with one image each; how many numbers a sample saves for the gradient."""
@@ -186,7 +204,11 @@ class Batched:
             return tensor
 
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            self.model(task.normalised(images[0]))
+            if self.stack:
+                alone = {name: each[None] for name, each in self.model.named_parameters()}
+                self.stack.logits(alone, self.stack.prepared(task.normalised(images[:1, 0])[None]))
+            else:
+                self.model(task.normalised(images[0]))
         try:
             self._descend((start, images, labels, torch.ones_like(labels, dtype=task.dtype)), LocalTraining(1.0, 1))
         except RuntimeError as error:
@@ -219,13 +241,3 @@ class _Recorded:
             place.copy_(given)
         self.graph.replay()
         return self.outputs
-
-
-def _rung(n: int) -> int:
-    """The next number of a ladder with four rungs to each doubling.
-
-    >>> [_rung(n) for n in (1, 4, 7, 8, 9, 16, 17, 33)]
-    [1, 4, 7, 8, 10, 16, 20, 40]
-    """
-    step = 1 << max(0, (n - 1).bit_length() - 3)
-    return -(-n // step) * step

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -41,6 +41,12 @@ class Task:
     std: tuple[float, ...]
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    bfloat16: bool = False
+    """products in bfloat16; parameters stay in `dtype`"""
+
+    @property
+    def arithmetic(self) -> torch.dtype:
+        return torch.bfloat16 if self.bfloat16 else self.dtype
 
     @cached_property
     def flat(self) -> Flat:
@@ -116,6 +122,22 @@ def native_kernels() -> Iterator[None]:
             yield
     finally:
         torch.backends.mkldnn.enabled = before
+
+
+def rung(n: int) -> int:
+    """The next number of a ladder with four rungs to each doubling: few shapes for many sizes.
+
+    >>> [rung(n) for n in (1, 4, 7, 8, 9, 16, 17, 33)]
+    [1, 4, 7, 8, 10, 16, 20, 40]
+    """
+    step = 1 << max(0, (n - 1).bit_length() - 3)
+    return -(-n // step) * step
+
+
+def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
+    """An array on the device; the host does not wait for what the device is doing."""
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def mean_by_run(losses: Tensor, run_offsets: Ints) -> Tensor:

@@ -1,0 +1,190 @@
+"""Residual nets with GroupNorm and Mish, all clients of all runs at once and without padding, in Triton kernels.
+
+A step of all clients is a few dozen kernels (`triton_kernels`) on arrays that stay where they are, so on CUDA it is
+recorded once as a graph and played for every step of every round. Sizes change from round to round; what is recorded
+is the number of programs, on a ladder of few sizes, and programs without work end at once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.packed_net import check_packed_form, read_blocks
+from headgate.simulation.executors.packed_steps import Room, Workspace, bytes_needed
+from headgate.simulation.executors.types import Ints, Packed, Task, rung, to_device
+
+SPARE = 0.8
+"""of the device's free memory are taken at most"""
+
+
+class PackedKernels:
+    """For the nets of `packed_net`, full-batch: bfloat16 products on float32 parameters, or float32 to check them.
+
+    A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a
+    single run is never cut.
+    """
+
+    name = "packed"
+
+    def __init__(self, task: Task, memory: int | None = None) -> None:
+        self.task, self.memory = task, memory
+        self.check(None)
+        self.net = read_blocks(task).to(task.device)
+        self.workspace: Workspace | None = None
+        self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
+
+    def check(self, training: LocalTraining | None) -> None:
+        check_packed_form(self.task, training)
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Executor.advance`. Nothing here waits for the device."""
+        self.check(training)
+        self.task.check(theta, packed, weights)
+        runs, clients = weights.shape
+        start = self.net.packed(theta.detach())
+        after, means = torch.empty_like(start), theta.new_empty(runs)
+        for first, last in self._chunks(packed.offsets, clients, training):
+            segments = np.arange(first * clients, last * clients)
+            members = segments[packed.offsets[segments + 1] > packed.offsets[segments]]
+            rows = slice(int(packed.offsets[first * clients]), int(packed.offsets[last * clients]))
+            sizes = packed.offsets[members + 1] - packed.offsets[members]
+            self._train(
+                start[first:last],
+                packed.images[rows],
+                packed.labels[rows],
+                np.concatenate([[0], np.cumsum(sizes)]),
+                members // clients - first,
+                weights.reshape(-1).index_select(0, to_device(members, self.task.device)),
+                training,
+                after[first:last],
+                means[first:last],
+            )
+        return self.net.flat(after), means
+
+    def logits(self, theta: Tensor, images: Tensor) -> Tensor:
+        """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes), float32."""
+        runs, samples = len(theta), len(images)
+        room = self.workspace.room if self.workspace else Room(64 * runs, runs)
+        self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+        space, most = self.workspace, max(room.samples, runs) // runs
+        assert space is not None
+        space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
+        made = []
+        for first in range(0, samples, most):
+            part = images[first : first + most]
+            space.set_tables(np.arange(runs + 1) * len(part))
+            self._load(part)
+            space.repeat_inputs(len(part), runs)
+            space.forward(Room(runs * len(part), runs), None)
+            made.append(space.logits[: runs * len(part)].view(runs, len(part), -1).clone())
+        return torch.cat(made, dim=1)
+
+    # a chunk of runs
+
+    def _train(
+        self,
+        start: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        offsets: Ints,
+        run_of: Ints,
+        shares: Tensor,
+        training: LocalTraining,
+        after: Tensor,
+        means: Tensor,
+    ) -> None:
+        """All local steps of clients that have samples, and the server's sums."""
+        room = Room(rung(len(labels)), rung(len(run_of)))
+        self._make_room(room, training.momentum > 0)
+        space = self.workspace
+        assert space is not None
+        space.set_tables(offsets)
+        self._load(images)
+        space.labels[: len(labels)] = labels
+        step = self._step(room, training)
+        space.spread(start, run_of, training.momentum > 0)
+        run_offsets = np.searchsorted(run_of, np.arange(len(start) + 1))
+        for turn in range(training.steps):
+            step()
+            if turn == 0:
+                space.mean_losses(run_offsets, means)
+        space.average(start, shares, run_offsets, after)
+
+    def _step(self, room: Room, training: LocalTraining) -> Callable[[], None]:
+        """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
+        space = self.workspace
+        assert space is not None
+
+        def step() -> None:
+            space.forward(room, training)
+            space.backward(room, training)
+
+        if self.task.device.type != "cuda":
+            return step
+        if (room, training) not in self._recorded:
+            step()  # compiles what is new
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                step()
+            self._recorded[room, training] = graph.replay
+        return self._recorded[room, training]
+
+    def _make_room(self, room: Room, momentum: bool) -> None:
+        old = self.workspace
+        if old and old.holds(room, momentum):
+            return
+        if old:
+            larger = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
+            momentum = momentum or old.momentum
+            if self.memory is None or bytes_needed(self.net, larger, momentum, self.task.arithmetic) <= self.memory:
+                room = larger
+        self.workspace = old = None  # before the new one is made: both may not fit
+        self._recorded.clear()
+        self.workspace = Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
+
+    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
+        """Consecutive runs that fit into the memory."""
+        if self.memory is None and self.task.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.task.device)
+            own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
+            self.memory = int(SPARE * (free + own))
+        held = np.cumsum(np.concatenate([[0], np.diff(offsets) > 0]))[::clients]
+        samples, runs, first = offsets[::clients], (len(offsets) - 1) // clients, 0
+        for last in range(1, runs + 1):
+            if last < runs and self.memory is not None:
+                room = Room(rung(int(samples[last + 1] - samples[first])), rung(int(held[last + 1] - held[first])))
+                if bytes_needed(self.net, room, training.momentum > 0, self.task.arithmetic) <= self.memory:
+                    continue
+            elif last < runs:
+                continue
+            yield first, last
+            first = last
+
+    def _load(self, images: Tensor) -> None:
+        """Normalises images into the first block's input."""
+        assert self.workspace is not None
+        block, channels = self.net.blocks[0], self.task.shape[0]
+        pixels = self.task.normalised(images).to(self.task.arithmetic).permute(0, 2, 3, 1)
+        into = self.workspace.inputs[0].view(-1, block.height, block.width, block.inward)[: len(images)]
+        if block.taps == 9:
+            into.copy_(pixels)
+            return
+        framed = pad(pixels, (0, 0, 1, 1, 1, 1))
+        for tap in range(9):
+            down, right = divmod(tap, 3)
+            into[..., tap * channels : (tap + 1) * channels] = framed[
+                :, down : down + block.height, right : right + block.width
+            ]

@@ -1,0 +1,241 @@
+"""The arrays of a packed round, and the kernels of a step in their order."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors import triton_kernels as kernels
+from headgate.simulation.executors.packed_net import Block, PackedNet
+from headgate.simulation.executors.packed_tiles import Kind, count_tiles, power_in, tile_for, tiles
+from headgate.simulation.executors.types import Ints, to_device
+
+NORM = (64, 64, 16, 4)
+"""channels, positions and pooled windows that one program normalises at a time, at most, and its warps"""
+WIDE = 1024
+"""numbers of a vector that one program copies or sums"""
+
+
+class Room(NamedTuple):
+    samples: int
+    clients: int
+
+
+class Workspace:
+    """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
+
+    def __init__(self, net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
+        self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
+        self.precision = "ieee" if dtype == torch.float32 else "tf32"
+        self.itemsize = dtype.itemsize
+        made = {
+            name: torch.empty(count, size, dtype=kind, device=device)
+            for name, count, size, kind in _arrays(net, room, momentum, dtype)
+        }
+        blocks = range(len(net.blocks))
+        self.inputs = [made[f"input {i}"] for i in range(len(net.blocks) + 1)]
+        """of each block; the last one is the output of the last block"""
+        self.inputs[0].zero_()  # channels that only fill up stay 0
+        self.raw = [made[f"raw {i}"] for i in blocks]
+        """what each block's convolution makes"""
+        self.winners = [made.get(f"winner {i}") for i in blocks]
+        self.means, self.scales = ([made[f"{name} {i}"] for i in blocks] for name in ("mean", "scale"))
+        self.slopes = [made[f"slope {i}"] for i in range(3)]
+        """with respect to a block's output, to its input, and one kept for the beginning of a residual"""
+        self.raw_slope, self.d_affine = made["raw slope"], made["affine slope"]
+        self.features, self.logits, self.losses = made["features"], made["logits"], made["losses"]
+        self.labels = made["labels"].view(-1)
+        self.master = made["master"]
+        self.low = made.get("low", self.master)
+        self.velocity = made.get("velocity", self.master)
+        self.layout = [
+            *dict.fromkeys((block.positions, tile_for(kind, block, self.itemsize).rows) for kind, block in self._convolutions())
+        ]
+        lengths = [room.clients + 1, room.samples, *(2 * self._count(room, each) for each in self.layout)]
+        # one piece, so that one copy fills it
+        self.tables = torch.full((sum(lengths),), -1, dtype=torch.int32, device=device)
+        self.offsets, self.owner, *tables = torch.split_with_sizes(self.tables, lengths)
+        self.tile_tables = dict(zip(self.layout, (table.view(2, -1) for table in tables), strict=True))
+
+    def holds(self, room: Room, momentum: bool) -> bool:
+        fits = room.samples <= self.room.samples and room.clients <= self.room.clients
+        return fits and (self.momentum or not momentum)
+
+    def set_tables(self, offsets: Ints) -> None:
+        """Which samples are whose."""
+        sizes = np.diff(offsets)
+        everyone = np.pad(offsets, (0, self.room.clients + 1 - len(offsets)), "edge")
+        owner = np.full(self.room.samples, -1)
+        owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
+        parts = [tiles(offsets, *each, self._count(self.room, each)).ravel() for each in self.layout]
+        whole = np.concatenate([everyone, owner, *parts]).astype(np.int32)
+        self.tables.copy_(to_device(whole, self.device))
+
+    def repeat_inputs(self, samples: int, times: int) -> None:
+        """The first samples again and again, `times` in all."""
+        rows = self.inputs[0][: samples * times].view(times, samples, -1)
+        rows[1:] = rows[:1]
+
+    # from runs to clients and back
+
+    def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
+        kernels.spread[-(-self.net.size // WIDE), len(run_of)](
+            start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.net.affine,
+            momentum, self.low is not self.master, WIDE,
+        )  # fmt: skip
+
+    def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
+        kernels.average[-(-self.net.size // WIDE), len(start)](
+            start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
+        )
+
+    def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
+        kernels.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
+
+    # a step
+
+    def forward(self, room: Room, training: LocalTraining | None) -> None:
+        """To the logits; with a training, to the losses and the slope with respect to the last block's output."""
+        for i, block in enumerate(self.net.blocks):
+            self._convolve(room, "forward", block, self.inputs[i], self.raw[i], None)
+            kernels.norm_mish[room.samples, block.outward // self._channels(block)](
+                self.raw[i], self._affine(block), self.inputs[i if block.added is None else block.added],
+                self.inputs[i + 1], self._winner(i), self.means[i], self.scales[i], self.owner, self.net.size, block.eps,
+                block.positions, block.width, block.outward, block.group, block.pool, block.added is not None,
+                self._channels(block), *self._rows(block), num_warps=NORM[3],
+            )  # fmt: skip
+        last, head = self.net.blocks[-1], self.master[:, self.net.head :]
+        positions = math.prod(last.out)
+        kernels.head[(room.samples,)](
+            self.inputs[-1], head, self.labels, self.offsets, self.owner, self.features, self.logits, self.losses,
+            self.slopes[0], self.net.size, positions, last.outward, self.net.classes, training is not None,
+            self._classes, 32, power_in(positions, 16), num_warps=2,
+        )  # fmt: skip
+
+    def backward(self, room: Room, training: LocalTraining) -> None:
+        """Everything goes down its gradient; weights after the slopes that need them as they were."""
+        rates = (training.lr, training.momentum, training.weight_decay)
+        moving = training.momentum > 0
+        self._descend_head(room, rates, moving)
+        now, kept = 0, None  # which slope is that of the block's output, and which waits for a residual's beginning
+        for i in range(len(self.net.blocks) - 1, -1, -1):
+            block = self.net.blocks[i]
+            kernels.norm_mish_slope[room.samples, block.outward // self._channels(block)](
+                self.raw[i], self.slopes[now], self._affine(block), self._winner(i), self.means[i], self.scales[i],
+                self.raw_slope, self.d_affine[:, block.affine :], self.owner, self.net.size, self.net.head - self.net.affine,
+                block.positions, block.width, block.outward, block.group, block.pool,
+                self._channels(block), *self._rows(block), num_warps=NORM[3],
+            )  # fmt: skip
+            if block.added is not None:
+                begin, kept = block.added, now
+            if i > 0:
+                free = next(each for each in range(3) if each not in (now, kept))
+                added = self.slopes[kept] if kept is not None and i == begin else None
+                self._convolve(room, "backward", block, self.raw_slope, self.slopes[free], added)
+                now, kept = free, kept if added is None else None
+            self._descend_convolution(room, i, rates, moving)
+        self._descend_affine(room, rates, moving)
+
+    def _convolve(self, room: Room, kind: Kind, block: Block, x: Tensor, y: Tensor, added: Tensor | None) -> None:
+        tile = tile_for(kind, block, self.itemsize)
+        each = (block.positions, tile.rows)
+        inward, outward = (block.inward, block.outward) if kind == "forward" else (block.outward, block.inward)
+        client, start = self.tile_tables[each]
+        kernels.convolve[(self._count(room, each) * (outward // tile.columns),)](
+            x, self.low[:, block.weights :], y, y if added is None else added, client, start, self.offsets,
+            self.low.stride(0), block.height, block.width, inward, outward, block.taps,
+            kind == "backward", added is not None, tile.rows, tile.columns, tile.deep, self.precision,
+            num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
+
+    def _descend_convolution(self, room: Room, i: int, rates: tuple[float, float, float], moving: bool) -> None:
+        block = self.net.blocks[i]
+        tile = tile_for("descend", block, self.itemsize)
+        programs = block.taps * (block.inward // tile.rows) * (block.outward // tile.columns)
+        kernels.descend_convolution[programs, room.clients](
+            self.inputs[i], self.raw_slope, self.master[:, block.weights :], self.velocity[:, block.weights :],
+            self.low[:, block.weights :], self.offsets, self.net.size, self.low.stride(0), *rates,
+            block.height, block.width, block.inward, block.outward, block.taps, moving, self.low is not self.master,
+            tile.rows, tile.columns, tile.deep, self.precision, num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
+
+    def _descend_affine(self, room: Room, rates: tuple[float, float, float], moving: bool) -> None:
+        own, size = slice(self.net.affine, self.net.head), self.net.head - self.net.affine
+        kernels.descend_affine[-(-size // 128), room.clients](
+            self.d_affine, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates, size, moving, 128
+        )
+
+    def _descend_head(self, room: Room, rates: tuple[float, float, float], moving: bool) -> None:
+        own = slice(self.net.head, None)
+        kernels.descend_head[self.net.channels // 32, room.clients](
+            self.features, self.logits, self.master[:, own], self.velocity[:, own], self.offsets, self.net.size, *rates,
+            self.net.channels, self.net.classes, moving, self._classes, 32,
+        )  # fmt: skip
+
+    # sizes
+
+    def _convolutions(self) -> Iterator[tuple[Kind, Block]]:
+        for i, block in enumerate(self.net.blocks):
+            yield "forward", block
+            if i > 0:
+                yield "backward", block
+
+    def _count(self, room: Room, each: tuple[int, int]) -> int:
+        return count_tiles(room.samples, room.clients, *each)
+
+    def _affine(self, block: Block) -> Tensor:
+        return self.master[:, self.net.affine + block.affine :]
+
+    def _winner(self, i: int) -> Tensor:
+        winner = self.winners[i]
+        return self.raw[i] if winner is None else winner
+
+    def _channels(self, block: Block) -> int:
+        """That one program normalises."""
+        return max(power_in(block.outward, NORM[0]), block.group)
+
+    def _rows(self, block: Block) -> tuple[int, int]:
+        """Positions and pooled windows that one program looks at together."""
+        return power_in(block.positions, NORM[1]), power_in(block.positions // 4, NORM[2])
+
+    @property
+    def _classes(self) -> int:
+        return 1 << (self.net.classes - 1).bit_length()
+
+    def _table(self, values: Ints) -> Tensor:
+        return to_device(values.astype(np.int32), self.device)
+
+
+def _arrays(net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:
+    """(name, rows, numbers in a row, type) of everything a round needs."""
+    wide = torch.float32
+    outputs = [math.prod(block.out) * block.outward for block in net.blocks]
+    for i, block in enumerate(net.blocks):
+        yield f"input {i}", room.samples, block.positions * block.inward, dtype
+        yield f"raw {i}", room.samples, block.positions * block.outward, dtype
+        yield f"mean {i}", room.samples, block.outward, wide
+        yield f"scale {i}", room.samples, block.outward, wide
+        if block.pool:
+            yield f"winner {i}", room.samples, outputs[i], torch.uint8
+    yield f"input {len(net.blocks)}", room.samples, outputs[-1], dtype
+    for i in range(3):
+        yield f"slope {i}", room.samples, max(outputs), dtype
+    yield "raw slope", room.samples, max(block.positions * block.outward for block in net.blocks), dtype
+    yield "affine slope", room.samples, net.head - net.affine, wide
+    yield "features", room.samples, net.channels, wide
+    yield "logits", room.samples, net.classes, wide
+    yield "losses", room.samples, 1, wide
+    yield "labels", room.samples, 1, torch.int64
+    yield "master", room.clients, net.size, wide
+    if momentum:
+        yield "velocity", room.clients, net.size, wide
+    if dtype != wide:
+        yield "low", room.clients, net.affine, dtype
+
+
+def bytes_needed(net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype) -> int:
+    return sum(count * size * kind.itemsize for _, count, size, kind in _arrays(net, room, momentum, dtype))

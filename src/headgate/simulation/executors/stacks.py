@@ -1,0 +1,184 @@
+"""Stacks of convolution, pooling and linear layers for many clients at a time, each with its own parameters.
+
+A client's samples and its parameters are a rectangle, so a layer is one batched matrix product; a convolution is the
+product of its weights with the patches of its input. vmap would do it by grouped convolutions, which are slow on CUDA.
+"""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import fold, max_pool2d, pad
+
+from headgate.simulation.executors.types import Task
+
+Parameters = Mapping[str, Tensor]
+"""by name, (G, ...)"""
+ACTIVATIONS: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    nn.ReLU: torch.relu,
+    nn.Tanh: torch.tanh,
+    nn.Sigmoid: torch.sigmoid,
+}
+
+
+class _Patches(torch.autograd.Function):
+    """Images (n, C, H, W) as columns (n, C·k·k, positions): one copy, where torch's own unfold takes image by image."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: int, padding: int) -> Tensor:
+        ctx.shape, ctx.kernel, ctx.padding = x.shape[2:], kernel, padding
+        framed = pad(x, (padding,) * 4)
+        windows = framed.unfold(2, kernel, 1).unfold(3, kernel, 1)  # (n, C, height, width, k, k)
+        positions = windows.shape[2] * windows.shape[3]
+        return windows.permute(0, 1, 4, 5, 2, 3).reshape(len(x), -1, positions)
+
+    @staticmethod
+    def backward(ctx: Any, *slope: Tensor) -> tuple[Tensor, None, None]:
+        height, width = ctx.shape
+        return _fold(slope[0], height, width, ctx.kernel, ctx.padding), None, None
+
+
+def _fold(columns: Tensor, height: int, width: int, kernel: int, padding: int) -> Tensor:
+    if columns.is_cuda and importlib.util.find_spec("triton"):
+        from headgate.simulation.executors import triton_fold
+
+        return triton_fold.fold(columns, height, width, kernel, padding)
+    return fold(columns, (height, width), kernel, padding=padding)
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """With bias, pool and activation in an order that computes the same: the fewest numbers last."""
+
+    weight: str
+    bias: str | None
+    kernel: int
+    padding: int
+    pool: int | None = None
+    activation: Callable[[Tensor], Tensor] | None = None
+
+    def patches(self, x: Tensor) -> Tensor:
+        columns: Tensor = _Patches.apply(x.flatten(0, 1), self.kernel, self.padding)  # type: ignore[no-untyped-call]
+        return columns.view(*x.shape[:2], *columns.shape[1:])
+
+    def __call__(self, parameters: Parameters, x: Tensor, columns: Tensor | None = None) -> Tensor:
+        """(G, p, C, H, W) to the same of its output."""
+        columns = self.patches(x) if columns is None else columns
+        height = x.shape[3] + 2 * self.padding - self.kernel + 1
+        # sample by sample, so that the sum of a weight's gradient has many short parts and not few long ones
+        made = parameters[self.weight].flatten(2).unsqueeze(1) @ columns
+        made = made.view(*made.shape[:3], height, -1)
+        if self.pool:
+            made = _each_sample(partial(max_pool2d, kernel_size=self.pool))(made)
+        if self.bias:
+            made = made + parameters[self.bias][:, None, :, None, None]
+        return self.activation(made) if self.activation else made
+
+
+@dataclass(frozen=True)
+class _Linear:
+    weight: str
+    bias: str | None
+
+    def __call__(self, parameters: Parameters, x: Tensor, columns: Tensor | None = None) -> Tensor:
+        weight = parameters[self.weight].transpose(1, 2)
+        return torch.baddbmm(parameters[self.bias][:, None], x, weight) if self.bias else torch.bmm(x, weight)
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A layer without parameters."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, parameters: Parameters, x: Tensor, columns: Tensor | None = None) -> Tensor:
+        return self.function(x)
+
+
+Layer = _Convolution | _Linear | _Plain
+
+
+@dataclass(frozen=True)
+class Stack:
+    layers: tuple[Layer, ...]
+
+    def prepared(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Images (G, p, C, H, W) and what the first layer needs of them in every step."""
+        first = self.layers[0]
+        return images, first.patches(images) if isinstance(first, _Convolution) else None
+
+    def logits(self, parameters: Parameters, prepared: tuple[Tensor, Tensor | None]) -> Tensor:
+        """(G, p, classes)."""
+        x, columns = prepared
+        for layer in self.layers:
+            x, columns = layer(parameters, x, columns), None
+        return x
+
+
+def read_stack(task: Task) -> Stack | None:
+    """The task's model, if it is a Sequential of such layers with a convolution; None for all others."""
+    model = task.model
+    if type(model) is not nn.Sequential or any(parameter is None for parameter in model.parameters()):
+        return None
+    shared = len(dict(model.named_parameters())) < sum(len(list(part.parameters())) for part in model)
+    layers = list(_layers(model)) if not shared else [None]
+    if any(layer is None for layer in layers) or not any(isinstance(layer, _Convolution) for layer in layers):
+        return None
+    return Stack(tuple(layer for layer in layers if layer is not None))
+
+
+def _layers(model: nn.Sequential) -> Iterator[Layer | None]:
+    """None for a layer that is not known."""
+    parts = [(name, part) for name, part in model.named_children() if type(part) is not nn.Identity]
+    place = 0
+    while place < len(parts):
+        name, part = parts[place]
+        kinds = [type(each) for _, each in parts[place + 1 : place + 3]]
+        place += 1
+        if type(part) is nn.Conv2d:
+            pool, activation = None, None
+            # A rising function of the maximum is the maximum of the function.
+            if kinds == [nn.ReLU, nn.MaxPool2d] and _plain_pool(parts[place + 1][1]):
+                activation, pool, place = torch.relu, parts[place + 1][1].kernel_size, place + 2
+            yield _convolution(name, part, pool, activation)
+        elif type(part) is nn.Linear:
+            yield _Linear(f"{name}.weight", None if part.bias is None else f"{name}.bias")
+        elif type(part) is nn.MaxPool2d and _plain_pool(part):
+            yield _Plain(_each_sample(partial(max_pool2d, kernel_size=part.kernel_size)))
+        elif type(part) is nn.AvgPool2d:
+            yield _Plain(_each_sample(part))
+        elif type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
+            yield _Plain(lambda x: x.flatten(2))
+        else:
+            known = ACTIVATIONS.get(type(part))
+            yield None if known is None else _Plain(known)
+
+
+def _convolution(name: str, part: nn.Conv2d, pool: Any, activation: Callable[[Tensor], Tensor] | None) -> _Convolution | None:
+    kernel, padding = part.kernel_size, part.padding
+    square = kernel[0] == kernel[1] and isinstance(padding, tuple) and padding[0] == padding[1]
+    plain = part.stride == (1, 1) and part.dilation == (1, 1) and part.groups == 1 and part.padding_mode == "zeros"
+    if not (square and plain):
+        return None
+    bias = None if part.bias is None else f"{name}.bias"
+    return _Convolution(f"{name}.weight", bias, kernel[0], int(padding[0]), pool, activation)
+
+
+def _plain_pool(pool: nn.Module) -> bool:
+    size = pool.kernel_size
+    whole = isinstance(size, int) and pool.stride == size and pool.padding == 0
+    return bool(whole and pool.dilation == 1 and not pool.ceil_mode and not pool.return_indices)
+
+
+def _each_sample(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """A function of images (n, ...) as one of those of many clients, (G, p, ...)."""
+
+    def of_all(x: Tensor) -> Tensor:
+        made = function(x.flatten(0, 1))
+        return made.view(*x.shape[:2], *made.shape[1:])
+
+    return of_all

@@ -1,0 +1,242 @@
+"""Any model on CUDA with torch alone: client after client, several at a time on streams of their own.
+
+A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; sizes are filled up to
+few. Parameters are kept in the task's dtype, and arithmetic is done on copies in bfloat16 where the task asks for it,
+images and weights with channels last, as the tensor cores want them.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from headgate.learning.local import LocalTraining, schedule
+from headgate.outside import in_one_line
+from headgate.simulation.executors.types import Packed, Task, native_kernels, rung, to_device
+
+STREAMS = 5
+"""fewer leave the GPU idle between small kernels, more only share it"""
+
+
+class Streams:
+    """`note` says so when a step could not be compiled or recorded. A run's numbers do not depend on the runs beside it."""
+
+    name = "streams"
+
+    def __init__(self, task: Task, streams: int | None = None, compiled: bool | None = None) -> None:
+        cuda = task.device.type == "cuda"
+        self.task = task
+        self.note: str | None = None
+        self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
+        self.compiled = cuda if compiled is None else compiled
+        self.graphs = cuda
+        # A size that comes second is compiled for any size, so few sizes or many cost two compilations.
+        self._fast_loss: Callable[..., Tensor] = torch.compile(self._loss) if self.compiled else self._loss
+        self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
+
+    def advance(
+        self,
+        theta: Tensor,
+        packed: Packed,
+        weights: Tensor,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+    ) -> tuple[Tensor, Tensor]:
+        """See `Executor.advance`."""
+        self.task.check(theta, packed, weights)
+        clients, offsets = weights.shape[1], packed.offsets.tolist()
+        images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
+        after, losses = theta.clone(), []
+        with native_kernels():
+            for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
+                sizes = [offsets[r * clients + m + 1] - offsets[r * clients + m] for m in range(clients)]
+                busy = sorted((m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m])  # the longest first
+                for lane in self.lanes:
+                    lane.begin()
+                for turn, m in enumerate(busy):
+                    first = offsets[r * clients + m]
+                    own = slice(first, first + sizes[m])
+                    lane = self.lanes[turn % len(self.lanes)]
+                    with lane.current():
+                        lane.start(start)
+                        loss = self._descend(lane, images[own], labels[own], training, seed, m, t)
+                        lane.finish(start, weights[r, m], loss * sizes[m])
+                for lane in self.lanes:
+                    lane.join()
+                # lanes are added in their order, and a client's lane hangs on the sizes alone: the sum repeats to the bit
+                if busy:
+                    after[r] += sum(lane.moved for lane in self.lanes)
+                total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))
+                losses.append(total / sum(sizes) if busy else theta.new_full((), torch.nan))
+        return after, torch.stack(losses)
+
+    # one client
+
+    def _descend(
+        self, lane: "_Lane", images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int
+    ) -> Tensor:
+        """All its steps; the loss of all its samples before them."""
+        pixels = self._pixels(images)
+        before = None if training.batch_size is None else self._whole_loss(lane, pixels, labels)
+        inputs = None
+        for rows in schedule(training, seed, client, t, len(labels)):
+            if inputs is None or not isinstance(rows, slice):
+                chosen = rows if isinstance(rows, slice) else to_device(rows, self.task.device)
+                inputs = lane.inputs(pixels[chosen], labels[chosen])
+            loss = self._step(lane, inputs, training)
+            before = loss.clone() if before is None else before
+        assert before is not None  # there is at least one step
+        return before
+
+    def _step(self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining) -> Tensor:
+        """A gradient step and the loss before it, recorded where it can be."""
+        if not self.graphs:
+            return self._plain_step(lane, inputs, training)
+        if training not in inputs.recorded:
+            kept = [place.clone() for place in (*lane.places, *lane.velocity)]  # as recording takes steps
+            self._plain_step(lane, inputs, training)  # compiles what is new
+            self._plain_step(lane, inputs, training)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with torch.cuda.graph(graph, pool=lane.pool, stream=lane.stream):
+                    loss = self._plain_step(lane, inputs, training)
+            except RuntimeError as error:
+                self.graphs = False
+                self.note = f"CUDA graphs given up, slower: {in_one_line(error)}"
+            lane.put_back(kept)
+            if not self.graphs:
+                return self._plain_step(lane, inputs, training)
+            inputs.recorded[training] = (graph, loss)
+        graph, loss = inputs.recorded[training]
+        graph.replay()
+        return loss
+
+    def _plain_step(self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining) -> Tensor:
+        with torch.enable_grad():
+            loss = self._loss_of(lane, inputs)
+        change = torch.autograd.grad(loss, lane.low, materialize_grads=True)
+        lane.descend(change, training)
+        return loss.detach()
+
+    def _loss_of(self, lane: "_Lane", inputs: "_Inputs") -> Tensor:
+        given = (lane.parameters, inputs.images, inputs.labels, inputs.share)
+        if self.compiled:
+            try:
+                return self._fast_loss(*given)
+            except Exception as error:  # whatever a compiler does not like
+                self.compiled = False
+                self.note = f"torch.compile given up, slower: {in_one_line(error)[:200]}"
+        return self._loss(*given)
+
+    def _loss(self, parameters: dict[str, Tensor], images: Tensor, labels: Tensor, share: Tensor) -> Tensor:
+        logits = functional_call(self.model, parameters, (images,))
+        return (cross_entropy(logits.to(share.dtype), labels, reduction="none") * share).sum()
+
+    def _whole_loss(self, lane: "_Lane", pixels: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self._loss(lane.parameters, pixels, labels, torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype))
+
+    def _pixels(self, images: Tensor) -> Tensor:
+        return self.task.normalised(images).to(self.task.arithmetic, memory_format=torch.channels_last)
+
+
+class _Inputs:
+    """Where a lane's step of one size finds its samples, and its recordings."""
+
+    def __init__(self, task: Task, size: int) -> None:
+        self.images = torch.zeros(size, *task.shape, dtype=task.arithmetic, device=task.device)
+        self.images = self.images.to(memory_format=torch.channels_last)
+        self.labels = torch.zeros(size, dtype=torch.int64, device=task.device)
+        self.share = torch.zeros(size, dtype=task.dtype, device=task.device)
+        """each sample's in the loss; 0 for those that only fill up"""
+        self.recorded: dict[LocalTraining, tuple[Any, Tensor]] = {}
+
+
+class _Lane:
+    """One stream, and the one client at a time that moves along it."""
+
+    def __init__(self, task: Task, model: torch.nn.Module) -> None:
+        self.task = task
+        self.stream: Any = torch.cuda.Stream() if task.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle() if self.stream else None
+        self.parameters = {name: _channels_last(each.detach().clone()) for name, each in model.named_parameters()}
+        """in the arithmetic's dtype"""
+        self.low = [each.requires_grad_() for each in self.parameters.values()]
+        self.places = [torch.empty_like(each, dtype=task.dtype, requires_grad=False) for each in self.low]
+        """in the task's dtype"""
+        self.velocity = [torch.empty_like(place) for place in self.places]
+        self.sizes: dict[int, _Inputs] = {}
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        if self.stream is None:
+            yield
+        else:
+            with torch.cuda.stream(self.stream):
+                yield
+
+    def begin(self) -> None:
+        """A run: nothing moved yet."""
+        if self.stream:
+            self.stream.wait_stream(torch.cuda.current_stream())
+        with self.current():
+            self.moved = torch.zeros(self.task.flat.size, dtype=self.task.dtype, device=self.task.device)
+            self.loss = self.moved.new_zeros(())
+
+    def join(self) -> None:
+        if self.stream:
+            torch.cuda.current_stream().wait_stream(self.stream)
+            self.moved.record_stream(torch.cuda.current_stream())
+            self.loss.record_stream(torch.cuda.current_stream())
+
+    def start(self, theta: Tensor) -> None:
+        with torch.no_grad():
+            torch._foreach_copy_(self.places, list(self.task.flat.views(theta).values()))
+            torch._foreach_copy_(self.low, self.places)
+            torch._foreach_zero_(self.velocity)
+
+    def put_back(self, kept: list[Tensor]) -> None:
+        """Parameters and velocities as they were."""
+        with torch.no_grad():
+            torch._foreach_copy_([*self.places, *self.velocity], kept)
+            torch._foreach_copy_(self.low, self.places)
+
+    def inputs(self, pixels: Tensor, labels: Tensor) -> _Inputs:
+        n = len(labels)
+        size = rung(n) if self.stream else n
+        if size not in self.sizes:
+            self.sizes[size] = _Inputs(self.task, size)
+        inputs = self.sizes[size]
+        inputs.images[:n], inputs.labels[:n] = pixels, labels
+        inputs.share.zero_()
+        inputs.share[:n] = 1 / n
+        return inputs
+
+    def descend(self, change: Sequence[Tensor], training: LocalTraining) -> None:
+        with torch.no_grad():
+            change = [each.to(self.task.dtype) for each in change]
+            if training.weight_decay:
+                torch._foreach_add_(change, self.places, alpha=training.weight_decay)
+            if training.momentum:
+                torch._foreach_mul_(self.velocity, training.momentum)
+                torch._foreach_add_(self.velocity, change)
+                change = self.velocity
+            torch._foreach_sub_(self.places, change, alpha=training.lr)
+            torch._foreach_copy_(self.low, self.places)
+
+    def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:
+        """Adds the client's move; one of share 0 adds nothing, not even a nan."""
+        move = torch.cat([place.reshape(-1) for place in self.places]) - theta
+        self.moved += torch.where(share == 0, torch.zeros_like(move), share * move)
+        self.loss += loss
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    return tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor

@@ -1,0 +1,222 @@
+"""The Triton kernels, run by Triton's interpreter on the CPU: `test_triton.py` starts pytest on this file.
+
+The interpreter must be asked for before triton is imported, and must not be asked for in any other test.
+"""
+
+import copy
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from headgate.learning.local import LocalTraining
+from headgate.learning.models import Residual
+from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Packed, Task
+
+SIZES = [2, 0, 1, 3]
+OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
+
+
+@pytest.fixture(autouse=True)
+def _interpreter(monkeypatch):
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("only with TRITON_INTERPRET=1")
+    from triton.runtime import interpreter
+
+    plain = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        """numpy 2.4 no longer makes a number of an array of one."""
+        plain(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+    # a third of the time is spent on looking for overflows, which these sizes cannot have
+    options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
+    monkeypatch.setattr(interpreter.interpreter_builder, "options", options)
+
+
+def ints(values):
+    return torch.tensor(np.asarray(values), dtype=torch.int32)
+
+
+def close(given, expected, tolerance=2e-5):
+    given, expected = given.detach(), expected.detach()
+    assert (given - expected).abs().max() <= tolerance * max(float(expected.abs().max()), 1e-3)
+
+
+def image(rows):
+    return rows.permute(0, 3, 1, 2)
+
+
+def rows(images):
+    return images.permute(0, 2, 3, 1)
+
+
+def each_client():
+    for client, n in enumerate(SIZES):
+        if n:
+            yield client, slice(OFFSETS[client], OFFSETS[client + 1])
+
+
+@pytest.mark.parametrize(("height", "width", "rows_of_a_tile", "momentum"), [(4, 4, 16, 0.0), (2, 6, 32, 0.9)])
+def test_convolution_its_slope_and_its_descent(height, width, rows_of_a_tile, momentum):
+    from headgate.simulation.executors import triton_kernels as kernels
+    from headgate.simulation.executors.packed_tiles import count_tiles, tiles
+
+    random, inward, outward = torch.Generator().manual_seed(0), 32, 64
+    samples, clients, positions = sum(SIZES), len(SIZES), height * width
+    x, added = (torch.randn(samples, height, width, inward, generator=random) for _ in range(2))
+    slope = torch.randn(samples, height, width, outward, generator=random)
+    w = torch.randn(clients, 9, inward, outward, generator=random)
+    count = count_tiles(samples, clients, positions, rows_of_a_tile)
+    client, start = (ints(each) for each in tiles(OFFSETS, positions, rows_of_a_tile, count))
+    y, dx = torch.full_like(slope, torch.nan), torch.full_like(x, torch.nan)
+    kernels.convolve[(count * 2,)](
+        x, w, y, y, client, start, ints(OFFSETS), w.stride(0), height, width, inward, outward, 9,
+        False, False, rows_of_a_tile, 32, 32, "ieee",
+    )  # fmt: skip
+    kernels.convolve[(count,)](
+        slope, w, dx, added, client, start, ints(OFFSETS), w.stride(0), height, width, outward, inward, 9,
+        True, True, rows_of_a_tile, 32, 64, "ieee",
+    )  # fmt: skip
+    master, velocity, low = w.clone(), torch.randn(w.shape, generator=random), torch.empty(w.shape, dtype=torch.float16)
+    before = velocity.clone()
+    kernels.descend_convolution[9 * 2, clients](
+        x, slope, master, velocity, low, ints(OFFSETS), w.stride(0), w.stride(0), 0.1, momentum, 0.01,
+        height, width, inward, outward, 9, momentum > 0, True, 16, 64, 32, "ieee",
+    )  # fmt: skip
+    for c, own in each_client():
+        inputs = image(x[own]).requires_grad_()
+        weights = w[c].view(3, 3, inward, outward).permute(3, 2, 0, 1).requires_grad_()
+        made = F.conv2d(inputs, weights, padding=1)
+        close(y[own], rows(made))
+        to_inputs, to_weights = torch.autograd.grad(made, [inputs, weights], image(slope[own]))
+        close(dx[own], rows(to_inputs) + added[own])
+        change = to_weights.permute(2, 3, 1, 0).reshape(9, inward, outward) + 0.01 * w[c] + momentum * before[c]
+        close(master[c], w[c] - 0.1 * change)
+        close(low[c].float(), master[c], 1e-3)
+        if momentum:
+            close(velocity[c], change)
+    assert torch.equal(master[1], w[1])  # a client without samples
+
+
+@pytest.mark.parametrize(("pool", "add"), [(False, False), (False, True), (True, False)])
+def test_normalisation_mish_and_pool(pool, add):
+    from headgate.simulation.executors import triton_kernels as kernels
+
+    random, channels, group, height, width = torch.Generator().manual_seed(1), 32, 4, 4, 8
+    samples, clients = sum(SIZES), len(SIZES)
+    x, added = (2 + torch.randn(samples, height, width, channels, generator=random) for _ in range(2))
+    affine = torch.randn(clients, 2 * channels, generator=random)
+    owner = ints([*np.repeat(np.arange(clients), SIZES), -1])
+    out = (samples, height // 2, width // 2, channels) if pool else x.shape
+    slope = torch.randn(out, generator=random)
+    y, winner = torch.full(out, torch.nan), torch.zeros(out, dtype=torch.uint8)
+    mean, rstd = torch.empty(2, samples, channels)
+    dx, d_affine = torch.full_like(x, torch.nan), torch.full((samples, 2 * channels), torch.nan)
+    shape = (height * width, width, channels, group, pool)
+    kernels.norm_mish[samples + 1, 2](
+        x, affine, added, y, winner, mean, rstd, owner, 2 * channels, 1e-5, *shape, add, 16, 8, 4
+    )  # fmt: skip
+    kernels.norm_mish_slope[samples + 1, 2](
+        x, slope, affine, winner, mean, rstd, dx, d_affine, owner, 2 * channels, 2 * channels, *shape, 16, 8, 4
+    )  # fmt: skip
+    for c, own in each_client():
+        inputs = image(x[own]).requires_grad_()
+        scales = affine[c].clone().requires_grad_()
+        made = F.mish(F.group_norm(inputs, channels // group, *scales.split(channels)))
+        made = F.max_pool2d(made, 2) if pool else made
+        close(y[own], rows(made) + (added[own] if add else 0))
+        to_inputs, to_scales = torch.autograd.grad(made, [inputs, scales], image(slope[own]))
+        close(dx[own], rows(to_inputs), 1e-4)
+        close(d_affine[own].sum(dim=0), to_scales, 1e-4)
+
+
+def test_the_fold_is_that_of_torch():
+    from headgate.simulation.executors.triton_fold import fold
+
+    for height, width, kernel, padding in ((6, 5, 3, 0), (4, 4, 5, 2), (3, 7, 1, 0)):
+        across = (height + 2 * padding - kernel + 1) * (width + 2 * padding - kernel + 1)
+        columns = torch.randn(3, 2 * kernel**2, across, dtype=torch.float64)
+        expected = F.fold(columns, (height, width), kernel, padding=padding)
+        torch.testing.assert_close(fold(columns, height, width, kernel, padding), expected)
+
+
+def block(inward, outward):
+    norm = nn.GroupNorm(8, outward)
+    return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
+
+
+def tiny_net():
+    return nn.Sequential(
+        block(3, 32),
+        nn.MaxPool2d(2),
+        Residual(block(32, 32), block(32, 32)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 5),
+    )
+
+
+def world(sizes):
+    random, shape = torch.Generator().manual_seed(2), (3, 4, 4)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    labels = torch.randint(0, 5, (len(images),), generator=random)
+    task = Task(tiny_net(), shape, 5, (0.4, 0.5, 0.6), (0.2, 0.2, 0.3))
+    theta = torch.stack([task.flat.vector(dict(tiny_net().named_parameters())) for _ in sizes])
+    theta += 0.1 * torch.randn(theta.shape, generator=random)
+    weights = torch.rand(len(sizes), len(sizes[0]), generator=random)
+    if len(sizes[0]) > 1:
+        weights[0, 0] = 0
+    return task, theta, Packed(images, labels, offsets), weights
+
+
+@pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
+def test_the_executor_does_what_the_reference_does(training):
+    from headgate.simulation.executors.packed import PackedKernels
+
+    task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 1]])
+    given = theta.clone()
+    executor = PackedKernels(task)
+    after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+    expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
+    assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
+    torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0, equal_nan=True)
+    assert torch.equal(after[1], theta[1])
+    assert torch.equal(theta, given)
+    if training.steps == 1:  # cut into single runs, with room left over from before: the same bits
+        executor.memory = 1
+        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        assert torch.equal(after, again)
+
+
+def test_a_run_that_has_broken_down_leaves_the_others_alone():
+    from headgate.simulation.executors.packed import PackedKernels
+
+    task, theta, packed, weights = world([[1], [1]])
+    alone, _ = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    theta[0, 0] = torch.nan
+    together, loss = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    assert torch.equal(together[1], alone[1])
+    assert not torch.isfinite(together[0]).all()
+    assert torch.isnan(loss[0])
+
+
+def test_logits_are_those_of_the_model():
+    from headgate.simulation.executors.packed import PackedKernels
+
+    task, theta, packed, _ = world([[2], [1]])
+    executor = PackedKernels(task)
+    for images in (packed.images, packed.images[:1]):
+        logits = executor.logits(theta, images)
+        for run, vector in enumerate(theta):
+            model = copy.deepcopy(task.model)
+            nn.utils.vector_to_parameters(vector, model.parameters())
+            close(logits[run], model(task.normalised(images)).detach())

@@ -1,0 +1,98 @@
+"""The executors for CUDA against the reference, on a GPU."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from headgate.learning.local import LocalTraining
+from headgate.learning.models import Residual, build_model
+from headgate.simulation.evaluate import Evaluator
+from headgate.simulation.executors import Packed, Task, pick
+from headgate.simulation.executors.reference import Reference
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+SIZES = [[3, 0, 1, 5, 9], [0, 0, 0, 0, 0], [1, 2, 0, 9, 4]]
+
+
+def block(inward, outward):
+    return nn.Sequential(
+        nn.Conv2d(inward, outward, 3, padding=1, bias=False), nn.GroupNorm(16, outward), nn.Mish()
+    )  # fmt: skip
+
+
+def residual_net():
+    return nn.Sequential(
+        block(3, 32), block(32, 64), nn.MaxPool2d(2), Residual(block(64, 64), block(64, 64)),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def world(model, shape, seed=0, bfloat16=False, dtype=torch.float32):
+    random = torch.Generator().manual_seed(seed)
+    counts = np.array(SIZES)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    labels = torch.randint(0, 10, (len(images),), generator=random)
+    half, device = (0.5,) * shape[0], torch.device("cuda")
+    task = Task(model, shape, 10, half, half, dtype, device, bfloat16)
+    start = task.flat.vector(dict(model.named_parameters()))
+    theta = start + 0.02 * torch.randn(len(counts), task.flat.size, generator=random)
+    weights = torch.rand(counts.shape, generator=random)
+    weights[:, 0] = 0
+    packed = Packed(images.cuda(), labels.cuda(), offsets)
+    return task, theta.to(device, dtype), packed, weights.to(device, dtype)
+
+
+@pytest.mark.parametrize("training", [LocalTraining(0.02, 3), LocalTraining(0.02, 3, momentum=0.9, weight_decay=0.01)])
+@pytest.mark.parametrize(
+    ("name", "bfloat16", "tolerance"),
+    [
+        pytest.param("packed", False, 1e-3, marks=with_triton),
+        pytest.param("packed", True, 0.15, marks=with_triton),
+        ("streams", False, 1e-3),
+        ("streams", True, 0.3),
+    ],
+)
+def test_residual_nets_as_the_reference(name, bfloat16, tolerance, training):
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    model, executor = residual_net(), None
+    for seed in range(2):  # what was recorded is played for other data
+        task, theta, packed, weights = world(model, (3, 16, 16), seed, bfloat16)
+        executor = executor or pick(task, training, name)
+        after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
+        assert (after - expected).norm() <= tolerance * (expected - theta).norm()
+        torch.testing.assert_close(loss, expected_loss, rtol=max(tolerance / 10, 1e-5), atol=0, equal_nan=True)
+        assert torch.equal(after, again)
+        assert torch.equal(after[1], theta[1])
+    assert getattr(executor, "note", None) is None
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_stacks_by_hand_as_the_reference(momentum):
+    training, executor = LocalTraining(0.05, 3, momentum), None
+    model = build_model("lenet", (1, 28, 28), 10)
+    for seed in range(4):  # the second time a shape comes it is recorded, from then on it is played
+        task, theta, packed, weights = world(model, (1, 28, 28), seed, dtype=torch.float64)
+        executor = executor or pick(task, training, "batched")
+        assert executor.stack is not None
+        after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
+        expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
+        assert (after - expected).norm() <= 1e-9 * (expected - theta).norm()
+        torch.testing.assert_close(loss, expected_loss, rtol=1e-9, atol=0, equal_nan=True)
+    assert executor.note is None
+
+
+@with_triton
+def test_evaluation_with_the_packed_kernels_is_that_of_the_model():
+    task, theta, packed, _ = world(residual_net(), (3, 16, 16))
+    executor = pick(task, LocalTraining(0.1, 1), "packed")
+    own = Evaluator(task, packed.images, packed.labels, executor)(theta)
+    plain = Evaluator(task, packed.images, packed.labels)(theta)
+    torch.testing.assert_close(own[1], plain[1], rtol=1e-4, atol=0)
+    assert (own[0] - plain[0]).abs().max() <= 1 / len(packed.labels)
