@@ -7,19 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from headgate.cli.console import AsFormat, Format, Set, plain, print_json, progress_bar, recipe_overrides
-from headgate.config import Experiment, load, sweep_points
-from headgate.errors import DataError, Interrupted, SettingError
-
-if TYPE_CHECKING:
-    from headgate.learning.datasets import Dataset
-    from headgate.simulation.engine import Round
-
-SWEEP = "sweep.json"
+from headgate.config import sweep_points
+from headgate.errors import DataError
 
 
 class Show(StrEnum):
@@ -38,24 +32,46 @@ def run(
     executor: Annotated[
         str, typer.Option(help="How local training is done: auto, or a name (see docs/simulator.md).")
     ] = "auto",
+    processes: Annotated[
+        int | None, typer.Option(help="Single-thread processes; default: one for each core. 1: this process alone.")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Play on a Ray cluster: local, auto or HOST:PORT.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; default: runs/NAME-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
     track: Annotated[str | None, typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb.")] = None,
     show: Annotated[Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")] = Show.bar,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Learn from streams: all policies and seeds of a recipe in one batch.
+    """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
 
     Writes a run folder with the resolved config, metrics, occupancy, checkpoints, summary and a self-contained report.
-    Ctrl-C leaves a folder that `--resume` continues to the same bytes.
+    Ctrl-C leaves a folder that `--resume` continues to the same bytes, on any number of processes.
     """
-    if resume is not None:
-        folders = _resume(resume, device, track, show)
-    else:
-        points = sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
-        folder = out or Path("runs") / f"{points[0][1].name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        folders = _start(points, folder, device, executor, track, show)
-    _conclude(folders, resume or folder, format_)
+    from headgate.cli.watching import Watching
+    from headgate.records.trackers import check_installed
+    from headgate.simulation.schedule import perform
+
+    trackers = [name.strip() for name in (track or "").split(",") if name.strip()]
+    check_installed(trackers)
+    points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
+    folder = resume or out or Path("runs") / f"{points[0][1].name if points else ''}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with progress_bar(show is not Show.bar) as bar, Watching(trackers, lines=show is Show.json) as watching:
+        task = bar.add_task("learning", total=None)
+        folders = perform(
+            points,
+            folder,
+            device=device,
+            executor=executor,
+            processes=processes,
+            ray=ray,
+            resume=resume is not None,
+            tick=lambda done, total: bar.update(task, completed=done, total=total),
+            watch=watching.watch if watching.wanted else None,
+            say=bar.console.print if show is Show.bar else None,
+        )
+    _conclude(folders, folder, format_)
 
 
 def runs(
@@ -89,8 +105,9 @@ def report(
     from headgate.experiments.learning_figures import draw_run
     from headgate.experiments.report import write_report
     from headgate.records.reader import RunFolder
+    from headgate.simulation.schedule import points_of
 
-    found = [RunFolder.open(each) for folder in folders for each in _points(folder)]
+    found = [RunFolder.open(each) for folder in folders for each in points_of(folder)]
     page = out or folders[0] / "report.html"
     if not page.parent.is_dir():
         raise DataError(f"--out {page}: there is no folder {page.parent}")
@@ -120,96 +137,6 @@ def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagene
     print(f"{name}: {len(paths)} files in {folder / name}")
 
 
-# a run from beginning to end
-
-
-def _start(
-    points: Sequence[tuple[str, Experiment]], folder: Path, device: str, executor: str, track: str | None, show: Show
-) -> list[Path]:
-    from headgate.records.writer import RunWriter
-    from headgate.simulation.run import start
-
-    _check_tracking(track)
-    if len(points) == 1:
-        (_, experiment) = points[0]
-        simulation, writer = start(experiment, _load(experiment, show), folder, device, executor)
-        _play(simulation, writer, track, show)
-        return [folder]
-    if folder.exists() and any(folder.iterdir()):
-        raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    folders = [folder / _safe(label) for label, _ in points]
-    made = []
-    for (_, experiment), own in zip(points, folders, strict=True):  # all are begun, so that --resume knows them all
-        made.append((experiment, *start(experiment, _load(experiment, show), own, device, executor)))
-    RunWriter(folder).replace(SWEEP, json.dumps({"points": [own.name for own in folders]}).encode())
-    try:
-        for _, simulation, writer in made:
-            _play(simulation, writer, track, show)
-    except Interrupted as stop:
-        raise Interrupted(
-            f"{str(stop).split(';')[0]} of {writer.folder.name}; go on with: headgate run --resume {folder}"
-        ) from None
-    return folders
-
-
-def _resume(folder: Path, device: str, track: str | None, show: Show) -> list[Path]:
-    from headgate.records.reader import RunFolder
-    from headgate.records.writer import Checkpoint
-    from headgate.simulation.run import resume
-
-    _check_tracking(track)
-    folders = _points(folder)
-    for own in folders:
-        if not own.is_dir():
-            raise DataError(f"--resume {own}: there is no such run folder")
-        checkpoint = Checkpoint(own)
-        if (own / "state.json").exists() and RunFolder.open(own).state["state"] == "finished":
-            continue
-        experiment = load(str(own / "config.toml"))
-        simulation, writer = resume(experiment, _load(experiment, show), checkpoint, device)
-        _play(simulation, writer, track, show)
-    return folders
-
-
-def _points(folder: Path) -> list[Path]:
-    """A run folder, or all of a sweep."""
-    sweep = folder / SWEEP
-    return [folder / name for name in json.loads(sweep.read_text("utf-8"))["points"]] if sweep.exists() else [folder]
-
-
-def _play(simulation: Any, writer: Any, track: str | None, show: Show) -> None:
-    from headgate.records.trackers import make_trackers
-    from headgate.simulation.run import play
-
-    experiment: Experiment = simulation.experiment
-    trackers = make_trackers(_names(track))
-    for tracker in trackers:
-        tracker.start(writer.folder.name, experiment.resolved, writer.folder)
-    try:
-        with progress_bar(show is not Show.bar) as bar:
-            runs = f"{len(experiment.policies)} policies x {len(experiment.seeds)} seeds, {simulation.executor.name}"
-            task = bar.add_task(runs, total=experiment.rounds, completed=simulation.t)
-
-            def tick(done: "Round") -> None:
-                bar.update(task, completed=done.t)
-                if show is Show.json:
-                    _say(done, experiment)
-
-            play(simulation, writer, tick, trackers)
-    finally:
-        for tracker in trackers:
-            tracker.close()
-
-
-def _say(done: "Round", experiment: Experiment) -> None:
-    seen = [row["test_accuracy"] for row in done.metrics if row["test_accuracy"] == row["test_accuracy"]]
-    accuracy = sum(seen) / len(seen) if seen else None
-    print(
-        json.dumps({"round": done.t, "rounds": experiment.rounds, "mean_test_accuracy": accuracy}), file=sys.stderr, flush=True
-    )
-
-
 def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
     from headgate.experiments.report import write_report
     from headgate.experiments.summary import policy_summaries
@@ -235,29 +162,6 @@ def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
 def _target(config: dict[str, Any]) -> float | None:
     target = config.get("training", {}).get("target")
     return float(target) if target is not None else None
-
-
-def _load(experiment: Experiment, show: Show) -> "Dataset":
-    try:
-        from headgate.learning.datasets import load_dataset
-    except ImportError as error:
-        raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
-    with _counted(f"reading {experiment.data.name}", "images", quiet=show is not Show.bar) as tick:
-        return load_dataset(experiment.data.name, tick=tick)
-
-
-def _check_tracking(track: str | None) -> None:
-    from headgate.records.trackers import check_installed
-
-    check_installed(_names(track))
-
-
-def _names(listed: str | None) -> list[str]:
-    return [name.strip() for name in (listed or "").split(",") if name.strip()]
-
-
-def _safe(label: str) -> str:
-    return "".join(c if c.isalnum() or c in "=.,-" else "_" for c in label)
 
 
 @contextmanager

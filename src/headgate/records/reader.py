@@ -4,7 +4,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -39,7 +39,9 @@ OCCUPANCY: Mapping[str, pl.DataType] = {
     "t": pl.Int64(),
     "n": pl.List(pl.Int64()),
 }
+TABLES = {"metrics": METRICS, "occupancy": OCCUPANCY}
 KEY = ["policy", "seed", "t"]
+PARTS = "parts"
 
 
 @dataclass(frozen=True)
@@ -113,29 +115,55 @@ class RunFolder:
 
     def metrics(self) -> pl.DataFrame:
         """One row per policy, seed and round; null where nothing was measured."""
-        path = self._file("metrics")
-        if path is not None:
-            return _read_table(path, METRICS)
-        if self.state["state"] == "finished":
+        found = self._tables("metrics")
+        if not found and self.state["state"] == "finished":
             raise DataError(f"{self.path / 'metrics.parquet'}: is missing, although the run is finished")
-        return pl.DataFrame(schema=METRICS)
+        return self._together(found.values(), METRICS)
 
     def occupancy(self) -> pl.DataFrame:
         """One row per policy, seed and round with `n`, the samples each client holds; empty where none was recorded."""
-        path = self._file("occupancy")
-        if path is None:
-            return pl.DataFrame(schema=OCCUPANCY)
-        frame = _read_table(path, OCCUPANCY)
+        found = self._tables("occupancy")
         clients, held = len(self.buffers), pl.col("n").list
         complete = held.len().eq_missing(clients) & held.eval(pl.element().is_not_null()).list.all()
-        if not frame.select(complete.all()).item():
-            raise DataError(f"{path}: n does not hold one number for each of the {clients} clients")
-        return frame
+        for path, frame in found.items():
+            if not frame.select(complete.all()).item():
+                raise DataError(f"{path}: n does not hold one number for each of the {clients} clients")
+        return self._together(found.values(), OCCUPANCY)
 
-    def _file(self, name: str) -> Path | None:
-        """Parquet when the run is done, JSON lines before."""
-        found = (self.path / f"{name}{suffix}" for suffix in READERS)
-        return next((path for path in found if path.is_file()), None)
+    def _tables(self, name: str) -> dict[Path, pl.DataFrame]:
+        """Parquet when the run is done, JSON lines before; those of its parts while it is played in parts."""
+        found = _tables_in([self.path], name) or _tables_in(part_folders(self.path), name)
+        try:
+            return {path: _read_table(path, TABLES[name]) for path in found}
+        except DataError:
+            if all(path.is_file() for path in found):
+                raise
+            return {path: _read_table(path, TABLES[name]) for path in _tables_in([self.path], name)}  # it has just finished
+
+    def _together(self, frames: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        frame = pl.concat([pl.DataFrame(schema=schema), *frames])
+        return in_order(frame, self.state["policies"]) if (self.path / PARTS).is_dir() else frame
+
+
+def part_folders(folder: Path) -> list[Path]:
+    """The folders in which a run is played: its parts, or itself where it has none."""
+    return sorted(path for path in (folder / PARTS).glob("[0-9]*") if path.is_dir()) or [folder]
+
+
+def _tables_in(folders: Iterable[Path], name: str) -> list[Path]:
+    """The newest form of a table in each folder that has one."""
+    choices = ([folder / f"{name}{suffix}" for suffix in READERS] for folder in folders)
+    return [found[0] for paths in choices if (found := [path for path in paths if path.is_file()])]
+
+
+def in_order(frame: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
+    """Rows by round, then policy as the recipe has them, then seed: the order in which one process would write them."""
+    place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
+    return frame.sort("t", place, "seed", maintain_order=True)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    return _read_toml(folder / CONFIG)
 
 
 def list_runs(folder: Path | str) -> list[RunFolder]:

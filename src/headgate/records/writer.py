@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import tomli_w
 
 from headgate import __version__
@@ -23,9 +22,8 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
-from headgate.records.reader import METRICS, OCCUPANCY
+from headgate.records.reader import TABLES
 
-TABLES = {"metrics": METRICS, "occupancy": OCCUPANCY}
 ROWS = tuple(f"{name}.jsonl" for name in TABLES)
 
 
@@ -80,15 +78,17 @@ class RunWriter:
         facts = {"state": state, "round": t, "rounds": rounds, "pid": os.getpid(), **more}
         self.replace("state.json", _json(facts))
 
-    def checkpoint(self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger]) -> None:
-        """All that is needed to go on from round t. The one before is deleted when this one is in place."""
+    def checkpoint(
+        self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """All that is needed to go on from round t, and `facts` to tell of it. The one before goes when this is in place."""
         from safetensors.torch import save_file
 
         final = self.folder / "checkpoints" / f"{t:08d}"
         if final.exists():  # resumed from it, and nothing has happened since
             return
         for name in ROWS:
-            _sync(self.folder / name)
+            sync(self.folder / name)
         partial = final.with_name(f".{final.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -98,32 +98,19 @@ class RunWriter:
         head = {
             "t": t,
             "policies": list(ledgers),
+            "facts": dict(facts or {}),
             "rows": {name: (self.folder / name).stat().st_size for name in ROWS},
             "sha256": {path.name: _digest(path) for path in sorted(partial.iterdir())},
         }
         (partial / "checkpoint.json").write_bytes(_json(head))
         for path in partial.iterdir():
-            _sync(path)
-        _sync(partial)
+            sync(path)
+        sync(partial)
         partial.rename(final)
-        _sync(final.parent)
+        sync(final.parent)
         for other in final.parent.iterdir():
             if other != final:
                 shutil.rmtree(other)
-
-    def finish(self) -> None:
-        """Rows become parquet; what only a running run needs goes."""
-        for name, schema in TABLES.items():
-            rows = self.folder / f"{name}.jsonl"
-            if not rows.exists():  # done by one who was killed right after
-                continue
-            frame = pl.read_ndjson(rows, schema=schema)
-            partial = self.folder / f".{name}.parquet.partial"
-            frame.write_parquet(partial)
-            _sync(partial)
-            partial.replace(self.folder / f"{name}.parquet")
-        for name in ROWS:
-            (self.folder / name).unlink(missing_ok=True)
 
 
 class Checkpoint:
@@ -132,7 +119,7 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         config = folder / "config.toml"
-        environment = _read_json(folder / "environment.json")
+        environment = read_json(folder / "environment.json")
         try:
             text = config.read_bytes()
         except OSError as error:
@@ -144,7 +131,7 @@ class Checkpoint:
         self.path = found[-1] if found else None
         self.head: dict[str, Any] = {"t": 0, "rows": dict.fromkeys(ROWS, 0)}
         if self.path is not None:
-            self.head = _read_json(self.path / "checkpoint.json")
+            self.head = read_json(self.path / "checkpoint.json")
             for name, digest in self.head["sha256"].items():
                 file = self.path / name
                 if not file.is_file() or _digest(file) != digest:
@@ -153,6 +140,11 @@ class Checkpoint:
     @property
     def t(self) -> int:
         return int(self.head["t"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was known of the runs at this point."""
+        return dict(self.head.get("facts", {}))
 
     def tensors(self) -> dict[str, Any]:
         from safetensors.torch import load_file
@@ -164,12 +156,15 @@ class Checkpoint:
         assert self.path is not None
         return load_ledger(self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller)
 
-    def cut_rows(self) -> None:
-        """Drop the rows that were written after the checkpoint, a half-written one included."""
+    def cut_rows(self, tables: Path | None = None) -> None:
+        """Drop the rows that were written after the checkpoint, a half-written one included.
+
+        `tables` is the folder in which rows may have become tables already; the run's own, unless it is a part.
+        """
         for name in ROWS:
             path, length = self.folder / name, int(self.head["rows"][name])
             if not path.exists():
-                if (self.folder / name.replace("jsonl", "parquet")).exists():
+                if ((tables or self.folder) / name.replace("jsonl", "parquet")).exists():
                     continue  # the run was finishing
                 raise DataError(f"--resume {self.folder}: {name} is missing; the run cannot be continued")
             if path.stat().st_size < length:
@@ -187,7 +182,7 @@ def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -203,7 +198,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

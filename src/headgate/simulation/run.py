@@ -1,21 +1,27 @@
-"""From an experiment to a finished run folder: the loop over rounds, checkpoints, Ctrl-C, going on later."""
+"""From an experiment to a played run folder, in this process: the loop over rounds, checkpoints, Ctrl-C, going on later.
 
-import signal
+`schedule` cuts large experiments into parts and has each played by what is here, wherever that may be.
+"""
+
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from headgate.config import Experiment
-from headgate.errors import DataError, Interrupted, SettingError
+from headgate.config import Experiment, load
+from headgate.errors import Interrupted, SettingError
 from headgate.learning.datasets import Dataset
-from headgate.records.trackers import Tracker
+from headgate.records.parts import conclude, saying_how_to_go_on
 from headgate.records.writer import Checkpoint, RunWriter
+from headgate.simulation.cut import footprint
 from headgate.simulation.engine import Round, Simulation
+from headgate.simulation.evaluate import CHUNK as EVALUATED
+from headgate.simulation.stopping import told_to_stop
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
@@ -35,20 +41,41 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda")
 
 
+def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> dict[str, Any]:
+    """What the record says of the machinery, and the room on a GPU. What can be refused is refused here.
+
+    One seed is simulated: the others differ in nothing that could be refused.
+    """
+    one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
+    facts: dict[str, Any] = {"environment": _environment(one)}
+    if one.device.type == "cuda":
+        parameters, itemsize, working = one.theta.shape[1], one.theta.dtype.itemsize, getattr(one.executor, "memory", None)
+        images = len(dataset.train_labels) + len(dataset.test_labels)
+        clients = experiment.training.cohort or experiment.system.clients
+        del one
+        torch.cuda.empty_cache()
+        need = footprint(images, math.prod(dataset.shape), parameters, clients, itemsize, EVALUATED, working)
+        facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
+    return facts
+
+
 def start(
     experiment: Experiment, dataset: Dataset, folder: Path, device: str = "auto", executor: str = "auto"
 ) -> tuple[Simulation, RunWriter]:
     """A new run in a new folder."""
     simulation = Simulation(experiment, dataset, choose_device(device), executor)
-    environment = {
+    return simulation, RunWriter.create(folder, experiment.resolved, _environment(simulation))
+
+
+def _environment(simulation: Simulation) -> dict[str, Any]:
+    return {
         "torch": torch.__version__,
         "executor": simulation.executor.name,
         "device": torch.cuda.get_device_name() if simulation.device.type == "cuda" else "cpu",
-        "dtype": experiment.training.dtype,
+        "dtype": simulation.experiment.training.dtype,
         "threads": torch.get_num_threads(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    return simulation, RunWriter.create(folder, experiment.resolved, environment)
 
 
 def resume(
@@ -71,87 +98,70 @@ def resume(
 def play(
     simulation: Simulation,
     writer: RunWriter,
-    tick: Tick,
-    trackers: Sequence[Tracker] = (),
+    tick: Tick = lambda done: None,
     seconds: float = CHECKPOINT_SECONDS,
+    stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """All rounds that are left, with a checkpoint every so many seconds and at the end.
+    """All rounds that are left, with a checkpoint every so many seconds and at the end; then the rows become tables.
 
-    After Ctrl-C the round is finished and checkpointed, and `Interrupted` says how to go on.
+    After Ctrl-C, or when `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
+    play_rounds(simulation, writer, tick, seconds, stop)
+    with saying_how_to_go_on(writer.folder):
+        conclude(writer.folder)
+
+
+def play_folder(folder: Path, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]) -> None:
+    """All rounds that are left of the run in `folder`, which may be a part of a larger one; its rows stay rows."""
+    before = torch.get_num_threads()
+    try:
+        simulation, writer = resume(load(str(folder / "config.toml")), dataset, Checkpoint(folder), device)
+        play_rounds(simulation, writer, tick, stop=stop)
+    finally:
+        torch.set_num_threads(before)
+
+
+def play_rounds(
+    simulation: Simulation,
+    writer: RunWriter,
+    tick: Tick,
+    seconds: float = CHECKPOINT_SECONDS,
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """See `play`; a caller concludes."""
     rounds = simulation.experiment.rounds
     saved = began = time.monotonic()
-    _note(simulation, writer, "running", began)
-    try:
-        with _told_to_stop() as told:
-            while simulation.t < rounds:
-                done = simulation.step()
-                writer.append("metrics", done.metrics)
-                writer.append("occupancy", done.occupancy)
-                for tracker in trackers:
-                    _track(tracker, done)
-                tick(done)
-                if told() or simulation.t == rounds or time.monotonic() - saved > seconds:
-                    writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers)
-                    saved = time.monotonic()
-                    _note(simulation, writer, "running", began)
-                if told() and simulation.t < rounds:
-                    _note(simulation, writer, "interrupted", began)
-                    raise Interrupted(
-                        f"interrupted after round {simulation.t} of {rounds}; go on with: headgate run --resume {writer.folder}"
-                    )
-        writer.finish()
-        _note(simulation, writer, "finished", began)
-    except OSError as error:
-        raise DataError(
-            f"{writer.folder}: cannot be written ({error.strerror or error}); "
-            f"make room and go on with: headgate run --resume {writer.folder}"
-        ) from None
+
+    def note(state: str) -> None:
+        elapsed = round(time.monotonic() - began, 3)
+        writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
+
+    with saying_how_to_go_on(writer.folder), told_to_stop() as told:
+        note("running")
+        while simulation.t < rounds:
+            done = simulation.step()
+            writer.append("metrics", done.metrics)
+            writer.append("occupancy", done.occupancy)
+            tick(done)
+            ending = told() or stop()
+            if ending or simulation.t == rounds or time.monotonic() - saved > seconds:
+                writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers, _facts(simulation))
+                saved = time.monotonic()
+                note("running")
+            if ending and simulation.t < rounds:
+                note("interrupted")
+                raise Interrupted(
+                    f"interrupted after round {simulation.t} of {rounds}; go on with: headgate run --resume {writer.folder}"
+                )
 
 
-def _note(simulation: Simulation, writer: RunWriter, state: str, began: float) -> None:
+def _facts(simulation: Simulation) -> dict[str, Any]:
+    """Which runs these are, and which of them broke down."""
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
-    writer.state(
-        state,
-        simulation.t,
-        simulation.experiment.rounds,
-        policies=simulation.names,
-        seeds=[int(seed) for seed in simulation.seeds],
-        elapsed_s=round(time.monotonic() - began, 3),
-        diverged=[{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
-        guessing=[run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
-    )
-
-
-def _track(tracker: Tracker, done: Round) -> None:
-    """Means over the seeds of each policy."""
-    by_policy: dict[str, list[dict[str, Any]]] = {}
-    for row in done.metrics:
-        by_policy.setdefault(row["policy"], []).append(row)
-    for policy, rows in by_policy.items():
-        names = [name for name in rows[0] if name not in ("policy", "seed", "t")]
-        values = {name: [row[name] for row in rows if np.isfinite(row[name])] for name in names}
-        tracker.log(policy, done.t, {name: float(np.mean(each)) for name, each in values.items() if each})
-
-
-@contextmanager
-def _told_to_stop() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C is noted, so that a round is never torn; the second one stops at once."""
-    noted = False
-
-    def note(signum: int, frame: object) -> None:
-        nonlocal noted
-        if noted:
-            raise KeyboardInterrupt
-        noted = True
-
-    try:
-        before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not the main thread: signals are somebody else's business
-        yield lambda: False
-        return
-    try:
-        yield lambda: noted
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return {
+        "policies": list(simulation.names),
+        "seeds": [int(seed) for seed in simulation.seeds],
+        "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
+        "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
+    }

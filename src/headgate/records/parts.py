@@ -1,0 +1,128 @@
+"""A run folder in parts: each part is a run folder of some of the runs, with rows and checkpoints of its own.
+
+While parts are being played their rows lie in them, and the whole folder's state is told by the one who looks after them
+all. When all are done their rows become the tables of the whole; config and last checkpoint of each part stay.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from headgate.errors import DataError
+from headgate.records.reader import PARTS, TABLES, in_order, part_folders, read_config
+from headgate.records.writer import Checkpoint, RunWriter, read_json, sync
+
+
+def create(folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> None:
+    """A new run folder in which nothing has been played; `parts` are the configs of its parts, none where it is one piece.
+
+    The state comes last: a folder with one is complete.
+    """
+    writer = RunWriter.create(folder, config, environment)
+    for number, part in enumerate(parts):
+        RunWriter.create(folder / PARTS / f"{number:03d}", part, environment)
+    if parts:
+        for name in TABLES:
+            (folder / f"{name}.jsonl").unlink()
+    writer.state("running", 0, config["run"]["rounds"], elapsed_s=0.0, **_runs(config), diverged=[], guessing=[])
+
+
+def left_by_a_killed_start(folder: Path) -> bool:
+    """Whether `folder` holds nothing but what `create` writes before the state."""
+    known = {"config.toml", "environment.json", PARTS, *(f"{name}.jsonl" for name in TABLES)}
+    names = {path.name.removeprefix(".").removesuffix(".partial") for path in folder.iterdir()}
+    return "config.toml" in names and names <= {*known, "state.json"} and not (folder / "state.json").exists()
+
+
+def played(folder: Path) -> int:
+    """The round of a part's newest checkpoint, without looking into it."""
+    return max((int(path.name) for path in (folder / "checkpoints").glob("[0-9]*")), default=0)
+
+
+def tell(folder: Path, state: str, t: int, elapsed: float) -> None:
+    """The state of a run in parts, put together from what its parts say."""
+    config = read_config(folder)
+    lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
+    for part in part_folders(folder):
+        said = read_json(part / "state.json") if (part / "state.json").exists() else {}
+        for key, runs in lost.items():
+            runs += said.get(key, [])
+    places = {name: place for place, name in enumerate(config["run"]["policies"])}
+    for runs in lost.values():
+        runs.sort(key=lambda run: (places[run["policy"]], run["seed"]))
+    RunWriter(folder).state(state, t, config["run"]["rounds"], elapsed_s=round(elapsed, 3), **_runs(config), **lost)
+
+
+def conclude(folder: Path, elapsed: float = 0.0) -> None:
+    """Rows become tables, and the run is finished. Killed in the midst of it, it can be done again.
+
+    Needs neither the executor nor the device that played: what broke down is told by the last checkpoints.
+    """
+    parts, config = part_folders(folder), read_config(folder)
+    rows = {name: [part / f"{name}.jsonl" for part in parts] for name in TABLES}
+    for name, paths in rows.items():
+        table = folder / f"{name}.parquet"
+        if all(path.exists() for path in paths):
+            frame = pl.concat([pl.read_ndjson(path, schema=TABLES[name]) for path in paths])
+            partial = folder / f".{name}.parquet.partial"
+            in_order(frame, config["run"]["policies"]).write_parquet(partial)
+            sync(partial)
+            partial.replace(table)
+        elif not table.exists():  # else it was done by one who was killed right after
+            missing = next(path for path in paths if not path.exists())
+            raise DataError(f"--resume {folder}: {missing.relative_to(folder)} is missing; the run cannot be finished")
+    for path in (path for paths in rows.values() for path in paths):
+        path.unlink(missing_ok=True)
+    for part in parts:
+        said = read_json(part / "state.json") | Checkpoint(part).facts
+        more = {key: value for key, value in said.items() if key not in ("state", "round", "rounds", "pid")}
+        RunWriter(part).state("finished", said["rounds"], said["rounds"], **more)
+    if parts != [folder]:
+        tell(folder, "finished", config["run"]["rounds"], elapsed)
+
+
+def _runs(config: Mapping[str, Any]) -> dict[str, Any]:
+    run = config["run"]
+    return {"policies": run["policies"], "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"]))}
+
+
+@contextmanager
+def saying_how_to_go_on(folder: Path) -> Iterator[None]:
+    """A folder that cannot be written, because the disk is full say, loses nothing."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{folder}: cannot be written ({error.strerror or error}); make room and go on with: headgate run --resume {folder}"
+        ) from None
+
+
+class Tail:
+    """The rows of a part as they are written, a round at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        run = read_config(folder)["run"]
+        self.path, self.runs, self.t = folder / "metrics.jsonl", len(run["policies"]) * run["seeds"], played(folder)
+        self._place = self.path.stat().st_size if self.path.exists() else 0
+        self._lines: list[bytes] = []
+        self._half = b""
+
+    def rounds(self) -> list[list[bytes]]:
+        """The rounds finished since the last look, each as its lines."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._place)
+                new = file.read()
+        except FileNotFoundError:  # all is done, and the rows have become a table
+            return []
+        self._place += len(new)
+        *lines, self._half = (self._half + new).split(b"\n")
+        self._lines += lines
+        whole = len(self._lines) // self.runs
+        done = [self._lines[i * self.runs : (i + 1) * self.runs] for i in range(whole)]
+        del self._lines[: whole * self.runs]
+        self.t += whole
+        return done

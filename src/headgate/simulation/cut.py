@@ -1,0 +1,95 @@
+"""How an experiment is cut into chunks, sub-experiments that are played each by itself.
+
+The cut hangs on the experiment, the executor and the device's memory, never on how many processes work, so neither do
+the results: costs and streams are addressed by seed, and a policy sees only its own run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from headgate.config import Experiment
+
+LIGHT = 5.0
+"""seconds of work that are not worth a second process"""
+TOGETHER = {"gram": 10}
+"""runs in a chunk on the CPU: linear models share the products of their evaluation"""
+TOGETHER_ELSE = 2
+"""and others a policy's decision, which for AC-DPP takes as long for one seed as for ten"""
+SHARE = 0.8
+"""of a device's free memory; the rest is for what libraries take for themselves, and for fragments"""
+
+
+def work(experiment: Experiment) -> float:
+    """Seconds on one core, very roughly: what tells a second from a minute without looking at data or model."""
+    digits, linear = experiment.data.name == "digits", experiment.model.name == "logistic"
+    training = ((0.001 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
+    evaluation = (0.0001 if digits else 0.007) if linear else 1.0
+    return runs_of(experiment) * experiment.rounds * (training + evaluation / max(experiment.training.evaluate_every, 1))
+
+
+def runs_of(experiment: Experiment) -> int:
+    return len(experiment.policies) * len(experiment.seeds)
+
+
+def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> int:
+    """How many runs a chunk may have; `fit` is how many the device has room for, None on the CPU."""
+    if fit is not None:
+        return fit
+    return runs_of(experiment) if work(experiment) < LIGHT else TOGETHER.get(executor, TOGETHER_ELSE)
+
+
+def cut(experiment: Experiment, most: int) -> list[Experiment]:
+    """Chunks of at most `most` runs: whole policies together where their seeds fit, else some seeds of one policy."""
+    names, seeds = list(experiment.policies), experiment.seeds
+    if len(seeds) <= most:
+        groups = -(-len(names) // (most // len(seeds)))
+        return [part_of(experiment, own, seeds) for own in _split(names, groups)]
+    spans = np.array_split(seeds, -(-len(seeds) // most))
+    return [part_of(experiment, [name], span) for name in names for span in spans]
+
+
+def _split(names: Sequence[str], groups: int) -> list[list[str]]:
+    return [[str(name) for name in own] for own in np.array_split(np.array(names, dtype=object), groups)]
+
+
+def part_of(experiment: Experiment, names: Sequence[str], seeds: Any) -> Experiment:
+    """The experiment of these policies and neighbouring seeds, else the same."""
+    run = {**experiment.resolved["run"], "policies": list(names), "first_seed": int(seeds[0]), "seeds": len(seeds)}
+    return replace(
+        experiment,
+        policies={name: experiment.policies[name] for name in names},
+        seeds=np.asarray(seeds, dtype=np.int64),
+        resolved={**experiment.resolved, "run": run},
+    )
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes on a device: what is there once, what each run adds, and the most that an executor takes for itself."""
+
+    once: int
+    run: int
+    working: int = 0
+
+    def bytes(self, runs: int) -> int:
+        return self.once + self.working + runs * self.run
+
+    def fit(self, free: int) -> int:
+        """How many runs fit into the free memory; at least one is tried."""
+        return max(1, (int(SHARE * free) - self.once - self.working) // max(self.run, 1))
+
+
+def footprint(
+    images: int, pixels: int, parameters: int, clients: int, itemsize: int, evaluated: int, working: int | None
+) -> Footprint:
+    """All images stay on the device as bytes, with a label each; `evaluated` of them at once become numbers, several times.
+
+    A run has its model before and after, and one for its sum. Without an executor's own bound (`working`) every client
+    of every run is taken to have a model, its gradient, its move and a copy at the same time.
+    """
+    once = images * (pixels + 8) + 4 * evaluated * pixels * itemsize
+    own = 3 * parameters * itemsize
+    return Footprint(once, own, working) if working is not None else Footprint(once, own + 4 * clients * parameters * itemsize)

@@ -1,0 +1,141 @@
+"""A process that has read the data once and forks a child for each chunk: `python -m headgate.simulation.nursery FD`.
+
+The command's own process has threads (the progress bar, polars) and cannot be forked safely; a fresh process for each
+chunk would import torch, read the data and compile anew. This one does that once, has a single thread, and its children
+share its memory. On CUDA, which cannot be forked, it plays the chunks itself, one after the other.
+
+It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. SIGINT tells all children to
+finish their round, and so does the end of its parent: nobody goes on for nobody.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headgate.config import Experiment, build, load
+from headgate.learning.datasets import Dataset, load_dataset
+from headgate.records.writer import Checkpoint
+from headgate.simulation.cut import part_of
+from headgate.simulation.engine import Simulation
+from headgate.simulation.players import told
+from headgate.simulation.run import choose_device, examine, play_folder
+
+SIGNALS = {signal.SIGCHLD, signal.SIGINT}
+LOOK = 0.5
+"""seconds between looks whether the parent is still there"""
+
+
+class Nursery:
+    def __init__(self, answers: int) -> None:
+        self.answers, self.parent = answers, os.getppid()
+        self.datasets: dict[str, Dataset] = {}
+
+    def serve(self) -> None:
+        """Answer until nobody asks any more."""
+        for line in sys.stdin:
+            asked = json.loads(line)
+            try:
+                if asked["do"] == "examine":
+                    self.answer(facts=self.examine(asked["settings"], asked["device"], asked["executor"]))
+                else:
+                    self.play([Path(folder) for folder in asked["folders"]], asked["device"], asked["processes"])
+                    self.answer(done=True)
+            except (Exception, KeyboardInterrupt) as error:
+                self.answer(error=told(error))
+
+    def answer(self, **content: Any) -> None:
+        os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
+
+    def dataset(self, name: str) -> Dataset:
+        if name not in self.datasets:
+            self.datasets[name] = load_dataset(name)
+        return self.datasets[name]
+
+    def examine(self, settings: Mapping[str, Any], device: str, executor: str) -> dict[str, Any]:
+        experiment = build("", settings, Path())
+        return examine(experiment, self.dataset(experiment.data.name), device, executor)
+
+    def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
+        experiments = {folder: load(str(folder / "config.toml")) for folder in folders}
+        chunks = [(folder, self.dataset(each.data.name)) for folder, each in experiments.items()]
+        if choose_device(device).type == "cuda":
+            for folder, dataset in chunks:
+                status = self.played(folder, dataset, device, self.parent)
+                self.answer(folder=str(folder), status=status)
+                torch.cuda.empty_cache()
+                if status:
+                    return
+            return
+        compiled = [each for folder, each in experiments.items() if Checkpoint(folder).environment["executor"] == "compiled"]
+        for each in {each.model.name: each for each in compiled}.values():
+            _compile(each, self.dataset(each.data.name))
+        self.fork(chunks, device, processes)
+
+    def fork(self, chunks: Sequence[tuple[Path, Dataset]], device: str, processes: int) -> None:
+        """As many children at a time as asked for, until all chunks are played or one of them cannot be."""
+        waiting, children, stopping = list(chunks), dict[int, Path](), False
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            while children or (waiting and not stopping):
+                while waiting and not stopping and len(children) < processes:
+                    folder, dataset = waiting.pop(0)
+                    children[self.child(folder, dataset, device)] = folder
+                woken = signal.sigtimedwait(SIGNALS, LOOK)
+                ended, lost = _ended(children), os.getppid() != self.parent
+                for pid, status in ended.items():
+                    folder = children.pop(pid)
+                    if not lost:
+                        self.answer(folder=str(folder), status=status)
+                told_to = woken is not None and woken.si_signo == signal.SIGINT
+                if not stopping and (lost or told_to or any(ended.values())):
+                    stopping = True
+                    for pid in children:
+                        os.kill(pid, signal.SIGINT)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def child(self, folder: Path, dataset: Dataset, device: str) -> int:
+        nursery = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            code = self.played(folder, dataset, device, nursery)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # a child must never return into its parent's code
+
+    def played(self, folder: Path, dataset: Dataset, device: str, parent: int) -> int:
+        """0 when played to the end, 1 when not; why not is answered."""
+        try:
+            play_folder(folder, dataset, device, tick=lambda done: None, stop=lambda: os.getppid() != parent)
+            return 0
+        except (Exception, KeyboardInterrupt) as error:
+            self.answer(folder=str(folder), error=told(error))
+            return 1
+
+
+def _ended(children: Iterable[int]) -> dict[int, int]:
+    """The exit code of each child that ended; of one that was killed, less than 0: the signal's number."""
+    found = ((os.waitpid(pid, os.WNOHANG)) for pid in children)
+    return {pid: os.waitstatus_to_exitcode(status) for pid, status in found if pid}
+
+
+def _compile(experiment: Experiment, dataset: Dataset) -> None:
+    """Have numba compile before the children do, each for itself: one step of one run, whose result nobody needs."""
+    one = part_of(experiment, list(experiment.policies)[:1], experiment.seeds[:1])
+    Simulation(one, dataset, choose_device("cpu"), "compiled").step()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    Nursery(int(sys.argv[1])).serve()

@@ -1,0 +1,213 @@
+"""Who plays chunks: this process, single-thread processes beside it, or (in `cluster`) a Ray cluster."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from headgate import errors
+from headgate.config import Experiment, load
+from headgate.errors import HeadgateError, Interrupted, SettingError
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+LOOK = 0.2
+"""seconds between looks at what the chunks have written"""
+
+
+class Player(Protocol):
+    """Closed when it is no longer needed; until then it may be asked for several things, one after the other."""
+
+    where: str
+    """as it is said to people"""
+
+    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+        """See `run.examine`."""
+
+    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
+        """All chunks, or an error that names the one which could not be; `Interrupted` when `told` so.
+
+        `look` is called every now and then.
+        """
+
+    def close(self) -> None: ...
+
+
+class ChunkError(HeadgateError):
+    """A chunk that could not be played, and why."""
+
+    def __init__(self, folder: Path, why: HeadgateError) -> None:
+        super().__init__(str(why))
+        self.folder, self.why = folder, why
+
+
+def cores() -> int:
+    """Those this process may use. Forking a process that has imported torch is safe on Linux only."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+
+
+class Here:
+    """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
+
+    where = "in this process"
+
+    def __init__(self) -> None:
+        self._datasets: dict[str, Any] = {}
+
+    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+        with _one_thread():
+            from headgate.simulation.run import examine
+
+            return examine(experiment, self._dataset(experiment.data.name), device, executor)
+
+    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
+        with _one_thread():
+            from headgate.simulation.run import play_folder
+
+            for folder in folders:
+                dataset = self._dataset(load(str(folder / "config.toml")).data.name)
+                try:
+                    play_folder(folder, dataset, device, tick=lambda done: look(), stop=told)
+                except Interrupted:
+                    raise
+                except HeadgateError as error:
+                    raise ChunkError(folder, error) from None
+
+    def _dataset(self, name: str) -> Any:
+        from headgate.learning.datasets import load_dataset
+
+        if name not in self._datasets:
+            self._datasets[name] = load_dataset(name)
+        return self._datasets[name]
+
+    def close(self) -> None:
+        self._datasets.clear()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    try:
+        import torch
+    except ImportError as error:
+        raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Processes:
+    """Children of a nursery (which see), as many at a time as asked for."""
+
+    def __init__(self, processes: int) -> None:
+        if sys.platform != "linux":
+            raise SettingError(f"--processes {processes}: more than one needs Linux")
+        self.processes, self.where = processes, f"on {processes} processes"
+        self._answers, given = os.pipe()
+        path = os.pathsep.join(each for each in sys.path if each)
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "headgate.simulation.nursery", str(given)],
+            stdin=subprocess.PIPE,
+            pass_fds=[given],
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C at the terminal is the parent's business
+        )
+        os.close(given)
+        self._half, self._at_work = b"", False
+
+    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+        self._ask(do="examine", settings=experiment.resolved, device=device, executor=executor)
+        answer = next(self._hear(lambda: None, lambda: False))
+        self._at_work = False
+        if "error" in answer:
+            raise error_from(answer["error"])
+        return dict(answer["facts"])
+
+    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
+        self._ask(do="play", folders=[str(folder) for folder in folders], device=device, processes=self.processes)
+        why: dict[str, HeadgateError] = {}
+        for answer in self._hear(look, told):
+            folder = answer.get("folder", "")
+            if "error" in answer:
+                why[folder] = error_from(answer["error"])
+            elif answer.get("status", 0) < 0:
+                name = signal.Signals(-answer["status"]).name
+                why[folder] = HeadgateError(f"its process was ended by {name}, perhaps for want of memory")
+            if not folder:  # the last answer
+                break
+        self._at_work = False
+        raise_first(why)
+
+    def close(self) -> None:
+        """Without one who asks, a nursery ends. One still at work, because something went wrong here, is ended: its
+        children finish their rounds and are gone."""
+        assert self._nursery.stdin is not None
+        if self._at_work:
+            self._nursery.kill()
+        with suppress(BrokenPipeError):  # it is gone already
+            self._nursery.stdin.close()
+        os.close(self._answers)
+        self._nursery.wait()
+
+    def _ask(self, **question: Any) -> None:
+        assert self._nursery.stdin is not None
+        try:
+            self._nursery.stdin.write(json.dumps(question).encode() + b"\n")
+            self._nursery.stdin.flush()
+        except BrokenPipeError:
+            raise self._gone() from None
+        self._at_work = True
+
+    def _hear(self, look: Callable[[], None], told: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        passed_on = False
+        while True:
+            look()
+            if told() and not passed_on:
+                self._nursery.send_signal(signal.SIGINT)
+                passed_on = True
+            if select.select([self._answers], [], [], LOOK)[0]:
+                new = os.read(self._answers, 1 << 16)
+                if not new:
+                    raise self._gone()
+                *lines, self._half = (self._half + new).split(b"\n")
+                yield from (json.loads(line) for line in lines)
+            elif self._nursery.poll() is not None:
+                raise self._gone()
+
+    def _gone(self) -> HeadgateError:
+        return HeadgateError(f"the process that starts the others ended with {self._nursery.wait()}")
+
+
+def told(error: BaseException) -> list[str]:
+    """An error as it goes over a pipe. One that is not headgate's own keeps its trace on stderr."""
+    if isinstance(error, KeyboardInterrupt):
+        error = Interrupted("interrupted")
+    if not isinstance(error, HeadgateError):
+        traceback.print_exception(error)
+    return [type(error).__name__, " ".join(str(error).split())[:2000]]
+
+
+def error_from(told: Sequence[str]) -> HeadgateError:
+    """The error that a process told of."""
+    kind, message = told
+    found = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, HeadgateError):
+        return found(message)
+    return HeadgateError(f"{kind}: {message}")
+
+
+def raise_first(why: Mapping[str, HeadgateError]) -> None:
+    """The first error that is one; else that somebody was interrupted."""
+    for folder, error in why.items():
+        if not isinstance(error, Interrupted):
+            raise ChunkError(Path(folder), error) if folder else error
+    for error in why.values():
+        raise error

@@ -1,0 +1,248 @@
+"""All runs of an experiment, or of every point of a sweep, over cores, a GPU or a cluster, with the same results everywhere.
+
+An experiment is cut into chunks, each a part of its run folder, when it starts; whoever plays them, and however often
+that is interrupted, a chunk is played as a whole by one thread. This process only looks after them: it needs no torch.
+"""
+
+import json
+import shutil
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from headgate.config import Experiment, load
+from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
+from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, saying_how_to_go_on, tell
+from headgate.records.reader import PARTS, part_folders, read_config
+from headgate.records.writer import Checkpoint, RunWriter, read_json
+from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
+from headgate.simulation.players import ChunkError, Here, Player, Processes, cores
+from headgate.simulation.stopping import told_to_stop
+
+SWEEP = "sweep.json"
+TOLD = 2.0
+"""seconds between two states of a run in parts"""
+SEEN = 0.1
+"""seconds between two looks at the rows"""
+Points = Sequence[tuple[str, Experiment]]
+Tick = Callable[[int, int], None]
+Watch = Callable[[Path, list[dict[str, Any]]], None]
+
+
+def perform(
+    points: Experiment | Points | None,
+    folder: Path,
+    *,
+    device: str = "auto",
+    executor: str = "auto",
+    processes: int | None = None,
+    ray: str | None = None,
+    resume: bool = False,
+    tick: Tick | None = None,
+    watch: Watch | None = None,
+    say: Callable[[str], None] | None = None,
+) -> list[Path]:
+    """Plays an experiment in `folder`, or every labelled point of a sweep in a folder within it; the finished run folders.
+
+    `resume` goes on with what is there and starts what is not; `points` must then be what was begun, None stands for it.
+    `processes`: how many single-thread processes play, by default one for each core unless there is little to do; 1 is this
+    process. `ray`: the address of a Ray cluster that plays instead, "local" for one on this machine.
+
+    `tick` is told the rounds done and the rounds in all, over all chunks; `watch` a run folder and the rows of a round that a
+    chunk of it has finished; `say` what is about to be done. An experiment is what its `resolved` settings say: whoever
+    plays reads them from the run folder.
+    """
+    if processes is not None and processes < 1:
+        raise SettingError(f"--processes {processes}: must be at least 1")
+    runs = _found(points, folder, resume)
+    told = say or (lambda text: None)
+    began = time.monotonic()
+    left = [run for run in runs if not run.finished]
+    if any(run.fresh or run.left() for run in left):
+        with closing(_player(left, processes, ray)) as player:
+            _start([run for run in left if run.fresh], player, device, executor, told)
+            if len(runs) > 1 or folder != runs[0].folder:
+                RunWriter(folder).replace(SWEEP, json.dumps({"points": [run.folder.name for run in runs]}).encode())
+            chunks = [part for run in left for part in run.left()]
+            told(_described(left, len(chunks), player))
+            looking = _Looking(runs, tick, watch)
+            try:
+                with told_to_stop() as stop:
+                    player.play(chunks, device, looking.look, stop)
+            except HeadgateError as error:
+                looking.look(at_once=True)
+                looking.tell("interrupted")
+                raise _explained(error, looking, folder) from None
+            looking.look(at_once=True)
+    for run in left:
+        with saying_how_to_go_on(folder):
+            conclude(run.folder, time.monotonic() - began)
+    return [run.folder for run in runs]
+
+
+def points_of(folder: Path) -> list[Path]:
+    """A run folder, or all of a sweep."""
+    if not (folder / SWEEP).exists():
+        return [folder]
+    try:
+        return [folder / name for name in json.loads((folder / SWEEP).read_text("utf-8"))["points"]]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{folder / SWEEP}: is damaged") from None
+
+
+# what there is to do
+
+
+@dataclass(frozen=True)
+class _Run:
+    """An experiment and its folder; fresh: the folder is still to be made."""
+
+    experiment: Experiment
+    folder: Path
+    fresh: bool
+    finished: bool = False
+
+    def left(self) -> list[Path]:
+        """The parts that have rounds left."""
+        return [part for part in part_folders(self.folder) if played(part) < self.experiment.rounds]
+
+
+def _found(points: Experiment | Points | None, folder: Path, resume: bool) -> list[_Run]:
+    if points is None:
+        if not folder.is_dir():
+            raise DataError(f"--resume {folder}: there is no such run folder")
+        return [_begun(None, own) for own in points_of(folder)]
+    if isinstance(points, Experiment):
+        points = [("", points)]
+    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
+    alone = len(points) == 1 and not points[0][0]
+    return [_begun(experiment, folder if alone else folder / _safe(label)) for label, experiment in points]
+
+
+def _begun(wanted: Experiment | None, folder: Path) -> _Run:
+    if wanted is not None and folder.is_dir() and left_by_a_killed_start(folder):
+        shutil.rmtree(folder)
+    if wanted is not None and (not folder.exists() or not any(folder.iterdir())):
+        return _Run(wanted, folder, fresh=True)
+    Checkpoint(folder)  # refuses what was changed or damaged
+    if wanted is not None and read_config(folder) != tomllib.loads(tomli_w.dumps(wanted.resolved)):
+        raise DataError(f"{folder}: was begun with other settings; choose another folder, or remove it")
+    experiment = load(str(folder / "config.toml"))
+    if (folder / "state.json").exists() and read_json(folder / "state.json").get("state") == "finished":
+        return _Run(experiment, folder, fresh=False, finished=True)
+    for part in part_folders(folder):
+        Checkpoint(part).cut_rows(folder)
+    return _Run(experiment, folder, fresh=False)
+
+
+def _safe(label: str) -> str:
+    return "".join(c if c.isalnum() or c in "=.,-" else "_" for c in label)
+
+
+# starting
+
+
+def _player(runs: Sequence[_Run], processes: int | None, ray: str | None) -> Player:
+    if ray is not None:
+        from headgate.simulation.cluster import Cluster
+
+        return Cluster(ray)
+    light = sum(work(run.experiment) for run in runs) < LIGHT
+    many = processes or (1 if light else cores())
+    return Processes(many) if many > 1 else Here()
+
+
+def _start(runs: Sequence[_Run], player: Player, device: str, executor: str, say: Callable[[str], None]) -> None:
+    """Cuts the experiments and makes their folders, after all of them have been looked at."""
+    cuts = []
+    for run in runs:
+        facts = player.examine(run.experiment, device, executor)
+        fit = Footprint(**facts["footprint"]).fit(facts["free"]) if "free" in facts else None
+        cuts.append((facts, cut(run.experiment, most_runs(run.experiment, facts["environment"]["executor"], fit))))
+        if fit is not None:
+            say(_room(cuts[-1][1], facts))
+    for run, (facts, chunks) in zip(runs, cuts, strict=True):
+        parts = [chunk.resolved for chunk in chunks] if len(chunks) > 1 else []
+        create(run.folder, run.experiment.resolved, facts["environment"], parts)
+
+
+def _room(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
+    """12 runs in 2 chunks of 6, about 3.1 GB of 139.8 GB free on NVIDIA H200"""
+    runs = [runs_of(chunk) for chunk in chunks]
+    need = Footprint(**facts["footprint"]).bytes(max(runs))
+    cut_up = f" in {len(chunks)} chunks of up to {max(runs)}" if len(chunks) > 1 else ""
+    where = facts["environment"]["device"]
+    return f"{sum(runs)} runs{cut_up}, about {need / 1e9:.1f} GB of {facts['free'] / 1e9:.1f} GB free on {where}"
+
+
+def _described(runs: Sequence[_Run], chunks: int, player: Player) -> str:
+    """60 runs by gram, 6 chunks on 2 processes"""
+    executors = sorted({str(read_json(run.folder / "environment.json")["executor"]) for run in runs})
+    number = sum(runs_of(run.experiment) for run in runs)
+    return f"{number} runs by {', '.join(executors)}, {chunks} chunk{'s' if chunks > 1 else ''} {player.where}"
+
+
+# looking after them
+
+
+class _Looking:
+    """Follows the rows that chunks write, and tells of the runs that are in parts."""
+
+    def __init__(self, runs: Sequence[_Run], tick: Tick | None, watch: Watch | None) -> None:
+        self.tick, self.watch, self.began = tick, watch, time.monotonic()
+        left = [run for run in runs if not run.finished]
+        self.tails = {run.folder: [Tail(part) for part in part_folders(run.folder)] for run in left}
+        self.rounds = {run.folder: run.experiment.rounds for run in left}
+        done = [len(part_folders(run.folder)) * run.experiment.rounds for run in runs if run.finished]
+        self.total = sum(done) + sum(len(tails) * self.rounds[folder] for folder, tails in self.tails.items())
+        self.before, self.chunks = sum(done), sum(map(len, self.tails.values()))
+        self._seen = self._told = -TOLD
+
+    @property
+    def done(self) -> int:
+        return self.before + sum(tail.t for tails in self.tails.values() for tail in tails)
+
+    def look(self, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._seen < SEEN and not at_once:
+            return
+        self._seen = now
+        for folder, tails in self.tails.items():
+            for tail in tails:
+                for lines in tail.rounds():
+                    if self.watch is not None:
+                        self.watch(folder, [json.loads(line) for line in lines])
+        if self.tick is not None:
+            self.tick(self.done, self.total)
+        if now - self._told >= TOLD:
+            self._told = now
+            self.tell("running")
+
+    def tell(self, state: str) -> None:
+        """The state of the runs in parts: their round is the mean of their parts'. Others tell theirs themselves."""
+        for folder, tails in self.tails.items():
+            if (folder / PARTS).is_dir():
+                tell(folder, state, sum(tail.t for tail in tails) // len(tails), time.monotonic() - self.began)
+
+
+def _explained(error: HeadgateError, looking: _Looking, folder: Path) -> HeadgateError:
+    """The error with the chunk it happened in, and how to go on with the whole."""
+    go_on = f"go on with: headgate run --resume {folder}"
+    if isinstance(error, Interrupted):
+        if looking.chunks == 1:
+            ((rounds, t),) = [(looking.rounds[own], tail.t) for own, tails in looking.tails.items() for tail in tails]
+            return Interrupted(f"interrupted after round {t} of {rounds}; {go_on}")
+        return Interrupted(f"interrupted after {looking.done} of {looking.total} rounds in {looking.chunks} chunks; {go_on}")
+    if not isinstance(error, ChunkError):
+        return type(error)(f"{error}; {go_on}")
+    run = read_config(error.folder)["run"]
+    which = f"{', '.join(run['policies'])}, seeds {run['first_seed']} to {run['first_seed'] + run['seeds'] - 1}"
+    said = str(error.why).replace(str(error.folder), str(folder))
+    return type(error.why)(f"{error.folder.name} ({which}): {said}" + ("" if go_on in said else f"; {go_on}"))

@@ -1,0 +1,95 @@
+"""On a Ray cluster of several processes the bytes are the same, and what goes wrong there is told here."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+
+import pytest
+
+from headgate.config import load
+from headgate.errors import SettingError
+from headgate.records.reader import RunFolder, part_folders
+from headgate.simulation import cut
+from headgate.simulation.schedule import perform
+
+SETTINGS = ["run.seeds=2", "run.rounds=5", 'run.policies=["hybrid", "constant"]', "training.steps=2"]
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'headgate[ray]'")
+# A process of its own: Ray starts threads and other processes, and warns of what is not ours.
+SCRIPT = """
+import sys
+from headgate.simulation import cut, players
+cut.LIGHT = 0.0
+cut.TOGETHER["gram"] = 1
+players.cores = lambda: 2
+from headgate.cli import main
+main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(cut, "LIGHT", 0.0)
+    monkeypatch.setitem(cut.TOGETHER, "gram", 1)
+
+
+def command(*words):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "run", *words, "--progress", "none"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def content(folder):
+    names = ["metrics.parquet", "occupancy.parquet"]
+    tensors = [path for part in part_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
+    return [(folder / name).read_bytes() for name in names] + [path.read_bytes() for path in tensors]
+
+
+@needs_ray
+def test_a_ray_cluster_plays_the_same_bytes_and_stops_when_told(tmp_path):
+    long = [*SETTINGS, "run.rounds=150"]
+    (here,) = perform(load("digits", long), tmp_path / "here", processes=1)
+    there = tmp_path / "there"
+    changed = [word for setting in long for word in ("--set", setting)]
+    process = command("digits", *changed, "--ray", "local", "--out", str(there))
+    end = time.monotonic() + 240
+    while not list(there.glob("parts/*/state.json")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    workers = {json.loads(path.read_text())["pid"] for path in there.glob("parts/*/state.json")}
+    assert os.getpid() not in workers
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 130, err
+    assert f"go on with: headgate run --resume {there}" in err
+    assert RunFolder.open(there).status == "interrupted"
+    assert not list(there.rglob(".stop"))
+    process = command("--resume", str(there), "--ray", "local")
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert "report:" in out
+    assert content(there) == content(here)
+
+
+@needs_ray
+def test_what_a_worker_refuses_reaches_the_user(tmp_path):
+    process = command("digits", "--ray", "local", "--executor", "fast", "--out", str(tmp_path / "run"))
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 2
+    assert "--executor fast" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SettingError, match=r"--ray local: Ray is not installed; pip install 'headgate\[ray\]'"):
+        perform(load("digits", SETTINGS), tmp_path / "run", ray="local")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,287 @@
+"""The same bytes from one process, from several, and after any of them was killed; live runs read as one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+import pytest
+
+from headgate.config import load, sweep_points
+from headgate.errors import DataError, HeadgateError, SettingError
+from headgate.records.reader import RunFolder, list_runs, part_folders
+from headgate.simulation import cut
+from headgate.simulation.players import Processes
+from headgate.simulation.schedule import perform
+
+SETTINGS = ["run.seeds=4", "run.rounds=6", 'run.policies=["hybrid", "acdpp"]', "training.steps=2"]
+TABLES = ("metrics.parquet", "occupancy.parquet")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="several processes need Linux")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Two runs to a chunk, however little there is to do."""
+    monkeypatch.setattr(cut, "LIGHT", 0.0)
+    monkeypatch.setitem(cut.TOGETHER, "gram", 2)
+
+
+def tables(folder):
+    return [(folder / name).read_bytes() for name in TABLES]
+
+
+def models(folder):
+    return [path.read_bytes() for part in part_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
+
+
+@linux
+def test_one_process_and_two_write_the_same_bytes(tmp_path):
+    ticks, rows, said = [], [], []
+    (one,) = perform(load("digits", SETTINGS), tmp_path / "one", processes=1)
+    (two,) = perform(
+        load("digits", SETTINGS),
+        tmp_path / "two",
+        processes=2,
+        tick=lambda done, total: ticks.append((done, total)),
+        watch=lambda folder, new: rows.append((folder, new)),
+        say=said.append,
+    )
+    assert tables(one) == tables(two)
+    assert models(one) == models(two)
+    assert len(models(one)) == 4
+    assert ticks[-1] == (24, 24)
+    assert ticks == sorted(ticks)
+    assert len(rows) == 24
+    assert {folder for folder, _ in rows} == {two}
+    assert sorted((row["policy"], row["seed"], row["t"]) for _, new in rows for row in new) == sorted(
+        pl.read_parquet(two / "metrics.parquet").select("policy", "seed", "t").rows()
+    )
+    assert said == ["8 runs by gram, 4 chunks on 2 processes"]
+    assert not list(two.rglob("*.jsonl"))
+    assert RunFolder.open(two).status == "finished"
+
+
+def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
+    (parts,) = perform(load("digits", SETTINGS), tmp_path / "parts", processes=1)
+    monkeypatch.setattr(cut, "LIGHT", 1e9)
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
+    assert not (whole / "parts").exists()
+    assert tables(parts) == tables(whole)
+    rows = pl.read_parquet(parts / "metrics.parquet")
+    assert rows["policy"].to_list()[:8] == ["hybrid"] * 4 + ["acdpp"] * 4
+    assert rows["t"].is_sorted()
+
+
+@linux
+def test_points_of_a_sweep_are_played_together(tmp_path):
+    points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5]"])
+    said = []
+    folders = perform(points, tmp_path / "sweep", processes=2, say=said.append)
+    assert [folder.name for folder in folders] == ["lr=0.1", "lr=0.5"]
+    assert said == ["16 runs by gram, 8 chunks on 2 processes"]
+    for (_, experiment), folder in zip(points, folders, strict=True):
+        (alone,) = perform(experiment, tmp_path / "alone" / folder.name, processes=1)
+        assert tables(alone) == tables(folder)
+    assert perform(points, tmp_path / "sweep", resume=True) == folders
+    assert perform(None, tmp_path / "sweep", resume=True) == folders
+
+
+SCRIPT = """
+import sys
+from headgate.simulation import cut
+cut.LIGHT = 0.0
+cut.TOGETHER["gram"] = 2
+from headgate.cli import main
+main()
+"""
+LONG = ["--rounds", "250", "--seeds", "4", "--policies", "acdpp,constant", "--processes", "2", "--progress", "none"]
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    """What the runs that are disturbed must end in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "LIGHT", 0.0)
+        patch.setitem(cut.TOGETHER, "gram", 2)
+        experiment = load("digits", ["run.rounds=250", "run.seeds=4", 'run.policies=["acdpp", "constant"]'])
+        (folder,) = perform(experiment, tmp_path_factory.mktemp("whole") / "run", processes=1)
+    return tables(folder), models(folder)
+
+
+def begun(folder):
+    """A command that plays, once two chunks of it have some rounds behind them."""
+    command = [sys.executable, "-c", SCRIPT, "run", "digits", *LONG, "--out", str(folder)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
+    until(lambda: sum((part / "metrics.jsonl").stat().st_size > 5_000 for part in parts_of(folder)) >= 2, process)
+    return process
+
+
+def parts_of(folder):
+    return part_folders(folder) if (folder / "state.json").exists() else []
+
+
+def until(condition, process=None):
+    end = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        assert process is None or process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+
+
+def pids(folder):
+    """Of the children at work."""
+    told = [json.loads((part / "state.json").read_text()) for part in parts_of(folder) if (part / "state.json").exists()]
+    return [each["pid"] for each in told if each["round"] < each["rounds"]]
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@linux
+def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, long_run):
+    folder = tmp_path / "run"
+    process = begun(folder)
+    (run,) = list_runs(tmp_path)
+    assert run.status == "running"
+    assert run.state["policies"] == ["acdpp", "constant"]
+    assert run.metrics().height > 20
+    assert run.metrics()["t"].is_sorted()
+    assert run.occupancy().height > 20
+    children = pids(folder)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 130
+    assert "rounds in 4 chunks; go on with: headgate run --resume " in err
+    assert err.strip().endswith(str(folder))
+    assert len(err.strip().splitlines()) == 1
+    assert all(gone(pid) for pid in children)
+    stopped = RunFolder.open(folder)
+    assert stopped.status == "interrupted"
+    assert 0 < stopped.state["round"] < 250
+    assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
+    perform(None, folder, processes=2, resume=True)
+    assert (tables(folder), models(folder)) == long_run
+    assert RunFolder.open(folder).state["round"] == 250
+
+
+@linux
+def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run):
+    folder = tmp_path / "run"
+    process = begun(folder)
+    victim = pids(folder)[0]
+    os.kill(victim, signal.SIGKILL)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 1
+    said = " ".join(err.split())
+    assert "(acdpp, seeds 0 to 1): its process was ended by SIGKILL" in said
+    assert f"go on with: headgate run --resume {folder}" in said
+    assert RunFolder.open(folder).status == "interrupted"
+    perform(None, folder, processes=1, resume=True)
+    assert (tables(folder), models(folder)) == long_run
+
+
+@linux
+def test_children_of_a_killed_command_end_by_themselves(tmp_path, long_run):
+    folder = tmp_path / "run"
+    process = begun(folder)
+    children = pids(folder)
+    assert len(children) == 2
+    process.kill()
+    process.communicate()
+    until(lambda: all(gone(pid) for pid in children))
+    assert RunFolder.open(folder).status == "interrupted"
+    assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
+    perform(None, folder, processes=2, resume=True)
+    assert (tables(folder), models(folder)) == long_run
+
+
+@linux
+def test_what_a_child_refuses_reaches_the_user(tmp_path, monkeypatch):
+    experiment = load("digits", SETTINGS)
+    with pytest.raises(SettingError, match="--executor fast"):
+        perform(experiment, tmp_path / "run", processes=2, executor="fast")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "late.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from headgate.control.policies import Constant\n"
+        "@dataclass(frozen=True, eq=False)\n"
+        "class Late(Constant):\n"
+        "    def admit(self, view, memory):\n"
+        "        if view.t > 3: raise ZeroDivisionError('at last')\n"
+        "        return super().admit(view, memory)\n"
+    )
+    own = load("digits", [*SETTINGS, "policies.acdpp.kind=late:Late", "policies.acdpp.rate=4.0", "policies.acdpp.K=4"])
+    with pytest.raises(HeadgateError, match=r"\(acdpp, seeds \d to \d\): ZeroDivisionError: at last; go on with"):
+        perform(own, tmp_path / "run", processes=2)
+
+
+def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
+    """As GPU runs are that were made on another machine and brought here."""
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
+    monkeypatch.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    monkeypatch.undo()
+    for path in folder.rglob("environment.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
+    assert RunFolder.open(folder).metrics().height == 48
+    perform(None, folder, device="cpu", resume=True)
+    assert tables(folder) == tables(whole)
+    assert RunFolder.open(folder).status == "finished"
+
+
+def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.simulation.players.Here.play", lambda *_: None)
+    monkeypatch.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    monkeypatch.undo()
+    for path in folder.rglob("environment.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
+    with pytest.raises(SettingError, match="began on NVIDIA H200, --device is cpu"):
+        perform(None, folder, device="cpu", processes=1, resume=True)
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path):
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    with pytest.raises(DataError, match="exists already"):
+        perform(load("digits", SETTINGS), folder)
+    with pytest.raises(DataError, match="was begun with other settings"):
+        perform(load("digits", [*SETTINGS, "run.rounds=7"]), folder, resume=True)
+    with pytest.raises(DataError, match="there is no such run folder"):
+        perform(None, tmp_path / "nowhere", resume=True)
+    with pytest.raises(SettingError, match="--processes 0"):
+        perform(load("digits", SETTINGS), tmp_path / "zero", processes=0)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.toml").write_text("")
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    with pytest.raises(DataError):
+        perform(load("digits", SETTINGS), tmp_path / "mine", resume=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
+
+
+def test_a_start_that_was_killed_is_made_again(tmp_path):
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, resume=True)
+    half = tmp_path / "half"
+    (half / "parts" / "000").mkdir(parents=True)
+    (half / "config.toml").write_text("")
+    (half / ".environment.json.partial").write_text("{")
+    perform(load("digits", SETTINGS), half, processes=1, resume=True)
+    assert tables(half) == tables(whole)
+
+
+@linux
+def test_a_nursery_that_is_lost_is_an_error(tmp_path):
+    player = Processes(2)
+    player._nursery.kill()
+    player._nursery.wait()
+    with pytest.raises(HeadgateError, match="ended with -9"):
+        player.examine(load("digits", SETTINGS), "cpu", "auto")
+    player.close()

@@ -1,0 +1,81 @@
+"""Means over seeds are logged once, when all seeds of a policy have done a round, whichever part they are played in."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.cli.watching import Means, Watching
+from headgate.config import load
+from headgate.records.parts import create
+from headgate.records.reader import METRICS, RunFolder, part_folders
+from headgate.records.writer import RunWriter
+from headgate.simulation.cut import cut
+
+SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]']
+
+
+class Notes:
+    def __init__(self):
+        self.told = []
+
+    def start(self, name, config, folder):
+        self.told.append((name, folder))
+
+    def log(self, policy, t, values):
+        self.told.append((policy, t, values))
+
+    def close(self):
+        self.told.append("closed")
+
+
+def row(policy, seed, t):
+    measured = {"test_accuracy": None if t == 1 else 0.1 * seed, "spend": float(seed + t)}
+    return {**dict.fromkeys(METRICS), **measured, "policy": policy, "seed": seed, "t": t}
+
+
+def a_run(folder):
+    whole = load("digits", SETTINGS)
+    create(folder, whole.resolved, {"executor": "gram"}, [part.resolved for part in cut(whole, 1)])
+    return RunFolder.open(folder)
+
+
+@given(st.permutations([(policy, seed) for policy in ("hybrid", "constant") for seed in range(3)]))
+def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
+    notes = Notes()
+    means = Means(a_run(tmp_path_factory.mktemp("watch") / "run"), [notes])
+    for policy, seed in order:  # part after part
+        for t in range(1, 5):
+            means.add([row(policy, seed, t)])
+    told = notes.told[1:]
+    assert [(policy, t) for policy, t, _ in told if policy == "hybrid"] == [("hybrid", t) for t in range(1, 5)]
+    assert len(told) == 8
+    for _, t, values in told:
+        assert values["spend"] == pytest.approx(1 + t)
+        assert ("test_accuracy" in values) == (t > 1)
+
+
+def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_path):
+    run = a_run(tmp_path / "run")
+    for seed, part in enumerate(part_folders(run.path)[:2]):
+        RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2)])
+    RunWriter(part_folders(run.path)[2]).append("metrics", [row("hybrid", 2, 1)])
+    notes = Notes()
+    means = Means(run, [notes])
+    means.add([row("hybrid", 2, 2)])
+    means.close()
+    assert [each[:2] for each in notes.told[1:-1]] == [("hybrid", 2)]
+    assert notes.told[-1] == "closed"
+
+
+def test_lines_name_the_run_its_policies_and_the_round(tmp_path, capsys):
+    run = a_run(tmp_path / "run")
+    with Watching([], lines=True) as watching:
+        watching.watch(run.path, [row("hybrid", 0, 2), row("hybrid", 1, 2)])
+        watching.watch(run.path, [row("hybrid", 0, 1), row("hybrid", 1, 1)])
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert first == {
+        "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4, "mean_test_accuracy": 0.05
+    }  # fmt: skip
+    assert second["mean_test_accuracy"] is None
