@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from headgate import __version__
 from headgate.cli import control, learning
+from headgate.cli.reproduce import reproduce
 from headgate.errors import HeadgateError, Interrupted
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -43,6 +44,7 @@ app.command()(learning.report)
 app.command()(control.plan)
 app.command()(control.rehearse)
 app.command()(control.recipes)
+app.command()(reproduce)
 app.add_typer(data, name="data")
 app.add_typer(theory, name="theory")
 data.command("list")(learning.data_list)

@@ -1,0 +1,147 @@
+"""The command that makes the paper's section 7 anew."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.console import Quiet, every, progress_bar
+from headgate.config import Experiment, load
+from headgate.errors import Interrupted, SettingError
+
+if TYPE_CHECKING:
+    from headgate.experiments.rates import Rates
+
+
+class What(StrEnum):
+    mnist = "mnist"
+    cifar10 = "cifar10"
+    imagenette = "imagenette"
+    theory = "theory"
+    all = "all"
+
+
+def reproduce(
+    what: Annotated[What, typer.Argument(help="A data set of the paper, its theory, or all of them.")],
+    quick: Annotated[bool, typer.Option(help="A trial of the whole chain on embedded data; its numbers mean nothing.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Runs and pages; default: reproduced, or reproduced-quick.")
+    ] = None,
+    pages: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the pages here instead of into --out.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only say what would be run, and about how long that takes.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make every number and figure of the paper's section 7, and judge every claim of the paper.
+
+    Both as the text has it and as the released scripts do, with all policies on the same prices and samples. What is
+    finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine.
+    Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
+    """
+    from headgate.experiments.reproduce.studies import NAMES
+
+    names = [name for name in NAMES if what in (name, What.all)]
+    if list_:
+        for name in names:
+            _list(name, quick)
+        return
+    folder = out or Path("reproduced-quick" if quick else "reproduced")
+    _reproduce(names, what in (What.theory, What.all), folder, pages or folder, quick, device, processes, quiet)
+
+
+def _list(name: str, quick: bool) -> None:
+    from headgate.experiments.reproduce.cost import gpu_seconds
+    from headgate.experiments.reproduce.studies import experiments
+
+    total = 0.0
+    for folder, e in experiments(name, quick):
+        seconds = gpu_seconds(e)
+        total += seconds or 0.0
+        says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.name} lr {e.training.lr:g}: {', '.join(e.policies)}"
+        print(f"{folder:44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
+    if total:
+        print(f"{name}: about {total:.0f} s of H200 in all")
+
+
+def _reproduce(
+    names: list[str], theory: bool, out: Path, pages: Path, quick: bool, device: str, processes: int | None, quiet: bool
+) -> None:
+    from headgate.experiments.reproduce.conclude import check_pages, conclude_claims, conclude_study, conclude_theory
+    from headgate.experiments.reproduce.studies import experiments
+
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
+    check_pages(pages, names, quick)
+    made: list[Path] = []
+    for name in names:
+        points = experiments(name, quick)
+        took = _play(points, out / "runs", device, processes, quiet)
+        made += conclude_study(name, [folder for folder, _ in points], out / "runs", pages, quick, took)
+        made += conclude_claims(pages)
+    if theory:
+        began = time.monotonic()
+        rates = _rates(quick, quiet)
+        answers, written = _excess_risk(pages, quick, quiet)
+        made += [*conclude_theory(rates, answers, pages, quick, time.monotonic() - began), *written]
+        made += conclude_claims(pages)
+    for path in dict.fromkeys(made):
+        print(path)
+    if quick:
+        print("a trial run: its numbers mean nothing", file=sys.stderr)
+
+
+def _play(points: list[tuple[str, Experiment]], runs: Path, device: str, processes: int | None, quiet: bool) -> float | None:
+    """Runs what is not finished yet; the seconds it took, None where nothing was left to do."""
+    from headgate.experiments.reproduce.play import play, unfinished
+
+    left = unfinished(points, runs)
+    if not left:
+        return None
+    began = time.monotonic()
+    with _counted(f"{len(left)} of {len(points)} run folders", quiet) as tick:
+        play(left, runs, device, processes, tick)
+    return time.monotonic() - began
+
+
+def _rates(quick: bool, quiet: bool) -> "Rates":
+    from headgate.experiments.rates import horizons, measure
+
+    experiment = load("mnist", ['run.policies=["acdpp"]', *(["run.seeds=2"] if quick else [])])
+    Ts = horizons(10, 100) if quick else horizons(100, 100_000)
+    with progress_bar(quiet) as bar:
+        task = bar.add_task(f"{len(Ts)} horizons", total=sum(Ts))
+        tick = every(lambda done: bar.advance(task, done))
+        rates = measure(experiment, experiment.policies["acdpp"], Ts, 0.5, 0.5, tick=tick)  # type: ignore[arg-type]
+    if len(rates.points) < len(Ts):
+        raise Interrupted(f"interrupted after {len(rates.points)} of {len(Ts)} horizons; nothing was written")
+    return rates
+
+
+def _excess_risk(pages: Path, quick: bool, quiet: bool) -> tuple[dict[str, tuple[str, str]], list[Path]]:
+    """Theorem 1 beside runs with learning, on a page of its own: what it answers, and the files."""
+    from headgate.experiments.theory_run.measure import measure
+    from headgate.experiments.theory_run.page import write_page
+    from headgate.learning.datasets import load_dataset
+
+    outcomes = []
+    for name in ("digits",) if quick else ("digits", "mnist"):
+        with _counted(f"excess risk on {name}", quiet) as tick:
+            outcomes.append(measure(name, load_dataset(name), quick=quick, tick=tick))
+    written = write_page(outcomes, pages, command="headgate reproduce theory" + (" --quick" if quick else ""))
+    return {each.key: (each.answer, each.sentence) for each in outcomes[-1].verdicts}, written
+
+
+@contextmanager
+def _counted(text: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told the rounds done and the rounds in all."""
+    with progress_bar(quiet) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

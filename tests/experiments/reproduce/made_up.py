@@ -1,0 +1,40 @@
+"""Outcomes made up from curves, so that rules can be tried on numbers one can see through."""
+
+import numpy as np
+
+from headgate.experiments.reproduce.outcomes import Outcome
+
+BUFFERS = np.array([4, 6])
+BUDGET = 10.0
+
+
+def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written", seeds=None, every=1):
+    """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds."""
+    curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
+    S, E = curves.shape
+    T = E * every
+    shares = np.resize(np.asarray(held, dtype=np.float64), T)
+    occupancy = np.broadcast_to(np.rint(shares[:, None] * BUFFERS).astype(np.int64), (S, T, 2))
+    return Outcome(
+        batch=batch,
+        policy=policy,
+        budget=BUDGET,
+        buffers=BUFFERS,
+        rounds=T,
+        seeds=tuple(range(S)) if seeds is None else tuple(seeds),
+        diverged=0,
+        guessing=0,
+        t=np.arange(every, T + 1, every),
+        best=np.maximum.accumulate(curves, axis=1),
+        spent=np.broadcast_to(spend * np.arange(1, T + 1), (S, T)),
+        debt=np.broadcast_to(np.asarray(debt, dtype=np.float64), (S, T)),
+        n=occupancy.sum(axis=-1).astype(np.float64),
+        occupancy=occupancy,
+    )
+
+
+def ramp(first, rounds=20, top=0.9, seeds=4, spread=0.0):
+    """Curves that rise in a straight line to 80 % in round `first` and on to `top`; seeds lie `spread` apart."""
+    t = np.arange(1, rounds + 1)
+    base = np.minimum(0.8 * t / first, top)
+    return np.clip(base + spread * np.linspace(-1, 1, seeds)[:, None], 0, 1)
