@@ -1,17 +1,18 @@
 # make run    everything it takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test lint bench docs clean
+.PHONY: run test lint bench bench-peers bench-gpu docs clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PEERS  := .venv-peers
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,track,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,ray,track,dev]'
 	touch $@
 
 run: $(READY)
@@ -25,15 +26,31 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
-	$(BIN)/python benchmarks/control.py
+bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` draws them
 	$(BIN)/python benchmarks/executors.py
+	$(BIN)/python benchmarks/study.py
+	$(BIN)/python benchmarks/control.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/soak.py
+
+bench-gpu: $(READY)
+	$(BIN)/python benchmarks/gpu.py
+
+bench-peers: $(PEERS)/.ready
+	$(PEERS)/bin/python benchmarks/peers.py
+
+$(PEERS)/.ready: benchmarks/peers.txt constraints.txt pyproject.toml
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/peers.txt -e '.[sim]'
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pfl==0.6.0
+	touch $@
 
 docs: $(READY)   # the pages and pictures that are made from the code
 	$(BIN)/python tools/equations.py
+	$(BIN)/python tools/benchmarks.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/rates.txt
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
 """What control costs: forty runs over ten thousand rounds, and one round of a million clients.
 
-    python benchmarks/control.py [--rounds 10000] [--clients 1000 10000 100000 1000000]
+    python benchmarks/control.py [--rounds 10000] [--clients 1000 10000 100000 1000000] [--out FILE]
 
 Times are split into decide (without apportioning), apportion and post. Sizes grow by tens, so that the last table shows
 whether a round stays linear in the number of clients.
@@ -9,10 +9,12 @@ whether a round stays linear in the number of clients.
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from machine import RESULTS, peak_memory_mib, rounded, say, way, write
 
 from headgate.config import load
 from headgate.control import AdmissionPolicy, Controller, System, controller
@@ -60,16 +62,29 @@ def timed(system: System, policy: AdmissionPolicy, runs: int, rounds: int) -> di
     return parts
 
 
+def entry(name: str, parts: dict[str, list[float]]) -> dict[str, Any]:
+    """A policy, and what a round and its parts take."""
+    whole = [sum(values) for values in zip(*parts.values(), strict=True)]
+    return way(name, whole, **{f"{part}_ms": rounded(1e3 * median(values)) for part, values in parts.items()})
+
+
+def show(title: str, entries: list[dict[str, Any]], more: str | None = None) -> None:
+    keys = [key for key in ("median_ms", "min_ms", "max_ms", *(f"{part}_ms" for part in PARTS), more) if key]
+    print(f"\n{title}")
+    print(" " * 32 + "".join(f"{key:>16}" for key in keys))
+    for each in entries:
+        print(f"{each['way']:32}" + "".join(f"{each[key]:16.4g}" for key in keys), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--clients", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--out", type=Path, default=RESULTS / "control.json", help="where to leave the results as JSON")
     given = parser.parse_args()
 
     mnist = load("mnist").system
     system = System(mnist.buffer, mnist.budget, given.rounds)
-    print(f"40 runs x 10 clients x {given.rounds} rounds: total seconds")
-    print(f"{'policy':24}{'decide':>10}{'apportion':>10}{'post':>10}{'total':>10}")
     members: dict[str, AdmissionPolicy] = {
         "constant": Constant(rate=10, K=10),
         "oracle": Oracle(),
@@ -78,12 +93,14 @@ def main() -> None:
         "dpp": Dpp(K=10),
         "released": Released(),
     }
+    small = []
     for name, policy in members.items():
-        totals = {part: sum(values) for part, values in timed(system, policy, 40, given.rounds).items()}
-        print(f"{name:24}" + "".join(f"{totals[part]:10.2f}" for part in PARTS) + f"{sum(totals.values()):10.2f}", flush=True)
+        say(f"40 runs: {name}")
+        small.append(entry(name, timed(system, policy, 40, given.rounds)))
+    title = f"control of a round, 40 runs of 10 clients, over {given.rounds} rounds"
+    show(title, small)
 
-    print("\none round, one run, after the buffers have filled: milliseconds (median of 10)")
-    print(f"{'policy':24}{'clients':>10}{'decide':>10}{'apportion':>10}{'post':>10}{'total':>10}{'ns/client':>11}")
+    large = []
     for clients in given.clients:
         big = System(np.resize(mnist.buffer, clients), mnist.budget * clients / 10, 100)
         for name, policy in {
@@ -91,10 +108,18 @@ def main() -> None:
             "acdpp, capacity": Acdpp(rate=float(clients), K=10, capacity=big.buffer),
             "constant": Constant(rate=clients * 0.93, K=10),
         }.items():
-            middle = {part: 1e3 * median(values[-10:]) for part, values in timed(big, policy, 1, 25).items()}
-            total = sum(middle.values())
-            row = "".join(f"{middle[part]:10.2f}" for part in PARTS)
-            print(f"{name:24}{clients:10}{row}{total:10.2f}{1e6 * total / clients:11.1f}", flush=True)
+            say(f"{clients} clients: {name}")
+            last = {part: values[-10:] for part, values in timed(big, policy, 1, 25).items()}
+            row = entry(f"{name}, {clients:,} clients", last)
+            large.append({**row, "ns_a_client": rounded(1e6 * row["median_ms"] / clients)})
+    title_large = "control of a round, one run, after the buffers have filled"
+    show(title_large, large, "ns_a_client")
+    columns = [f"{part}_ms" for part in PARTS]
+    cases = [
+        {"name": "control/40", "title": title, "columns": columns, "ways": small},
+        {"name": "control/clients", "title": title_large, "columns": [*columns, "ns_a_client"], "ways": large},
+    ]
+    write(given.out, "control", {"rounds": given.rounds, "peak_memory_mib": rounded(peak_memory_mib())}, cases)
 
 
 if __name__ == "__main__":

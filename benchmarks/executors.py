@@ -1,245 +1,200 @@
 """What a round of local training costs: executors against the way it is usually written.
 
-    python benchmarks/executors.py [--quick] [--threads 1] [--repeats 7] [--case logistic/1 logistic/40 lenet/1]
+    python benchmarks/executors.py [--quick] [--repeats 7] [--case logistic/1 logistic/40 lenet/1 lenet/1@2] [--out FILE]
 
-A round: 10 clients with ragged buffers, some empty, about 100 samples of 28x28 a run, 10 full-batch gradient steps each,
-then the server's weighted average. Synthetic data. All ways take turns in one process; medians of the repeats, each of
-which is the mean of as many rounds as fit into 50 ms.
-
-- research style: a deep copy of the model and an SGD object for each client, a DataLoader over a Subset that reads and
-  normalises image by image, the whole buffer as the batch
-- lean loop: the same without a DataLoader, on slices of tensors normalised beforehand
+A case is model/runs, and @threads where it is not one thread; loops.py says what a round is. Each case has a process of
+its own, with that many threads for all libraries in it. All ways take turns there; medians of the repeats, each of which
+is the mean of as many rounds as fit into 50 ms. Memory is the most that a process holds which takes one way only.
 
 "of peak" is the share of the speed of a 1024x1024x1024 matrix product, measured in the same process, at which a way
 does its own arithmetic. The Gram form does about a fifth of the arithmetic of the others, and on the CPU always in one
-thread, whatever --threads says.
+thread. "of floor" is the share of the time that its arithmetic would take at that speed, and reading images and models
+once at the speed of a copy.
 """
 
 import argparse
-import copy
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import median
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, Dataset, Subset
+from machine import RESULTS, bandwidth, gemm_peak, peak_memory_mib, ratios, rounded, say, seconds, target, way, write
 
-from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model, initial_parameters
-from headgate.simulation.executors import Packed, Task, pick
-
-CLIENTS, SAMPLES, SHAPE, CLASSES, MEAN, STD = 10, 100, (1, 28, 28), 10, 0.1307, 0.3081
-TRAINING = LocalTraining(lr=0.05, steps=10)
-FLOPS = {"logistic": 4 * 7840, "lenet": 2_264_000}
-"""Operations for a sample in a step, forward and backward, two for a multiplication and addition."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A round of some runs."""
-
-    name: str
-    task: Task
-    theta: Tensor
-    packed: Packed
-    weights: Tensor
-
-    @property
-    def runs(self) -> int:
-        return len(self.theta)
-
-    def part(self, runs: int) -> "Work":
-        """Only the first runs."""
-        offsets = self.packed.offsets[: runs * CLIENTS + 1]
-        packed = Packed(self.packed.images[: offsets[-1]], self.packed.labels[: offsets[-1]], offsets)
-        return Work(self.name, self.task, self.theta[:runs], packed, self.weights[:runs])
-
-    def flops(self) -> float:
-        return FLOPS[self.name] * TRAINING.steps * float(self.packed.offsets[-1])
-
-    def gram_flops(self) -> float:
-        """Logits and update with all features, the Gram matrices, and steps in the space of samples."""
-        sizes = np.diff(self.packed.offsets).astype(float)
-        samples, squares, features = float(sizes.sum()), float((sizes**2).sum()), 784
-        return 4 * samples * features * CLASSES + 2 * features * squares + 2 * CLASSES * squares * (TRAINING.steps - 1)
-
-
-def ragged(rng: np.random.Generator) -> np.ndarray:
-    """How many samples each client of a run holds."""
-    share = rng.dirichlet(np.ones(CLIENTS))
-    share[rng.integers(CLIENTS)] = 0
-    sizes = rng.multinomial(SAMPLES, share / share.sum())
-    return sizes if sizes.max() <= 60 else ragged(rng)
-
-
-def make(name: str, runs: int) -> Work:
-    rng = np.random.default_rng(runs)
-    sizes = np.array([ragged(rng) for _ in range(runs)])
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    images = torch.from_numpy(rng.integers(0, 256, (int(offsets[-1]), *SHAPE), dtype=np.uint8))
-    labels = torch.from_numpy(rng.integers(0, CLASSES, int(offsets[-1])))
-    task = Task(build_model(name, SHAPE, CLASSES), SHAPE, CLASSES, (MEAN,), (STD,))
-    theta = torch.stack([initial_parameters(name, SHAPE, CLASSES, seed) for seed in range(runs)])
-    weights = torch.from_numpy(sizes / sizes.sum(axis=1, keepdims=True)).float()
-    return Work(name, task, theta, Packed(images, labels, offsets), weights)
-
-
-# the ways to do it
-
-
-class Images(Dataset[tuple[Tensor, int]]):
-    """As published code reads MNIST: a PIL image for each sample, turned into a tensor and normalised one by one.
-
-    torchvision is not needed for this comparison: the steps are those of its ToTensor and Normalize.
-    """
-
-    def __init__(self, packed: Packed) -> None:
-        self.images, self.labels = packed.images.squeeze(1).numpy(), packed.labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        picture = Image.fromarray(self.images[index])
-        pixels = torch.from_numpy(np.array(picture, np.uint8, copy=True))
-        pixels = pixels.view(picture.size[1], picture.size[0], 1).permute(2, 0, 1).contiguous().to(torch.float32).div(255)
-        mean, std = torch.as_tensor((MEAN,), dtype=torch.float32), torch.as_tensor((STD,), dtype=torch.float32)
-        if (std == 0).any():
-            raise ValueError("std is zero")
-        return pixels.clone().sub_(mean.view(-1, 1, 1)).div_(std.view(-1, 1, 1)), int(self.labels[index])
-
-
-def averaged(work: Work, train: Callable[[nn.Module, int, int], None]) -> Tensor:
-    """What both loops share: a copy of the model for each client that has samples, and the server's average."""
-    after = work.theta.clone()
-    for r in range(work.runs):
-        server = copy.deepcopy(work.task.model)
-        nn.utils.vector_to_parameters(work.theta[r].clone(), server.parameters())
-        for m in range(CLIENTS):
-            first, last = (int(work.packed.offsets[r * CLIENTS + m + end]) for end in (0, 1))
-            if first == last:
-                continue
-            model = copy.deepcopy(server)
-            train(model, first, last)
-            local = nn.utils.parameters_to_vector(model.parameters()).detach()
-            after[r] += work.weights[r, m] * (local - work.theta[r])
-    return after
-
-
-def research_style(work: Work) -> Callable[[], Tensor]:
-    images = Images(work.packed)
-
-    def train(model: nn.Module, first: int, last: int) -> None:
-        loader = DataLoader(Subset(images, range(first, last)), batch_size=last - first, shuffle=True)
-        optimizer, criterion = torch.optim.SGD(model.parameters(), lr=TRAINING.lr), nn.CrossEntropyLoss()
-        model.train()
-        for _ in range(TRAINING.steps):
-            for x, y in loader:
-                optimizer.zero_grad()
-                criterion(model(x), y).backward()
-                optimizer.step()
-
-    return lambda: averaged(work, train)
-
-
-def lean_loop(work: Work) -> Callable[[], Tensor]:
-    images, labels = work.task.normalised(work.packed.images), work.packed.labels
-
-    def train(model: nn.Module, first: int, last: int) -> None:
-        optimizer = torch.optim.SGD(model.parameters(), lr=TRAINING.lr)
-        for _ in range(TRAINING.steps):
-            optimizer.zero_grad()
-            cross_entropy(model(images[first:last]), labels[first:last]).backward()
-            optimizer.step()
-
-    return lambda: averaged(work, train)
-
-
-def executor(name: str) -> Callable[[Work], Callable[[], Tensor]]:
-    def prepare(work: Work) -> Callable[[], Tensor]:
-        ours = pick(work.task, TRAINING, name)
-        return lambda: ours.advance(work.theta, work.packed, work.weights, TRAINING, range(work.runs), 1)[0]
-
-    return prepare
-
-
-WAYS = {
-    "research style": research_style,
-    "lean loop": lean_loop,
-    **{name: executor(name) for name in ("reference", "flat", "compiled", "batched", "gram")},
-}
+CASES = ("logistic/1", "logistic/40", "lenet/1", "lenet/1@2")
+MODELS = {"logistic": "logistic regression", "lenet": "LeNet"}
+LOOPS = ("research style", "lean loop")
+EXECUTORS = ("reference", "flat", "compiled", "batched", "gram")
 ONLY = {"gram": "logistic", "compiled": "lenet"}
 """The model that an executor takes, where it does not take both."""
 SLOW = {"research style": 2, "lean loop": 4, "reference": 2}
 """Of many runs, how many are timed; the time is scaled up, as these ways take one run after the other."""
 
 
-# timing
+def ways_of(model: str) -> list[str]:
+    return [name for name in (*LOOPS, *EXECUTORS) if ONLY.get(name, model) == model]
 
 
-def seconds(function: Callable[[], object]) -> float:
-    """For one call: the mean of as many as fit into 50 ms."""
-    calls, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < 0.05 or calls == 0:
-        function()
-        calls += 1
-    return passed / calls
+def split(case: str) -> tuple[str, int, int]:
+    """(model, runs, threads) of model/runs@threads."""
+    model, _, rest = case.partition("/")
+    runs, _, threads = rest.partition("@")
+    return model, int(runs), int(threads or 1)
 
 
-def measure(work: Work, repeats: int) -> None:
-    ways = [name for name in WAYS if name not in ONLY or work.name == ONLY[name]]
-    parts = {name: work.part(min(work.runs, SLOW.get(name, work.runs))) for name in ways}
-    rounds = {name: WAYS[name](parts[name]) for name in ways}
-    matrix = torch.randn(1024, 1024)
-    results = {name: rounds[name]() for name in ways}  # also warms up
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    peaks = []
-    for _ in range(repeats):
-        peaks.append(2 * 1024**3 / seconds(lambda: matrix @ matrix))
-        for name in ways:
-            times[name].append(seconds(rounds[name]) * work.runs / parts[name].runs)
-    middle = {name: median(values) for name, values in times.items()}
-    peak = median(peaks)
+# in the process of one case
 
-    print(f"\n{work.name}, {work.runs} run(s), {int(work.packed.offsets[-1])} samples; GEMM peak {peak / 1e9:.1f} GFLOP/s")
-    print(f"{'':18}{'ms a round':>12}{'ms a run':>10}{'x research':>12}{'x lean':>9}{'of peak':>9}{'off':>10}")
-    judged = results["reference"]
-    for name in ways:
+
+def prepared(case: str, name: str) -> tuple[Any, Any, Any]:
+    """All the work of the case, the part of it that a way does, and how it does it."""
+    import loops
+
+    model, runs, _ = split(case)
+    work = loops.make(model, runs)
+    part = work.part(min(runs, SLOW.get(name, runs)))
+    make = {"research style": loops.research_style, "lean loop": loops.lean_loop}.get(name) or loops.executor(name)
+    return work, part, make(part)
+
+
+def measure(case: str, repeats: int) -> dict[str, Any]:
+    import torch
+
+    model, runs, threads = split(case)
+    torch.set_num_threads(threads)
+    names = ways_of(model)
+    ready = {name: prepared(case, name) for name in names}
+    results = {}
+    for name in names:  # also warms up
+        say(f"{case}: {name}")
+        results[name] = ready[name][2]()
+    times: dict[str, list[float]] = {name: [] for name in names}
+    peaks, speeds = [], []
+    for repeat in range(repeats):
+        say(f"{case}: {repeat + 1} of {repeats}")
+        peaks.append(gemm_peak())
+        speeds.append(bandwidth())
+        for name in names:
+            work, part, do = ready[name]
+            times[name].append(seconds(do) * runs / part.runs)
+    peak, speed = sorted(peaks)[repeats // 2], sorted(speeds)[repeats // 2]
+    judged, ways = results["reference"], []
+    for name in names:
+        work, part, _ = ready[name]
+        entry = way(name, times[name])
         flops = work.gram_flops() if name == "gram" else work.flops()
+        entry["share_of_peak"] = rounded(1e3 * flops / entry["median_ms"] / peak)
+        if name == "gram":
+            entry["share_of_floor"] = rounded(1e3 * (flops / peak + work.least_bytes() / speed) / entry["median_ms"])
         least = min(len(results[name]), len(judged))
         update = judged[:least] - work.theta[:least]
-        off = float((results[name][:least] - judged[:least]).norm() / update.norm())
-        mark = " *" if parts[name].runs < work.runs else ""
+        if name != "reference":
+            entry["off"] = rounded(float((results[name][:least] - judged[:least]).norm() / update.norm()))
+        if part.runs < runs:
+            entry["note"] = f"timed on {part.runs} runs and scaled up"
+        ways.append(entry)
+    for entry in ways:
+        entry["ms_a_run"] = rounded(entry["median_ms"] / runs)
+        entry["ratio_to"] = ratios(ways, entry, LOOPS)
+    settings = {
+        "samples": len(work.packed.labels),
+        "peak_gflops": rounded(peak / 1e9),
+        "copy_gb_per_s": rounded(speed / 1e9),
+    }
+    title = f"{MODELS[model]}, {runs} run{'s together' if runs > 1 else ''}, {threads} thread{'s' if threads > 1 else ''}"
+    return {"name": case, "title": title, "settings": settings, "columns": ["ms_a_run"], "ways": ways}
+
+
+def memory(case: str, name: str) -> float:
+    """The most that this process holds with one way alone."""
+    import torch
+
+    torch.set_num_threads(split(case)[2])
+    _, _, do = prepared(case, name)
+    for _ in range(3):
+        do()
+    return rounded(peak_memory_mib())
+
+
+# beside it
+
+
+def child(case: str, *words: str) -> Any:
+    """What this script says about a case in a process of its own."""
+    threads = str(split(case)[2])
+    limits = {f"{library}_NUM_THREADS": threads for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+    command = [sys.executable, __file__, "--only", case, *words]
+    done = subprocess.run(command, env={**os.environ, **limits}, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def table(case: dict[str, Any]) -> None:
+    told = case["settings"]
+    print(
+        f"\n{case['title']}, {told['samples']} samples; "
+        f"GEMM peak {told['peak_gflops']:.1f} GFLOP/s, copy {told['copy_gb_per_s']:.1f} GB/s"
+    )
+    heads = ("ms a round", "least", "most", "ms a run", "x research", "x lean", "of peak", "of floor", "MiB", "off")
+    print(" " * 18 + "".join(f"{head:>11}" for head in heads))
+    for each in case["ways"]:
+        floor = f"{each['share_of_floor']:11.1%}" if "share_of_floor" in each else " " * 11
         print(
-            f"{name + mark:18}{1e3 * middle[name]:12.2f}{1e3 * middle[name] / work.runs:10.2f}"
-            f"{middle['research style'] / middle[name]:12.1f}{middle['lean loop'] / middle[name]:9.1f}"
-            f"{flops / middle[name] / peak:9.1%}{off:10.1e}",
-            flush=True,
+            f"{each['way'] + (' *' if 'note' in each else ''):18}"
+            + "".join(f"{each[key]:11.2f}" for key in ("median_ms", "min_ms", "max_ms", "ms_a_run"))
+            + "".join(f"{each['ratio_to'][loop]:11.1f}" for loop in LOOPS)
+            + f"{each['share_of_peak']:11.1%}{floor}{each['peak_memory_mib']:11.0f}{each.get('off', 0.0):11.1e}"
         )
-    if any(parts[name].runs < work.runs for name in ways):
-        scaled = ", ".join(f"{name} on {parts[name].runs}" for name in ways if parts[name].runs < work.runs)
-        print(f"* timed on fewer runs and scaled up: {scaled}")
+    for note in sorted({f"* {each['way']}: {each['note']}" for each in case["ways"] if "note" in each}):
+        print(note)
+
+
+def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the project asks of the CPU, for the cases that were measured."""
+    found = {(case["name"], each["way"]): each for case in cases for each in case["ways"]}
+    rows = []
+    for case, runs, required in (("logistic/1", "1 run", 150), ("logistic/40", "40 runs together", 300)):
+        if gram := found.get((case, "gram")):
+            text = f"logistic regression on one thread, {runs}: times as fast as the research-style loop"
+            rows.append(target(text, required, gram["ratio_to"]["research style"]))
+    if gram := found.get(("logistic/1", "gram")):
+        text = "logistic regression, 1 run: share of the Gram form's floor"
+        rows.append(target(text, 15, 100 * gram["share_of_floor"], "%"))
+    for case, threads in (("lenet/1", "one thread"), ("lenet/1@2", "two threads")):
+        if compiled := found.get((case, "compiled")):
+            text = f"LeNet, {threads} each: times as fast as the research-style loop"
+            rows.append(target(text, 12, compiled["ratio_to"]["research style"]))
+            rows.append(target(f"LeNet, {threads}: share of the GEMM peak", 60, 100 * compiled["share_of_peak"], "%"))
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="three repeats")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--case", nargs="*", default=["logistic/1", "logistic/40", "lenet/1"], help="model/runs")
+    parser.add_argument("--case", nargs="*", default=list(CASES), help="model/runs or model/runs@threads")
+    parser.add_argument("--out", type=Path, help="where to leave the results as JSON; a quick run leaves none without it")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    print(f"torch {torch.__version__}, {given.threads} thread(s), medians of {3 if given.quick else given.repeats}")
+    repeats = 3 if given.quick else given.repeats
+    if given.only:
+        print(json.dumps(memory(given.only, given.memory) if given.memory else measure(given.only, repeats)))
+        return
     print("off: distance from the reference (float64), relative to the update")
-    for case in given.case:
-        name, _, runs = case.partition("/")
-        measure(make(name, int(runs)), 3 if given.quick else given.repeats)
+    cases = []
+    for name in given.case:
+        case = child(name, "--repeats", str(repeats))
+        for each in case["ways"]:
+            say(f"{name}: memory of {each['way']}")
+            each["peak_memory_mib"] = child(name, "--memory", each["way"])
+        table(case)
+        cases.append(case)
+    if out := given.out or (None if given.quick else RESULTS / "executors.json"):
+        write(out, "executors", {"repeats": repeats}, cases, targets(cases))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

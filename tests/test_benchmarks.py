@@ -1,0 +1,246 @@
+"""docs/benchmarks.md says what the committed results say, and its tool and the benchmarks' own tools are right."""
+
+import importlib.util
+import json
+import runpy
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.learning.models import initial_parameters
+
+ROOT = Path(__file__).parent.parent
+TOOL = runpy.run_path(str(ROOT / "tools" / "benchmarks.py"))
+NUMBERS = st.floats(min_value=1e-3, max_value=1e6)
+
+
+def of_benchmarks(name):
+    """A module of benchmarks/, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+MACHINE, CHILDREN, WORK = (of_benchmarks(name) for name in ("machine", "children", "same_work"))
+
+
+def result(**more):
+    ways = [MACHINE.way("slow", [0.2, 0.4, 0.3], off=1e-7), MACHINE.way("fast", [0.001, 0.002, 0.003], share_of_peak=0.25)]
+    ways[1]["ratio_to"] = MACHINE.ratios(ways, ways[1], ["slow", "absent"])
+    return {
+        "machine": {"cpu": "a CPU", "cores": 2},
+        "commit": "abc",
+        "date": "2026-01-01",
+        "command": "python benchmarks/x.py",
+        "cases": [{"name": "logistic/1", "settings": {"threads": 1}, "ways": ways}],
+        "targets": [MACHINE.target("fast enough", 100, 150), MACHINE.target("small enough", 10, 11, "MiB", at_most=True)],
+        **more,
+    }
+
+
+# the page
+
+
+def test_the_page_is_up_to_date():
+    assert TOOL["PAGE"].read_text("utf-8") == TOOL["page"](TOOL["load"](TOOL["RESULTS"])), "run python tools/benchmarks.py"
+
+
+def test_pictures_on_the_page_are_there():
+    results = TOOL["load"](TOOL["RESULTS"])
+    for name in TOOL["DRAWN"]:
+        if name in results:
+            assert TOOL["_figure"](name).is_file(), "run python tools/benchmarks.py"
+
+
+def test_no_result_names_a_folder_of_the_machine():
+    for name, each in TOOL["load"](TOOL["RESULTS"]).items():
+        assert "/" not in each["command"].removeprefix("python benchmarks/").replace("logistic/", "").replace("lenet/", ""), (
+            name
+        )
+
+
+def test_medians_spread_and_ratios_are_on_the_page():
+    text = TOOL["page"]({"executors": result()})
+    assert "| slow | 300 ms | 200 ms – 400 ms |" in text
+    assert "| fast | 2 ms | 1 ms – 3 ms | 150 | 25.0 % |" in text
+    assert "`python benchmarks/x.py` at commit abc, 2026-01-01. a CPU, cores 2." in text
+
+
+def test_what_is_asked_for_and_not_reached_is_said():
+    text = TOOL["page"]({"executors": result()})
+    assert "| fast enough | ≥ 100× | 150× | yes | executors |" in text
+    assert "| small enough | ≤ 10 MiB | 11 MiB | **no** | executors |" in text
+
+
+def test_what_was_not_measured_is_named_with_its_command():
+    text = TOOL["page"]({"executors": result()})
+    assert "make bench-gpu" in text
+    assert "make bench-peers" in text
+    assert "A round of local training on the CPU: `make bench`" not in text
+
+
+def test_columns_and_notes_appear_only_where_they_are_filled():
+    case = {"name": "c", "columns": ["ns_a_client"], "ways": [{"way": "w", "ns_a_client": 3.5, "note": "as told"}]}
+    text = TOOL["page"]({"scale": result(cases=[case])})
+    assert "|  | ns a client |  |" in text
+    assert "| w | 3.5 | as told |" in text
+
+
+def test_a_file_nobody_knows_comes_last(tmp_path):
+    for name in ("zebra", "soak", "executors"):
+        (tmp_path / f"{name}.json").write_text('{"cases": []}', "utf-8")
+    assert list(TOOL["load"](tmp_path)) == ["executors", "soak", "zebra"]
+
+
+def gpu_row(model, way, **more):
+    times = {"ms_round": 100.0, "ms_least": 90.0, "ms_most": 120.0, "ms_run": 10.0, "times_lean": 20.0, "of_peak": 0.3}
+    return {"model": model, "way": way, "runs": 10, "timed_runs": 10, **times, "peak_memory_gb": 2.0, "note": None, **more}
+
+
+def test_the_record_of_the_gpu_benchmark_is_drawn_like_the_others(tmp_path):
+    record = {
+        "gpu": "a GPU",
+        "python": "3.11",
+        "torch": "2.11",
+        "triton": "3.6",
+        "date": "2026-01-01T00:00:00+00:00",
+        "commit": "0123456789",
+        "peaks": {"float32": 51e12, "bfloat16": 790e12},
+        "times": [
+            gpu_row("resnet9", "lean loop", times_lean=1.0),
+            gpu_row("resnet9", "packed bfloat16, together", ms_round=205.0, ms_most=220.0),
+            gpu_row("lenet", "batched", times_lean=149.0, timed_runs=2),
+        ],
+        "checks": [{"model": "resnet9", "way": "packed", "precision": "bfloat16", "off": 0.03}],
+        "evaluation": [{"way": "evaluate with packed", "runs": 10, "images": 10_000, "ms": 7.0, "ms_least": 6.0}],
+        "accuracy": [
+            {"executor": "streams", "bfloat16": False, "rounds": 60, "accuracies": [0.5, 0.6]},
+            {"difference": 0.01, "standard_error": 0.02},
+        ],
+    }
+    (tmp_path / "gpu.json").write_text(json.dumps(record), "utf-8")
+    results = TOOL["load"](tmp_path)
+    text = TOOL["page"](results)
+    assert "at commit 0123456, 2026-01-01. a GPU, python 3.11" in text
+    assert "bfloat16 TFLOP/s 790" in text
+    assert "| packed bfloat16, together | 205 ms | 90 ms – 220 ms | 10 | 10 | 20 | 30.0 % | 1907 | 3.0e-02 |" in text
+    assert "| ResNet-9, 10 runs: milliseconds a round | ≤ 210 ms | 205 ms | yes | gpu |" in text
+    assert "times as fast as the lean loop | ≥ 150× | 149× | **no** | gpu |" in text
+    assert "timed on 2 runs and scaled up" in text
+    assert "difference of accuracies in standard errors | ≤ 2 | 0.5 | yes | gpu |" in text
+    assert "| evaluate with packed | 7 ms | 10 |" in text
+    assert "| streams in float32 | 0.55 | 0.5 | 0.6 |" in text
+    TOOL["draw"](results["gpu"], tmp_path / "gpu.svg")
+    assert (tmp_path / "gpu.svg").is_file()
+
+
+def test_a_picture_is_drawn_the_same_every_time(tmp_path):
+    for name in ("once.svg", "again.svg"):
+        TOOL["draw"](result(), tmp_path / name)
+    once, again = ((tmp_path / name).read_bytes() for name in ("once.svg", "again.svg"))
+    assert b"</svg>" in once
+    assert once == again
+
+
+@given(NUMBERS, NUMBERS)
+def test_a_target_is_met_at_or_beyond_what_is_required(required, measured):
+    met = TOOL["met"]
+    least, most = ({"required": required, "measured": measured, "at_most": at_most} for at_most in (False, True))
+    assert met(least) == (measured >= required)
+    assert met(most) == (measured <= required)
+    assert met({**least, "measured": required})
+    assert met({**most, "measured": required})
+
+
+# the record
+
+
+@given(st.lists(NUMBERS, min_size=1))
+def test_a_way_keeps_median_least_and_most(times):
+    entry = MACHINE.way("w", times)
+    assert entry["min_ms"] <= entry["median_ms"] <= entry["max_ms"]
+    assert entry["min_ms"] == pytest.approx(1e3 * min(times), rel=1e-3)
+
+
+def test_where_a_result_went_is_not_in_the_command():
+    words = ["/home/me/benchmarks/gpu.py", "--quick", "--out", "/home/me/gpu.json", "--case", "lenet/1"]
+    assert MACHINE.command(words) == "python benchmarks/gpu.py --quick --case lenet/1"
+
+
+def test_facts_name_the_machine():
+    facts = MACHINE.facts(device="a GPU")
+    assert facts["cores"] >= 1
+    assert {"cpu", "os", "python", "torch", "numpy"} <= facts.keys()
+    assert facts["device"] == "a GPU"
+
+
+# processes
+
+
+def test_a_command_is_timed_with_all_that_it_starts():
+    script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); time.sleep(1); print('done')"
+    done = CHILDREN.run([sys.executable, "-c", script], {}, timeout=30)
+    assert done.output == "done\n"
+    assert done.seconds >= 1
+    assert done.peak_memory_mib > 1
+
+
+def test_nothing_is_left_running():
+    script = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid); time.sleep(1)"
+    done = CHILDREN.run([sys.executable, "-c", script], {}, timeout=30)
+    assert CHILDREN.stat(int(done.output)) is None
+
+
+def test_a_command_that_takes_too_long_is_ended_and_refused():
+    with pytest.raises(CHILDREN.Failed, match="at most"):
+        CHILDREN.run(["sleep", "60"], {}, timeout=0.5)
+
+
+def test_a_command_that_fails_says_why():
+    with pytest.raises(CHILDREN.Failed, match="for a reason"):
+        CHILDREN.run([sys.executable, "-c", "raise SystemExit('for a reason')"], {}, timeout=30)
+
+
+def test_only_descendants_are_found():
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        time.sleep(0.1)
+        mine = CHILDREN.descendants(child.pid)
+        assert {each.pid for each in mine} == {child.pid}
+        assert all(CHILDREN.alive(each) for each in mine)
+        assert not CHILDREN.alive(CHILDREN.Process(child.pid, "another birth"))
+    finally:
+        child.kill()
+        child.wait()
+    assert not any(CHILDREN.alive(each) for each in mine)
+
+
+# the work that headgate and a peer both do
+
+
+@given(st.integers(1, 10_000))
+def test_every_round_has_the_same_number_of_samples_and_no_client_without(t):
+    sizes = WORK.sizes(t)
+    assert sizes.sum() == WORK.SAMPLES
+    assert len(sizes) == WORK.CLIENTS
+    assert sizes.min() >= 1
+
+
+@given(st.integers(1, 10_000), st.integers(0, 9))
+def test_a_client_trains_on_different_images_of_its_own_the_same_for_everybody(t, client):
+    rows = WORK.rows(t, client)
+    assert len(rows) == len(set(rows.tolist())) == WORK.sizes(t)[client]
+    assert (rows // WORK.POOL == client).all()
+    assert (rows == WORK.rows(t, client)).all()
+
+
+@pytest.mark.parametrize("model", ["logistic", "lenet"])
+def test_the_starting_model_is_as_large_as_the_one_it_stands_for(model):
+    assert WORK.start(model).size == initial_parameters(model, WORK.SHAPE, WORK.CLASSES, 0).numel()
