@@ -26,7 +26,7 @@ from headgate.simulation.executors import Packed, Task, pick
 CLIENTS, SAMPLES, SHAPE, CLASSES, MEAN, STD = 10, 100, (1, 28, 28), 10, 0.1307, 0.3081
 TRAINING = LocalTraining(lr=0.05, steps=10)
 FLOPS = {"logistic": 4 * 7840, "lenet": 2_264_000}
-"""Operations for a sample in a step, forward and backward, two for a multiplication and addition."""
+"""Operations of the usual algorithm for a sample in a step, forward and backward, two for a multiplication and addition."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from headgate.cli.watching import Means, Watching
 from headgate.config import load
+from headgate.errors import Interrupted
 from headgate.records.parts import create
 from headgate.records.reader import METRICS, RunFolder, part_folders
 from headgate.records.writer import RunWriter
-from headgate.simulation.cut import cut
+from headgate.simulation.cut import TOGETHER, cut
+from headgate.simulation.players import Here
+from headgate.simulation.schedule import perform
 
 SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]']
 
@@ -67,6 +70,28 @@ def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_pat
     means.close()
     assert [each[:2] for each in notes.told[1:-1]] == [("hybrid", 2)]
     assert notes.told[-1] == "closed"
+
+
+def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.simulation.cut.LIGHT", 0.0)
+    monkeypatch.setitem(TOGETHER, "gram", 1)
+    play = Here.play
+
+    def some(self, folders, *given):
+        play(self, [folders[0], folders[4]], *given)  # a seed of each policy, and then comes Ctrl-C
+
+    folder, notes = tmp_path / "run", Notes()
+    monkeypatch.setattr(Here, "play", some)
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1)
+    monkeypatch.setattr(Here, "play", play)
+    monkeypatch.setattr("headgate.cli.watching.make_trackers", lambda names: [notes])
+    with Watching(["notes"], lines=False) as watching:
+        perform(None, folder, processes=1, resume=True, watch=watching.watch)
+    assert sorted(each[:2] for each in notes.told[1:-1]) == [
+        (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
+    ]
+    assert not watching._means[folder]._waiting
 
 
 def test_lines_name_the_run_its_policies_and_the_round(tmp_path, capsys):

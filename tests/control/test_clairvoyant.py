@@ -116,8 +116,8 @@ SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 60)
 def test_as_a_policy_it_replays_its_plan_and_nobody_does_better(prices):
     k, seeds = BoundConstants(), np.arange(6)
     policy = Clairvoyant(rule=Fifo(SYSTEM.buffer), costs=prices, seeds=seeds, rounds=60, system=SYSTEM, bound=k)
-    result = rehearse(SYSTEM, policy, prices, seeds[::-1].copy(), 60)  # runs are known by their prices
-    surrogate = result.penalty(k).sum(axis=-1)[::-1]
+    result = rehearse(SYSTEM, policy, prices, seeds, 60)
+    surrogate = result.penalty(k).sum(axis=-1)
     assert surrogate == pytest.approx(policy.plan.cost, rel=2e-3)
     assert np.all(surrogate >= policy.plan.bound)
     assert np.all(result.spend.sum(axis=-1) <= 55.0 * 60)
@@ -133,5 +133,17 @@ def test_it_refuses_prices_it_did_not_foresee():
     )
     with pytest.raises(SettingError, match="made for other prices"):
         rehearse(SYSTEM, policy, Uniform(2, 10), np.arange(2), 5)
+    with pytest.raises(SettingError, match="no plan for the others of 3 runs"):
+        rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(3), 5)
     with pytest.raises(SettingError, match="the plan ends there"):
         rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(2), 6)
+
+
+def test_a_run_follows_its_own_plan_whoever_plays_beside_it():
+    """Also while the prices of several seeds are still the same."""
+    prices, seeds = UniformInteger(1, 9), np.arange(8)
+    given = {"rule": Fifo(SYSTEM.buffer), "costs": prices, "rounds": 12, "system": SYSTEM, "bound": BoundConstants()}
+    together = rehearse(SYSTEM, Clairvoyant(seeds=seeds, **given), prices, seeds, 12)
+    for seed in seeds:
+        alone = rehearse(SYSTEM, Clairvoyant(seeds=seeds[seed : seed + 1], **given), prices, seeds[seed : seed + 1], 12)
+        assert np.array_equal(alone.admitted[0], together.admitted[seed])

@@ -39,7 +39,7 @@ def test_stop_ends_after_one_pass():
     stream = Stream(OWNED, 1, "stop")
     assert stream.lengths.tolist() == [3, 6]
     assert sorted(stream.rows[stream.samples(0, 0, 3)]) == [5, 7, 9]
-    with pytest.raises(SettingError, match="client 0: its stream ends after 3 samples"):
+    with pytest.raises(SettingError, match=r"data\.stream = stop: the stream of client 0 ends after 3 samples"):
         stream.samples(0, 0, 4)
     with pytest.raises(SettingError, match=r"data.stream = loop"):
         Stream(OWNED, 1, "loop")

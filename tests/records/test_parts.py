@@ -1,12 +1,15 @@
 """Rows of a live part arrive round by round, and a run in parts reads as one."""
 
 import json
+import shutil
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.config import load
+from headgate.errors import DataError
 from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, tell
 from headgate.records.reader import METRICS, RunFolder, part_folders
 from headgate.records.writer import RunWriter
@@ -75,6 +78,23 @@ def test_tables_are_put_together_once_and_again(tmp_path):
         assert (folder / "metrics.parquet").read_bytes() == before
         assert not list(folder.rglob("*.jsonl"))
     assert pl.read_parquet(folder / "occupancy.parquet").height == 12
+
+
+def test_nothing_is_concluded_before_all_has_been_played(tmp_path):
+    folder = tmp_path / "run"
+    parts = in_parts(folder)
+    for part, run, rounds in zip(parts, RUNS, (3, 2, 3, 3), strict=True):
+        write(part, *run, rounds)
+        RunWriter(part).checkpoint(rounds, {}, {}, {})
+        RunWriter(part).state("running", rounds, 3)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(DataError, match="001: round 2 of 3; cannot be finished yet"):
+        conclude(folder)
+    shutil.rmtree(parts[1])
+    with pytest.raises(DataError, match="its parts do not hold each of its 4 runs once"):
+        conclude(folder)
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == {path: content for path, content in before.items() if parts[1] not in path.parents}
 
 
 def test_only_what_a_start_writes_is_taken_for_its_remains(tmp_path):

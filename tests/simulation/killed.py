@@ -13,21 +13,18 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-
 from headgate.config import load
 from headgate.control import files
-from headgate.learning.datasets import load_dataset
 from headgate.records import writer as writing
-from headgate.records.writer import Checkpoint, RunWriter
-from headgate.simulation.run import play, resume, start
+from headgate.records.writer import RunWriter
+from headgate.simulation import cut, run
+from headgate.simulation.schedule import perform
 
 ROUNDS = 8
 SETTINGS = ["run.seeds=2", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "hybrid"]', "training.steps=2"]
-COMPARED = ("metrics.parquet", "occupancy.parquet", f"checkpoints/{ROUNDS:08d}/tensors.safetensors")
-
-
-DATA = load_dataset("digits")  # before any fork: the children share it
+LAST = [f"parts/{part}/checkpoints/{ROUNDS:08d}/tensors.safetensors" for part in ("000", "001")]
+COMPARED = ("metrics.parquet", "occupancy.parquet", *LAST)
+cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 2, 0.0  # two parts, and a checkpoint every round
 
 
 def die() -> None:
@@ -84,16 +81,10 @@ def plant(point) -> None:
 
 
 def child(folder: Path, point) -> None:
-    torch.set_num_threads(1)
     if point is not None:
         plant(point)
-    if (folder / "state.json").exists():
-        experiment = load(str(folder / "config.toml"))
-        simulation, writer = resume(experiment, DATA, Checkpoint(folder), "cpu")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-        simulation, writer = start(load("digits", SETTINGS), DATA, folder, "cpu")
-    play(simulation, writer, tick=lambda done: None, seconds=0.0)
+    begun = (folder / "environment.json").exists()  # then the folder knows what it is
+    perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1, resume=True)
 
 
 def attempt(folder: Path, point=None, delay=None) -> bool:
@@ -131,27 +122,29 @@ def main(root: Path) -> None:
     lasts = min(how_long(root / name) for name in ("first", "whole"))  # the first one also warms up the disk
     expected = content(root / "whole")
     rng = random.Random(1)
-    points = [("append", i) for i in (1, 2, 7, 16)]
-    points += [("sync", i) for i in (5, 9, 14, 30, 47, 60)]
-    points += [("ledger", 3), ("ledger", 4), ("rename", 2), ("rename", 8), ("rmtree", 4), ("rmtree", 9)]
-    points += [("replace", i) for i in (6, 9, 14)] + [("unlink", 1), ("unlink", 2)]
+    points = [[("append", i)] for i in (1, 7, 16, 20)]
+    points += [[("sync", i)] for i in (1, 6, 13, 30, 60)]  # the first 13 make the folder
+    points += [[("ledger", 3)], [("rename", 8)], [("rename", 9)], [("rmtree", 4)]]
+    points += [[("replace", i)] for i in (2, 12, 18, 33, 34, 35, 37)]  # 33 and on conclude
+    points += [[("unlink", i)] for i in (2, 3, 5)]  # two when the parts are made, four when all is concluded
+    points += [[("replace", 9), ("rmtree", 1)], [("replace", 11), ("unlink", 1), ("replace", 10)]]  # a start killed again
     killed = 0
-    for number, point in enumerate([*points, *["time"] * 12]):
+    for number, plan in enumerate([*points, *["time"] * 4]):
         folder = root / f"run-{number}"
         times = 0
         while True:
-            if point == "time":
+            if plan == "time":
                 over = attempt(folder, delay=rng.uniform(0.1, 0.95) * lasts) if times < 3 else attempt(folder)
             else:
-                over = attempt(folder, point=point) if times == 0 else attempt(folder)
+                over = attempt(folder, point=plan[times] if times < len(plan) else None)
             if over:
                 break
             times += 1
         killed += times
         if content(folder) != expected:
-            sys.exit(f"different after being killed at {point}")
+            sys.exit(f"different after being killed at {plan}")
         shutil.rmtree(folder)
-        print(f"{point}: killed {times} times, same bytes", flush=True)
+        print(f"{plan}: killed {times} times, same bytes", flush=True)
     print(f"{killed} kills, all the same")
     if killed < 25:
         sys.exit("too few kills happened to show anything")

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
 from headgate.config import load
-from headgate.errors import SettingError
+from headgate.errors import Interrupted, SettingError
 from headgate.records.reader import RunFolder, part_folders
 from headgate.simulation import cut
+from headgate.simulation.cluster import STOP, Cluster, _play
+from headgate.simulation.players import ChunkError
 from headgate.simulation.schedule import perform
 
 SETTINGS = ["run.seeds=2", "run.rounds=5", 'run.policies=["hybrid", "constant"]', "training.steps=2"]
@@ -86,6 +89,45 @@ def test_what_a_worker_refuses_reaches_the_user(tmp_path):
     assert process.returncode == 2
     assert "--executor fast" in err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_task_that_waited_in_the_queue_plays_nothing_after_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.simulation.players.Here.play", lambda *_: None)
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    part = part_folders(tmp_path / "run")[0]
+    (part / STOP).touch()
+    assert _play(str(part), "cpu") == (None, ["Interrupted", "interrupted"])
+    assert not (part / "checkpoints").exists()
+    assert not (part / "metrics.jsonl").read_bytes()
+
+
+class LostTasks:
+    """As much of Ray as a cluster needs that loses every task."""
+
+    class exceptions:
+        RayError = RuntimeError
+
+    def remote(self, **options):
+        return lambda function: SimpleNamespace(remote=lambda *given: given[0])
+
+    def wait(self, tasks, num_returns, timeout):
+        return tasks[:1], tasks[1:]
+
+    def get(self, task):
+        raise RuntimeError("the worker died")
+
+
+def test_a_lost_task_is_told_and_nothing_is_repeated(tmp_path):
+    cluster = Cluster.__new__(Cluster)
+    cluster._ray = LostTasks()
+    folders = [tmp_path / "000", tmp_path / "001"]
+    for folder in folders:
+        folder.mkdir()
+    with pytest.raises(ChunkError, match=r"its task was lost \(the worker died\)") as lost:
+        cluster.play(folders, "cpu", lambda: None, lambda: False)
+    assert lost.value.folder == folders[0]
+    assert not list(tmp_path.rglob(STOP))
 
 
 def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):

@@ -3,11 +3,14 @@
 import copy
 import importlib.util
 import threading
+from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -149,7 +152,27 @@ def seen_together():
     )  # fmt: skip
 
 
+def wide_rows():
+    """Images of which only some rows are near at a time, and kernels too large to lie ready for each window."""
+    return nn.Sequential(
+        nn.Conv2d(1, 51, 3), nn.ReLU(), nn.Conv2d(51, 6, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(252, 5), nn.ReLU(), nn.Linear(5, CLASSES),
+    )  # fmt: skip
+
+
+def named_layers():
+    return nn.Sequential(OrderedDict(seen=nn.Conv2d(1, 3, 3), flat=nn.Flatten(), said=nn.Linear(48, CLASSES)))
+
+
+def one_activation_for_all():
+    bent = nn.Tanh()
+    return nn.Sequential(nn.Conv2d(1, 3, 3), bent, nn.Flatten(), nn.Linear(48, 5), bent, nn.Linear(5, CLASSES))
+
+
 OTHERS = [
+    (wide_rows, (1, 18, 17)),
+    (named_layers, (1, 6, 6)),
+    (one_activation_for_all, (1, 6, 6)),
     (seen_together, (1, 9, 8)),
     (without_biases, (1, 13, 12)),
     (many_channels, (1, 10, 7)),
@@ -161,6 +184,29 @@ OTHERS = [
 @pytest.mark.parametrize(("model", "shape"), OTHERS)
 def test_nets_of_other_shapes(model, shape):
     check(world(model(), [[3, 0, 1, 14, 6]], shape), LocalTraining(0.1, 3, momentum=0.6, weight_decay=0.01), tolerance=1e-10)
+
+
+@pytest.mark.parametrize(("model", "shape"), [(averaged, GREY), (wide_rows, (1, 18, 17))])
+@pytest.mark.parametrize(("batch_size", "momentum", "decay"), [(7, 0.0, 0.0), (8, 0.9, 0.01), (1000, 0.0, 0.01)])
+def test_mini_batches_are_those_of_the_reference(model, shape, batch_size, momentum, decay):
+    check(world(model(), THREE_RUNS, shape), LocalTraining(0.03, 2, momentum, decay, batch_size))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(*3 * [st.integers(0, 9)]), min_size=1, max_size=2), st.integers(1, 10), st.integers(1, 3))
+def test_any_buffers_in_any_mini_batches(sizes, batch_size, epochs):
+    check(world(like_lenet(), sizes), LocalTraining(0.05, epochs, momentum=0.5, batch_size=batch_size))
+
+
+def test_mini_batches_follow_round_and_seed():
+    case, training = world(like_lenet(), ONE_RUN), LocalTraining(0.1, 1, batch_size=3)
+
+    def after(seed, t):
+        return Compiled(case.task).advance(case.theta, case.packed, case.weights, training, [seed], t)[0]
+
+    assert torch.equal(after(0, 1), after(0, 1))
+    assert not torch.equal(after(0, 1), after(0, 2))
+    assert not torch.equal(after(0, 1), after(99, 1))
 
 
 def test_float32_stays_float32_and_close():
@@ -185,18 +231,21 @@ def test_of_several_largest_the_first_is_chosen(k):
 # what it promises
 
 
+@pytest.mark.parametrize("batch_size", [None, 2, 7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_runs_together_are_runs_alone_to_the_bit(dtype):
+def test_runs_together_are_runs_alone_to_the_bit(dtype, batch_size):
     case = world(like_lenet(), THREE_RUNS, dtype=dtype)
-    training = LocalTraining(0.3, 5, momentum=0.5)
+    training = LocalTraining(0.3, 5, momentum=0.5, batch_size=batch_size)
     after, loss = case.advance(Compiled(case.task), training)
     for r in range(3):
-        alone, alone_loss = case.run(r).advance(Compiled(case.task), training)
+        own = case.run(r)
+        alone, alone_loss = Compiled(case.task).advance(own.theta, own.packed, own.weights, training, [r], 3)
         assert torch.equal(after[r], alone[0])
         torch.testing.assert_close(loss[r], alone_loss[0], rtol=0, atol=0, equal_nan=True)
 
 
-def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch):
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch, batch_size):
     seen, train = set(), Compiled._train
     monkeypatch.setattr(Compiled, "_train", lambda *given: (seen.add(threading.get_ident()), train(*given))[1])
     case = world(build_model("lenet", (1, 28, 28), 10), [[7, 0, 30, 5], [2, 11, 1, 6]], (1, 28, 28), 10, torch.float32, 0.06)
@@ -204,7 +253,7 @@ def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3)))
+            given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3, batch_size=batch_size)))
             assert len(seen) == (1 if threads == 1 else 3)  # all in this thread, then in two others
     finally:
         torch.set_num_threads(before)
@@ -212,10 +261,12 @@ def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch):
     assert torch.equal(given[0][1], given[1][1])
 
 
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize(("model", "shape"), [(like_lenet, GREY), (wide_rows, (1, 18, 17))])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_run_that_has_broken_down_leaves_the_others_alone(threads):
-    case = world(like_lenet(), [[3, 9, 2], [4, 1, 8], [2, 2, 2]])
-    training, before = LocalTraining(0.3, 3), torch.get_num_threads()
+def test_a_run_that_has_broken_down_leaves_the_others_alone(threads, model, shape, batch_size):
+    case = world(model(), [[3, 9, 2], [4, 1, 8], [2, 2, 2]], shape, spread=0.1)
+    training, before = LocalTraining(0.3, 3, batch_size=batch_size), torch.get_num_threads()
     whole, whole_loss = case.advance(Compiled(case.task), training)
     broken = case.theta.clone()
     broken[1] = float("nan")
@@ -238,9 +289,11 @@ def test_without_samples_or_weights_a_model_stays_as_it_is():
     assert loss.isnan().tolist() == [False, True, False]
     # a step so large that every client that trains is lost: one of weight 0 must not count all the same
     weightless = case._replace(weights=torch.zeros_like(case.weights))
-    unmoved, same_loss = weightless.advance(Compiled(case.task), LocalTraining(1e250, 5, momentum=0.9))
-    assert torch.equal(unmoved, case.theta)
-    torch.testing.assert_close(same_loss, loss, rtol=0, atol=0, equal_nan=True)
+    for batch_size in (None, 4):
+        training = LocalTraining(1e250, 5, momentum=0.9, batch_size=batch_size)
+        unmoved, same_loss = weightless.advance(Compiled(case.task), training)
+        assert torch.equal(unmoved, case.theta)
+        torch.testing.assert_close(same_loss, loss, rtol=1e-12, atol=0, equal_nan=True)  # other sums of the same losses
 
 
 def test_a_round_without_any_sample():
@@ -377,12 +430,7 @@ def test_a_model_that_does_not_fit_is_refused_and_auto_takes_another(model, why)
 def test_what_else_does_not_fit(monkeypatch):
     task = Task(like_lenet(), GREY, CLASSES, MEAN[:1], STD[:1])
     assert pick(task, LocalTraining(0.1, 1, 0.9, 0.1)).name == "compiled"
-    batches = LocalTraining(0.1, 1, batch_size=4)
-    assert type(pick(task, batches)) is FlatLoop
-    with pytest.raises(SettingError, match=r"--executor compiled: full-batch only, training\.batch_size = 4"):
-        pick(task, batches, "compiled")
-    with pytest.raises(SettingError, match="full-batch only"):
-        world(like_lenet(), ONE_RUN).advance(Compiled(task), batches)
+    assert pick(task, LocalTraining(0.1, 1, batch_size=4)).name == "compiled"
     for other in ({"dtype": torch.float16}, {"device": torch.device("cuda")}):
         with pytest.raises(SettingError, match=r"only for float32 or float64 on the CPU, not torch\.float"):
             Compiled(Task(like_lenet(), GREY, CLASSES, MEAN[:1], STD[:1], **other))

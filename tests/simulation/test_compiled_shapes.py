@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulation.executors.compiled_shapes import LANES, REGISTERS, WIDE, Grid, Window
+from headgate.simulation.executors.compiled_shapes import LANES, LIST, NEAR, REGISTERS, WIDE, Grid, Window
 
 small = st.integers(1, 12)
 
@@ -30,6 +30,18 @@ def test_a_tile_covers_all_outputs_and_fits(k, inputs, outputs, pool, width):
     assert window.spread >= (k + pool - 1) * inputs
 
 
+@given(k=small, inputs=st.integers(1, 300), pool=st.integers(1, 4), height=small, width=st.integers(1, 40))
+def test_a_strip_is_of_whole_samples_or_of_rows_that_are_near(k, inputs, pool, height, width):
+    before = Grid(inputs, height * pool + k - 1, width * pool + k - 1)
+    window = Window(k, pool, True, before, Grid(1, height, width))
+    samples, rows = window.strip
+    assert samples >= 1
+    assert 1 <= rows <= height
+    assert rows == height or samples == 1
+    assert rows == 1 or (rows * pool + k - 1) * before.row <= NEAR
+    assert samples == 1 or (samples * before.pitch <= NEAR and samples * height * width <= LIST)
+
+
 @pytest.mark.parametrize(
     ("window", "tile"),
     [
@@ -40,3 +52,12 @@ def test_a_tile_covers_all_outputs_and_fits(k, inputs, outputs, pool, width):
 )
 def test_the_tiles_of_lenet(window, tile):
     assert window.tile == tile
+
+
+def test_a_large_image_is_done_in_strips_and_a_small_one_is_not():
+    large = Window(3, 2, True, Grid(51, 16, 15), Grid(6, 7, 6))
+    assert large.strip == (1, 4)
+    assert large.moved > NEAR
+    lenet = Window(5, 2, True, Grid(6, 14, 14), Grid(16, 5, 5))
+    assert lenet.strip == (6, 5)
+    assert lenet.moved <= NEAR

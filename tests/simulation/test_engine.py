@@ -1,14 +1,16 @@
 """The engine: streams, honest counts, divergence, empty rounds, runs together and alone."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from headgate.config import load
+from headgate.control.costs import Trace
 from headgate.control.rehearse import rehearse
-from headgate.errors import SettingError
+from headgate.errors import DataError, SettingError
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 from headgate.theory.recursion import memory_proportional_weight
@@ -181,3 +183,21 @@ def test_mnist_learns_as_measured_before():
     mean = {name: 100 * np.mean([best[name, int(seed)] for seed in e.seeds]) for name in e.policies}
     for name, expected, tolerance in (("oracle", 88.8, 1), ("released", 85.6, 1), ("constant", 83.5, 1), ("hybrid", 75.0, 3)):
         assert mean[name] == pytest.approx(expected, abs=tolerance), name
+
+
+def test_prices_fetched_in_blocks_are_the_same(monkeypatch):
+    settings = ["cost.per_client=[0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2]", "cost.client_noise=0.2", 'run.policies=["headgate"]']
+    _, whole, rounds = played(*settings)
+    assert len(whole.prices) == 8
+    monkeypatch.setattr("headgate.simulation.engine.PRICES", 70)
+    _, blocks, again = played(*settings)
+    assert blocks.prices.shape == (2, 2, 10)  # rounds 7 and 8: three fit
+    assert repr(again) == repr(rounds)
+
+
+def test_prices_that_end_too_early_are_refused_at_the_start(monkeypatch):
+    e = load("digits", ["run.rounds=8", "run.seeds=2"])
+    short = replace(e, costs=Trace(np.ones(7)))
+    monkeypatch.setattr("headgate.simulation.engine.PRICES", 2)
+    with pytest.raises(DataError, match="ends after 7 rounds"):
+        Simulation(short, DATA, CPU)

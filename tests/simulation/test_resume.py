@@ -1,7 +1,6 @@
 """Killed at any moment and resumed, a run ends in the same bytes; what is damaged is refused."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,13 @@ import pytest
 from headgate.config import load
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.learning.datasets import load_dataset
+from headgate.learning.partition import Dirichlet
+from headgate.records.parts import create
 from headgate.records.reader import RunFolder
+from headgate.records.source import commit
 from headgate.records.writer import Checkpoint
-from headgate.simulation.run import choose_device, play, resume, start
+from headgate.simulation.run import choose_device, examine, play_folder, play_rounds, resume
+from headgate.simulation.schedule import perform
 
 SETTINGS = ["run.seeds=2", "run.rounds=6", 'run.policies=["acdpp", "constant"]', "training.steps=2"]
 DATA = load_dataset("digits")
@@ -26,35 +29,42 @@ def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
     assert "all the same" in done.stdout
 
 
+def made(folder):
+    """A run in one piece in which nothing has been played."""
+    experiment = load("digits", SETTINGS)
+    create(folder, experiment.resolved, examine(experiment, DATA, "cpu", "auto")["environment"], [])
+
+
 def begun(folder, rounds=3):
-    """A run interrupted after some rounds, as by Ctrl-C."""
-    import os
-    import signal
-
-    simulation, writer = start(load("digits", SETTINGS), DATA, folder, "cpu")
-
-    def tick(done):
-        if done.t == rounds:
-            os.kill(os.getpid(), signal.SIGINT)
-
+    """A run told to stop after some rounds."""
+    made(folder)
+    done = []
     with pytest.raises(Interrupted) as stop:
-        play(simulation, writer, tick)
+        play_folder(folder, DATA, "cpu", done.append, lambda: len(done) == rounds)
     return str(stop.value)
 
 
-def test_ctrl_c_finishes_the_round_and_says_how_to_go_on(tmp_path):
+def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "run"
     assert begun(folder) == f"interrupted after round 3 of 6; go on with: headgate run --resume {folder}"
     assert RunFolder.open(folder).status == "interrupted"
     assert RunFolder.open(folder).metrics()["t"].max() == 3
-    simulation, writer = resume(load(str(folder / "config.toml")), DATA, Checkpoint(folder), "cpu")
-    assert simulation.t == 3
-    play(simulation, writer, lambda done: None)
+    assert Checkpoint(folder).t == 3
+    perform(None, folder, resume=True, processes=1)
     assert RunFolder.open(folder).status == "finished"
-    whole, _ = start(load("digits", SETTINGS), DATA, tmp_path / "whole", "cpu")
-    play(whole, _, lambda done: None)
+    perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
     for name in ("metrics.parquet", "occupancy.parquet"):
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):
+    """Else a run that is no better than guessing is not told until the next evaluation."""
+    folder, experiment, done = tmp_path / "run", load("digits", [*SETTINGS, "training.evaluate_every=3"]), []
+    create(folder, experiment.resolved, examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    with pytest.raises(Interrupted):
+        play_folder(folder, DATA, "cpu", done.append, lambda: len(done) == 4)
+    simulation, _ = resume(experiment, DATA, Checkpoint(folder), "cpu")
+    assert simulation.accuracy.tolist() == [row["test_accuracy"] for row in done[2].metrics]
 
 
 def damage(folder, what):
@@ -68,7 +78,7 @@ def damage(folder, what):
         return "ledger-1.npz is damaged"
     if what == "head":
         (newest / "checkpoint.json").write_text("{")
-        return "checkpoint.json: is damaged"
+        return "checkpoint.json: not valid JSON"
     if what == "config":
         with (folder / "config.toml").open("a") as file:
             file.write("\n")
@@ -99,7 +109,8 @@ def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, what):
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    simulation, writer = start(load("digits", SETTINGS), DATA, folder, "cpu")
+    made(folder)
+    simulation, writer = resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")
     whole = writer.append
 
     def append(name, rows):
@@ -109,34 +120,46 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(writer, "append", append)
     with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room and go on with"):
-        play(simulation, writer, lambda done: None, seconds=0.0)
-    simulation, writer = resume(load(str(folder / "config.toml")), DATA, Checkpoint(folder), "cpu")
-    assert simulation.t == 4
-    play(simulation, writer, lambda done: None)
+        play_rounds(simulation, writer, lambda done: None, seconds=0.0)
+    assert Checkpoint(folder).t == 4
+    perform(None, folder, resume=True, processes=1)
     assert RunFolder.open(folder).metrics()["t"].max() == 6
 
 
 def test_a_folder_that_exists_is_refused(tmp_path):
     (tmp_path / "keep.txt").write_text("mine")
     with pytest.raises(DataError, match="exists already"):
-        start(load("digits", SETTINGS), DATA, tmp_path, "cpu")
+        made(tmp_path)
     assert (tmp_path / "keep.txt").read_text() == "mine"
 
 
 def test_the_folder_says_what_made_it(tmp_path):
     folder = tmp_path / "run"
-    simulation, writer = start(load("digits", SETTINGS), DATA, folder, "cpu")
-    play(simulation, writer, lambda done: None)
+    perform(load("digits", SETTINGS), folder, processes=1)
     run = RunFolder.open(folder)
     assert run.environment["executor"] == "gram"
+    assert run.environment.get("commit") == commit()
     assert {"headgate", "python", "torch", "numpy", "platform", "config_sha256", "device", "dtype"} <= set(run.environment)
     assert load(str(folder / "config.toml")).resolved == load("digits", SETTINGS).resolved
     assert not (folder / "metrics.jsonl").exists()
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
-    shutil.rmtree(folder)
 
 
 def test_devices():
     with pytest.raises(SettingError, match="--device tpu"):
         choose_device("tpu")
     assert choose_device("cpu").type == "cpu"
+
+
+def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_is_written(tmp_path, monkeypatch):
+    split = Dirichlet.split
+
+    def unlucky(self, labels, clients, seed, columns):
+        if seed == 1:
+            raise SettingError(f"data.alpha = {self.alpha}: no")
+        return split(self, labels, clients, seed, columns)
+
+    monkeypatch.setattr(Dirichlet, "split", unlucky)
+    with pytest.raises(SettingError, match=r"data\.alpha = 0\.5: no"):
+        perform(load("digits", [*SETTINGS, "data.partition=dirichlet", "data.alpha=0.5"]), tmp_path / "run", processes=1)
+    assert not list(tmp_path.iterdir())

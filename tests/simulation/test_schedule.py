@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import polars as pl
 import pytest
 
 from headgate.config import load, sweep_points
-from headgate.errors import DataError, HeadgateError, SettingError
+from headgate.config.policies import PolicySettings
+from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
+from headgate.records.held import Held
 from headgate.records.reader import RunFolder, list_runs, part_folders
 from headgate.simulation import cut
-from headgate.simulation.players import Processes
-from headgate.simulation.schedule import perform
+from headgate.simulation.players import LONGEST, Here, Processes, told
+from headgate.simulation.schedule import perform, points_of
 
 SETTINGS = ["run.seeds=4", "run.rounds=6", 'run.policies=["hybrid", "acdpp"]', "training.steps=2"]
 TABLES = ("metrics.parquet", "occupancy.parquet")
@@ -49,6 +52,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
         watch=lambda folder, new: rows.append((folder, new)),
         say=said.append,
     )
+    assert rows.pop(0) == (two, [])  # before the first row
     assert tables(one) == tables(two)
     assert models(one) == models(two)
     assert len(models(one)) == 4
@@ -73,6 +77,20 @@ def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
     rows = pl.read_parquet(parts / "metrics.parquet")
     assert rows["policy"].to_list()[:8] == ["hybrid"] * 4 + ["acdpp"] * 4
     assert rows["t"].is_sorted()
+
+
+def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
+    """Prices of few levels, so that the runs of several seeds look alike for a while."""
+    kinds = [*PolicySettings.kinds]
+    listed = ", ".join(f'"{kind}"' for kind in kinds)
+    prices = ["cost.kind=integer", "cost.low=1", "cost.high=2"]
+    experiment = load("digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices])
+    monkeypatch.setitem(cut.TOGETHER, "gram", 1)
+    (parts,) = perform(experiment, tmp_path / "parts", processes=1)
+    assert len(part_folders(parts)) == 3 * len(kinds)
+    monkeypatch.setattr(cut, "LIGHT", 1e9)
+    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    assert tables(parts) == tables(whole)
 
 
 @linux
@@ -240,8 +258,9 @@ def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeyp
 
 def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeypatch):
     monkeypatch.setattr("headgate.simulation.players.Here.play", lambda *_: None)
-    monkeypatch.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
-    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1)
     monkeypatch.undo()
     for path in folder.rglob("environment.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
@@ -275,6 +294,184 @@ def test_a_start_that_was_killed_is_made_again(tmp_path):
     (half / ".environment.json.partial").write_text("{")
     perform(load("digits", SETTINGS), half, processes=1, resume=True)
     assert tables(half) == tables(whole)
+
+
+def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_path):
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat")
+    half = tmp_path / "half"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), half, processes=1, executor="flat", watch=Stopping())
+    (half / "state.json").unlink()
+    shutil.rmtree(half / "parts" / "003")
+    shutil.rmtree(half / "parts" / "000" / "checkpoints", ignore_errors=True)
+    perform(None, half, processes=1, resume=True)
+    assert tables(half) == tables(whole)
+    assert RunFolder.open(half).environment["executor"] == "flat"
+    for name in ("environment.json", "config.toml"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f".{name}.partial").write_text("{")
+        if name != "config.toml":
+            shutil.copy(whole / "config.toml", tmp_path / name)
+        with pytest.raises(DataError, match="was stopped before anything was played"):
+            perform(None, tmp_path / name, resume=True)
+
+
+def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
+    points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5, 0.7]"])
+    folder, made = tmp_path / "sweep", []
+
+    def fail(*given):
+        made.append(given)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headgate.simulation.schedule.create", fail)
+    with pytest.raises(DataError, match="make room"):
+        perform(points, folder, processes=1)
+    monkeypatch.undo()
+    assert [point.name for point in points_of(folder)] == ["lr=0.1", "lr=0.5", "lr=0.7"]
+    with pytest.raises(DataError, match=r"lr=0.1: was stopped before anything was played"):
+        perform(None, folder, resume=True)
+    perform(points[1:], folder, processes=1, resume=True)
+    assert len(points_of(folder)) == 3  # some points at a time
+
+
+def test_parts_that_are_missing_are_noticed(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    shutil.rmtree(folder / "parts" / "002")
+    with pytest.raises(DataError, match="its parts do not hold each of its 8 runs once") as refusal:
+        perform(None, folder, processes=1, resume=True)
+    assert "go on with" not in str(refusal.value)
+
+
+class Stopping:
+    """Watches a run, and presses Ctrl-C when it sees the first row."""
+
+    def __call__(self, folder, rows):
+        if rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+POLICY = """
+import os, signal, time
+from dataclasses import dataclass
+from pathlib import Path
+from headgate.control.policies import Constant
+
+@dataclass(frozen=True, eq=False)
+class Odd(Constant):
+    def admit(self, view, memory):
+        if view.t == {t} and Path("armed").exists():
+            {do}
+        return super().admit(view, memory)
+"""
+
+
+def odd(folder, monkeypatch, t, do):
+    """An experiment whose policies do something odd in round `t` while there is a file named armed."""
+    monkeypatch.chdir(folder)
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    (folder / "odd.py").write_text(POLICY.format(t=t, do=do))
+    (folder / "armed").touch()
+    each = ["kind=odd:Odd", "rate=4.0", "K=4"]
+    return load("digits", [*SETTINGS, *(f"policies.{name}.{one}" for name in ("hybrid", "acdpp") for one in each)])
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=linux)])
+def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch, processes):
+    who = "os.getpid()" if processes == 1 else "os.getppid()"  # the nursery, as if the command had told it
+    experiment = odd(tmp_path, monkeypatch, 6, f"os.kill({who}, signal.SIGINT), time.sleep(1)")
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; go on with"):
+        perform(experiment, folder, processes=processes)
+    assert RunFolder.open(folder).status == "interrupted"
+    assert 1 <= len(list(folder.glob("parts/*/checkpoints/00000006"))) < 4
+    (tmp_path / "armed").unlink()
+    perform(None, folder, processes=processes, resume=True)
+    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    assert tables(folder) == tables(whole)
+
+
+@linux
+def test_a_child_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
+    experiment = odd(tmp_path, monkeypatch, 3, "os._exit(1)")
+    with pytest.raises(HeadgateError, match=r"\): its process ended with 1 and did not say why; go on with"):
+        perform(experiment, tmp_path / "run", processes=2)
+    assert list((tmp_path / "run").rglob("*.jsonl"))
+
+
+@linux
+def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    player = Processes(2)
+    with pytest.raises(Interrupted):
+        player.play(part_folders(folder)[1:], "cpu", lambda: None, lambda: True)
+    player.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    part = part_folders(folder)[1]
+    for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
+        with (part / "metrics.jsonl").open("a") as file:
+            file.write("{}\n")
+        before = (part / "metrics.jsonl").read_bytes()
+        with Held() as other:
+            other.take(path, folder)
+            with pytest.raises(DataError, match="run: is being played by another process; wait for it to end"):
+                perform(None, folder, processes=1, resume=True)
+            with pytest.raises(DataError, match="is being played by another process"):
+                perform(load("digits", SETTINGS), folder, processes=1, resume=True)
+        assert (part / "metrics.jsonl").read_bytes() == before
+    perform(None, folder, processes=1, resume=True)
+    assert RunFolder.open(folder).metrics().height == 48
+
+
+def test_a_full_disk_is_told_whoever_notices(tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headgate.simulation.schedule.tell", full)
+    folder = tmp_path / "run"
+    with pytest.raises(DataError) as error:
+        perform(load("digits", SETTINGS), folder, processes=1)
+    hint = f"make room and go on with: headgate run --resume {folder}"
+    assert str(error.value).endswith(f"{folder}: cannot be written (No space left on device); {hint}")
+
+
+def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
+    folder, play = tmp_path / "run", Here.play
+
+    def damaged(self, folders, *given):
+        (folders[0] / "occupancy.jsonl").unlink()
+        play(self, folders, *given)
+
+    monkeypatch.setattr(Here, "play", damaged)
+    with pytest.raises(DataError, match=r"000 \(hybrid, seeds 0 to 1\): .*the run cannot be continued$"):
+        perform(load("digits", SETTINGS), folder, processes=1)
+
+
+def test_what_an_executor_gave_up_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.simulation.executors.gram.Gram.note", "given up, slower", raising=False)
+    said = []
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append)
+    assert said == ["8 runs by gram, 4 chunks in this process", "given up, slower"]
+    assert RunFolder.open(folder).state["note"] == "given up, slower"
+
+
+@pytest.mark.parametrize("message", ["short", "x" * 5000, "ü" * 5000, '"\\' * 3000, "\udc80" * 5000])
+def test_an_error_goes_over_a_pipe_in_one_piece(message):
+    kind, said = told(HeadgateError(message))
+    assert kind == "HeadgateError"
+    assert len(json.dumps(said)) <= LONGEST
+    assert message.startswith(said)
+    assert said == message or len(json.dumps(said)) > LONGEST // 2
 
 
 @linux

@@ -66,6 +66,14 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
 
 
 @contextmanager
+def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told what is done and what there is in all."""
+    with progress_bar(quiet, unit) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
 def status(format_: Format, text: str) -> Iterator[None]:
     if format_ is Format.json:
         yield

@@ -3,17 +3,19 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Set, plain, print_json, progress_bar, recipe_overrides
+from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, progress_bar, recipe_overrides
 from headgate.config import sweep_points
-from headgate.errors import DataError
+from headgate.errors import DataError, SettingError
+
+OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
+"""as they are typed, where that is not their name"""
 
 
 class Show(StrEnum):
@@ -23,6 +25,7 @@ class Show(StrEnum):
 
 
 def run(
+    context: typer.Context,
     recipe: Annotated[str, typer.Argument(help="A recipe's name (see `headgate recipes`) or a TOML file.")] = "digits",
     rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
@@ -36,7 +39,12 @@ def run(
         int | None, typer.Option(help="Single-thread processes; default: one for each core. 1: this process alone.")
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Play on a Ray cluster: local, auto or HOST:PORT.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Play on a Ray cluster: local, auto or HOST:PORT; on its CPUs, unless --device is cuda.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; default: runs/NAME-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
@@ -53,6 +61,7 @@ def run(
     from headgate.records.trackers import check_installed
     from headgate.simulation.schedule import perform
 
+    _check_options(context)
     trackers = [name.strip() for name in (track or "").split(",") if name.strip()]
     check_installed(trackers)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
@@ -72,6 +81,18 @@ def run(
             say=bar.console.print if show is Show.bar else None,
         )
     _conclude(folders, folder, format_)
+
+
+def _check_options(context: typer.Context) -> None:
+    """What the run would not be told of is refused."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
+    for name, value in given.items():
+        said = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
+        if "resume" in given and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
+            raise SettingError(f"{said}: not with --resume {given['resume']}, which goes on with what was begun")
+        if "ray" in given and name == "processes":
+            raise SettingError(f"{said}: not with --ray {given['ray']}, which has workers of its own")
 
 
 def runs(
@@ -132,7 +153,7 @@ def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagene
     from headgate.learning.hub import fetch
 
     folder = data_folder()
-    with _counted(f"fetching {name}", "bytes") as tick:
+    with counted(f"fetching {name}", unit="bytes") as tick:
         paths = fetch(name, folder, tick=tick)
     print(f"{name}: {len(paths)} files in {folder / name}")
 
@@ -162,10 +183,3 @@ def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
 def _target(config: dict[str, Any]) -> float | None:
     target = config.get("training", {}).get("target")
     return float(target) if target is not None else None
-
-
-@contextmanager
-def _counted(text: str, unit: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    with progress_bar(quiet, unit) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -29,10 +29,13 @@ class Watching:
             means.close()
 
     def watch(self, folder: Path, rows: Sequence[Row]) -> None:
+        """No rows: the run is about to be played, and what its parts have done before is on disk."""
         if folder not in self._runs:
             self._runs[folder] = RunFolder.open(folder)
             if self.names:
                 self._means[folder] = Means(self._runs[folder], make_trackers(self.names))
+        if not rows:
+            return
         if self.lines:
             self._say(self._runs[folder], rows)
         if self.names:

@@ -73,7 +73,7 @@ class Stream:
         nth, place = np.divmod(positions, lengths)
         if self.kind == "stop" and nth.any():
             late = np.flatnonzero(nth)[0]
-            raise SettingError(f"client {clients[late]}: its stream ends after {lengths[late]} samples")
+            raise SettingError(f"data.stream = stop: the stream of client {clients[late]} ends after {lengths[late]} samples")
         wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
         if not self._passes.hold(wanted):
             every = np.union1d(self._passes.keys, wanted)

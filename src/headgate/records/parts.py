@@ -4,6 +4,7 @@ While parts are being played their rows lie in them, and the whole folder's stat
 all. When all are done their rows become the tables of the whole; config and last checkpoint of each part stay.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.records.reader import PARTS, TABLES, in_order, part_folders, read_config
-from headgate.records.writer import Checkpoint, RunWriter, read_json, sync
+from headgate.records.reader import CONFIG, ENVIRONMENT, PARTS, STATE, TABLES, in_order, part_folders, read_config, read_object
+from headgate.records.writer import ROWS, Checkpoint, RunWriter, sync
 
 
 def create(folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> None:
@@ -25,16 +26,32 @@ def create(folder: Path, config: Mapping[str, Any], environment: Mapping[str, An
     for number, part in enumerate(parts):
         RunWriter.create(folder / PARTS / f"{number:03d}", part, environment)
     if parts:
-        for name in TABLES:
-            (folder / f"{name}.jsonl").unlink()
+        for name in ROWS:
+            (folder / name).unlink()
     writer.state("running", 0, config["run"]["rounds"], elapsed_s=0.0, **_runs(config), diverged=[], guessing=[])
 
 
 def left_by_a_killed_start(folder: Path) -> bool:
     """Whether `folder` holds nothing but what `create` writes before the state."""
-    known = {"config.toml", "environment.json", PARTS, *(f"{name}.jsonl" for name in TABLES)}
+    known = {CONFIG, ENVIRONMENT, STATE, PARTS, *ROWS}
     names = {path.name.removeprefix(".").removesuffix(".partial") for path in folder.iterdir()}
-    return "config.toml" in names and names <= {*known, "state.json"} and not (folder / "state.json").exists()
+    return CONFIG in names and names <= known and not (folder / STATE).exists()
+
+
+def clear_killed_start(folder: Path) -> None:
+    """Makes way for a new start. The config goes last, so that one who is killed here leaves what a killed start leaves."""
+    for path in sorted(folder.iterdir(), key=lambda path: CONFIG in path.name):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def check_parts(folder: Path) -> None:
+    """Refuses a run whose parts are not all there."""
+    parts, whole = part_folders(folder), _each_run(read_config(folder))
+    if sorted(run for part in parts for run in _each_run(read_config(part))) != sorted(whole):
+        raise DataError(f"--resume {folder}: its parts do not hold each of its {len(whole)} runs once; it cannot be continued")
 
 
 def played(folder: Path) -> int:
@@ -46,14 +63,17 @@ def tell(folder: Path, state: str, t: int, elapsed: float) -> None:
     """The state of a run in parts, put together from what its parts say."""
     config = read_config(folder)
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
+    note: dict[str, str] = {}
     for part in part_folders(folder):
-        said = read_json(part / "state.json") if (part / "state.json").exists() else {}
+        said = read_object(part / STATE) if (part / STATE).exists() else {}
         for key, runs in lost.items():
             runs += said.get(key, [])
+        if "note" in said:
+            note = {"note": said["note"]}
     places = {name: place for place, name in enumerate(config["run"]["policies"])}
     for runs in lost.values():
         runs.sort(key=lambda run: (places[run["policy"]], run["seed"]))
-    RunWriter(folder).state(state, t, config["run"]["rounds"], elapsed_s=round(elapsed, 3), **_runs(config), **lost)
+    RunWriter(folder).state(state, t, config["run"]["rounds"], elapsed_s=round(elapsed, 3), **_runs(config), **lost, **note)
 
 
 def conclude(folder: Path, elapsed: float = 0.0) -> None:
@@ -62,6 +82,10 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
     Needs neither the executor nor the device that played: what broke down is told by the last checkpoints.
     """
     parts, config = part_folders(folder), read_config(folder)
+    check_parts(folder)
+    for part, t in ((part, played(part)) for part in parts):
+        if t < config["run"]["rounds"]:
+            raise DataError(f"{part}: round {t} of {config['run']['rounds']}; cannot be finished yet")
     rows = {name: [part / f"{name}.jsonl" for part in parts] for name in TABLES}
     for name, paths in rows.items():
         table = folder / f"{name}.parquet"
@@ -77,7 +101,7 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
     for path in (path for paths in rows.values() for path in paths):
         path.unlink(missing_ok=True)
     for part in parts:
-        said = read_json(part / "state.json") | Checkpoint(part).facts
+        said = read_object(part / STATE) | Checkpoint(part).facts
         more = {key: value for key, value in said.items() if key not in ("state", "round", "rounds", "pid")}
         RunWriter(part).state("finished", said["rounds"], said["rounds"], **more)
     if parts != [folder]:
@@ -87,6 +111,11 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
 def _runs(config: Mapping[str, Any]) -> dict[str, Any]:
     run = config["run"]
     return {"policies": run["policies"], "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"]))}
+
+
+def _each_run(config: Mapping[str, Any]) -> list[tuple[str, int]]:
+    runs = _runs(config)
+    return [(policy, seed) for policy in dict.fromkeys(runs["policies"]) for seed in runs["seeds"]]
 
 
 @contextmanager

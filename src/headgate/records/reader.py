@@ -62,7 +62,7 @@ class RunFolder:
         for name in (CONFIG, ENVIRONMENT, STATE):
             if not (path / name).is_file():
                 raise DataError(f"{path}: not a run folder, {name} is missing")
-        run = cls(path, _read_toml(path / CONFIG), _read_object(path / ENVIRONMENT), _read_object(path / STATE))
+        run = cls(path, _read_toml(path / CONFIG), read_object(path / ENVIRONMENT), read_object(path / STATE))
         _check_config(path / CONFIG, run.config)
         _check_state(path / STATE, run.state)
         return run
@@ -211,7 +211,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: not valid TOML ({error})") from None
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """What a file of JSON says, which must be an object."""
     try:
         value = json.loads(_read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:

@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,16 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
-from headgate.records.reader import TABLES
+from headgate.records.reader import CONFIG, ENVIRONMENT, STATE, TABLES, read_object
 
 ROWS = tuple(f"{name}.jsonl" for name in TABLES)
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"--out {folder}: cannot be made ({error.strerror})") from None
 
 
 class RunWriter:
@@ -32,20 +38,16 @@ class RunWriter:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.started = time.time()
 
     @classmethod
     def create(cls, folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> "RunWriter":
         """A new folder with its config; refused where there is something already."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"--out {folder}: cannot be made ({error.strerror})") from None
+        make_folder(folder)
         writer = cls(folder)
         text = tomli_w.dumps(config)
-        writer.replace("config.toml", text.encode())
+        writer.replace(CONFIG, text.encode())
         facts = {
             "headgate": __version__,
             "python": platform.python_version(),
@@ -54,7 +56,7 @@ class RunWriter:
             "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
             **environment,
         }
-        writer.replace("environment.json", _json(facts))
+        writer.replace(ENVIRONMENT, _json(facts))
         for name in ROWS:
             writer.replace(name, b"")
         return writer
@@ -76,7 +78,7 @@ class RunWriter:
 
     def state(self, state: str, t: int, rounds: int, **more: Any) -> None:
         facts = {"state": state, "round": t, "rounds": rounds, "pid": os.getpid(), **more}
-        self.replace("state.json", _json(facts))
+        self.replace(STATE, _json(facts))
 
     def checkpoint(
         self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
@@ -118,20 +120,20 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        config = folder / "config.toml"
-        environment = read_json(folder / "environment.json")
+        config = folder / CONFIG
+        environment = read_object(folder / ENVIRONMENT)
         try:
             text = config.read_bytes()
         except OSError as error:
-            raise DataError(f"--resume {folder}: config.toml cannot be read ({error.strerror})") from None
+            raise DataError(f"--resume {folder}: {CONFIG} cannot be read ({error.strerror})") from None
         if hashlib.sha256(text).hexdigest() != environment.get("config_sha256"):
-            raise DataError(f"--resume {folder}: config.toml was changed after the run began; start a new run with it")
+            raise DataError(f"--resume {folder}: {CONFIG} was changed after the run began; start a new run with it")
         self.environment = environment
         found = sorted(path for path in (folder / "checkpoints").glob("[0-9]*") if path.is_dir())
         self.path = found[-1] if found else None
         self.head: dict[str, Any] = {"t": 0, "rows": dict.fromkeys(ROWS, 0)}
         if self.path is not None:
-            self.head = read_json(self.path / "checkpoint.json")
+            self.head = read_object(self.path / "checkpoint.json")
             for name, digest in self.head["sha256"].items():
                 file = self.path / name
                 if not file.is_file() or _digest(file) != digest:
@@ -180,18 +182,6 @@ def _finite(value: Any) -> Any:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise DataError(f"{path}: is damaged ({error})") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: is damaged (not an object)")
-    return content
 
 
 def _digest(path: Path) -> str:

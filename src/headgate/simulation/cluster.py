@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from headgate.config import Experiment, build, load
-from headgate.errors import DataError, HeadgateError, SettingError
+from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
+from headgate.records.reader import CONFIG
 from headgate.simulation.players import LOOK, ONE_THREAD, cores, error_from, raise_first, told
+from headgate.simulation.stopping import told_to_stop
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """nothing is reported to anybody, and no warning about a default to come"""
@@ -115,10 +117,13 @@ def _play(folder: str, device: str) -> Told:
 
     own = Path(folder)
     try:
+        if (own / STOP).exists():  # it waited in the queue
+            raise Interrupted("interrupted")
         if not own.is_dir():
             raise DataError(f"{own}: is not there on {os.uname().nodename}; --out must be a folder that every node sees")
-        dataset = _dataset(load(str(own / "config.toml")).data.name)
-        play_folder(own, dataset, _on_worker(device), tick=lambda done: None, stop=(own / STOP).exists)
+        dataset = _dataset(load(str(own / CONFIG)).data.name)
+        with told_to_stop() as stop:
+            play_folder(own, dataset, _on_worker(device), lambda done: None, lambda: stop() or (own / STOP).exists())
     except (Exception, KeyboardInterrupt) as error:
         return None, told(error)
     return None, None

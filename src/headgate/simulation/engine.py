@@ -8,7 +8,7 @@ A device of its own works while the host goes on, so there the next round is pre
 and the reading of its results.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,8 @@ MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
 FEW = 1_000
 """clients of whom each is written down: the images it owns, and in the record what it holds"""
+PRICES = 1 << 22
+"""prices that are fetched and kept at once: of all rounds, unless every one of many clients has its own"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,14 @@ class Prepared:
     """its row of the training set"""
     offsets: Ints
     """where each client's samples begin"""
+
+
+def streams_of(experiment: Experiment, dataset: Dataset) -> Iterator[Stream]:
+    """The streams of every seed, of what `hold_out` has left; refused where the data cannot be dealt to the clients."""
+    rule, clients = experiment.data.rule(), experiment.system.clients
+    owners = rule.split if experiment.training.cohort is None or clients <= FEW else rule.owners
+    for seed in map(int, experiment.seeds):
+        yield Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
 
 
 class Simulation:
@@ -105,12 +115,7 @@ class Simulation:
         self.labels = torch.from_numpy(dataset.train_labels).to(device)
         images, labels = (torch.from_numpy(each).to(device) for each in (dataset.test_images, dataset.test_labels))
         self.evaluate = Evaluator(task, images, labels, self.executor)
-        rule = given.data.rule()
-        owners = rule.split if training.cohort is None or system.clients <= FEW else rule.owners
-        self.streams = [
-            Stream(owners(dataset.train_labels, system.clients, int(seed), dataset.columns), int(seed), given.data.stream)
-            for seed in self.seeds
-        ]
+        self.streams = list(streams_of(given, dataset))
         self.controllers = {name: Controller(system, given.policies[name], len(self.seeds)) for name in self.names}
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
@@ -122,8 +127,11 @@ class Simulation:
         self.accuracy = np.full(len(self.run_seeds), np.nan)
         """as last evaluated"""
         self.chance = 1.0 / classes
-        self.prices = np.ascontiguousarray(np.moveaxis(given.costs.path(self.seeds, 1, given.rounds + 1), 1, 0))
-        """of every round and seed, (T, S), or also of every client, (T, S, M)"""
+        last = given.costs.path(self.seeds, given.rounds, given.rounds + 1)  # refused here where prices end too early
+        self._block = max(1, PRICES // last.size)
+        self._first = 1
+        self.prices = self._prices_from(1)
+        """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
         self.overlap = device.type != "cpu"
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
@@ -148,8 +156,8 @@ class Simulation:
         return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._occupancy(now))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
-        """All of round t that does not hang on the models. Changes nothing."""
-        price, after = self.prices[t - 1], {}
+        """All of round t that does not hang on the models. Changes nothing that shows."""
+        price, after = self._price(t), {}
         for name, controller in self.controllers.items():
             orders = controller.decide(before[name], price)
             after[name] = controller.post(before[name], orders, self._report(before[name], orders))
@@ -163,6 +171,17 @@ class Simulation:
         alpha = self.experiment.system.weight
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[numbers], last - first)
         return Prepared(t, price, before, after, weights, *self._pack(numbers, first, last))
+
+    def _price(self, t: int) -> Floats:
+        if not 0 <= t - self._first < len(self.prices):
+            self._first = t
+            self.prices = self._prices_from(t)
+        price: Floats = self.prices[t - self._first]
+        return price
+
+    def _prices_from(self, t: int) -> Floats:
+        stop = min(t + self._block, self.experiment.rounds + 1)
+        return np.ascontiguousarray(np.moveaxis(self.experiment.costs.path(self.seeds, t, stop), 1, 0))
 
     def _training_clients(self, t: int) -> Ints | None:
         """Who trains in round t, for every seed, (S, cohort); None: everybody."""
@@ -272,6 +291,7 @@ class Simulation:
             "used": torch.from_numpy(used),
             "uses": torch.from_numpy(uses),
             "diverged": torch.from_numpy(self.diverged),
+            "accuracy": torch.from_numpy(self.accuracy),
         }
 
     def restore(self, t: int, tensors: Mapping[str, Tensor], ledgers: Mapping[str, Ledger]) -> None:
@@ -280,3 +300,5 @@ class Simulation:
         self.theta = tensors["theta"].to(self.theta)
         self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"].numpy(), tensors["uses"].numpy())
         self.diverged = tensors["diverged"].numpy().copy()
+        if "accuracy" in tensors:  # older checkpoints lack it
+            self.accuracy = tensors["accuracy"].numpy().copy()

@@ -12,19 +12,22 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from headgate.config import Experiment, build, load
+from headgate.errors import Interrupted
 from headgate.learning.datasets import Dataset, load_dataset
+from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
 from headgate.simulation.cut import part_of
 from headgate.simulation.engine import Simulation
 from headgate.simulation.players import told
-from headgate.simulation.run import choose_device, examine, play_folder
+from headgate.simulation.run import choose_device, examine, give_back, play_folder
+from headgate.simulation.stopping import told_to_stop
 
 SIGNALS = {signal.SIGCHLD, signal.SIGINT}
 LOOK = 0.5
@@ -39,15 +42,21 @@ class Nursery:
     def serve(self) -> None:
         """Answer until nobody asks any more."""
         for line in sys.stdin:
-            asked = json.loads(line)
+            self.answer(**self.reply(json.loads(line)))
+
+    def reply(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """SIGINT, which waits from the beginning, is heard while something is done: what it stops is always answered."""
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             try:
                 if asked["do"] == "examine":
-                    self.answer(facts=self.examine(asked["settings"], asked["device"], asked["executor"]))
-                else:
-                    self.play([Path(folder) for folder in asked["folders"]], asked["device"], asked["processes"])
-                    self.answer(done=True)
-            except (Exception, KeyboardInterrupt) as error:
-                self.answer(error=told(error))
+                    return {"facts": self.examine(asked["settings"], asked["device"], asked["executor"])}
+                self.play([Path(folder) for folder in asked["folders"]], asked["device"], asked["processes"])
+                return {"done": True}
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        except (Exception, KeyboardInterrupt) as error:
+            return {"error": told(error)}
 
     def answer(self, **content: Any) -> None:
         os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
@@ -62,20 +71,26 @@ class Nursery:
         return examine(experiment, self.dataset(experiment.data.name), device, executor)
 
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
-        experiments = {folder: load(str(folder / "config.toml")) for folder in folders}
+        experiments = {folder: load(str(folder / CONFIG)) for folder in folders}
         chunks = [(folder, self.dataset(each.data.name)) for folder, each in experiments.items()]
         if choose_device(device).type == "cuda":
-            for folder, dataset in chunks:
-                status = self.played(folder, dataset, device, self.parent)
-                self.answer(folder=str(folder), status=status)
-                torch.cuda.empty_cache()
-                if status:
-                    return
+            self.one_by_one(chunks, device)
             return
         compiled = [each for folder, each in experiments.items() if Checkpoint(folder).environment["executor"] == "compiled"]
         for each in {each.model.name: each for each in compiled}.values():
             _compile(each, self.dataset(each.data.name))
         self.fork(chunks, device, processes)
+
+    def one_by_one(self, chunks: Sequence[tuple[Path, Dataset]], device: str) -> None:
+        with told_to_stop() as stop:
+            for folder, dataset in chunks:
+                if stop():
+                    raise Interrupted("interrupted")
+                status = self.played(folder, dataset, device, self.parent, stop)
+                self.answer(folder=str(folder), status=status)
+                if status:
+                    return
+                give_back(device)
 
     def fork(self, chunks: Sequence[tuple[Path, Dataset]], device: str, processes: int) -> None:
         """As many children at a time as asked for, until all chunks are played or one of them cannot be."""
@@ -107,17 +122,18 @@ class Nursery:
             return pid
         code = 1
         try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-            code = self.played(folder, dataset, device, nursery)
+            with told_to_stop() as stop:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+                code = self.played(folder, dataset, device, nursery, stop)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)  # a child must never return into its parent's code
 
-    def played(self, folder: Path, dataset: Dataset, device: str, parent: int) -> int:
+    def played(self, folder: Path, dataset: Dataset, device: str, parent: int, stop: Callable[[], bool]) -> int:
         """0 when played to the end, 1 when not; why not is answered."""
         try:
-            play_folder(folder, dataset, device, tick=lambda done: None, stop=lambda: os.getppid() != parent)
+            play_folder(folder, dataset, device, tick=lambda done: None, stop=lambda: stop() or os.getppid() != parent)
             return 0
         except (Exception, KeyboardInterrupt) as error:
             self.answer(folder=str(folder), error=told(error))

@@ -15,10 +15,13 @@ from typing import Any, Protocol
 from headgate import errors
 from headgate.config import Experiment, load
 from headgate.errors import HeadgateError, Interrupted, SettingError
+from headgate.records.reader import CONFIG
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 LOOK = 0.2
 """seconds between looks at what the chunks have written"""
+LONGEST = 2000
+"""bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
 
 
 class Player(Protocol):
@@ -68,16 +71,19 @@ class Here:
 
     def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
         with _one_thread():
-            from headgate.simulation.run import play_folder
+            from headgate.simulation.run import give_back, play_folder
 
             for folder in folders:
-                dataset = self._dataset(load(str(folder / "config.toml")).data.name)
+                if told():
+                    raise Interrupted("interrupted")
+                dataset = self._dataset(load(str(folder / CONFIG)).data.name)
                 try:
                     play_folder(folder, dataset, device, tick=lambda done: look(), stop=told)
                 except Interrupted:
                     raise
                 except HeadgateError as error:
                     raise ChunkError(folder, error) from None
+                give_back(device)
 
     def _dataset(self, name: str) -> Any:
         from headgate.learning.datasets import load_dataset
@@ -113,13 +119,14 @@ class Processes:
         self.processes, self.where = processes, f"on {processes} processes"
         self._answers, given = os.pipe()
         path = os.pathsep.join(each for each in sys.path if each)
-        self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "headgate.simulation.nursery", str(given)],
-            stdin=subprocess.PIPE,
-            pass_fds=[given],
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C at the terminal is the parent's business
-        )
+        with _deaf():  # it hears when it is ready to answer
+            self._nursery = subprocess.Popen(
+                [sys.executable, "-m", "headgate.simulation.nursery", str(given)],
+                stdin=subprocess.PIPE,
+                pass_fds=[given],
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C at the terminal is the parent's business
+            )
         os.close(given)
         self._half, self._at_work = b"", False
 
@@ -138,9 +145,11 @@ class Processes:
             folder = answer.get("folder", "")
             if "error" in answer:
                 why[folder] = error_from(answer["error"])
-            elif answer.get("status", 0) < 0:
-                name = signal.Signals(-answer["status"]).name
+            elif (status := answer.get("status", 0)) < 0:
+                name = signal.Signals(-status).name
                 why[folder] = HeadgateError(f"its process was ended by {name}, perhaps for want of memory")
+            elif status > 0 and folder not in why:
+                why[folder] = HeadgateError(f"its process ended with {status} and did not say why")
             if not folder:  # the last answer
                 break
         self._at_work = False
@@ -176,23 +185,38 @@ class Processes:
             if select.select([self._answers], [], [], LOOK)[0]:
                 new = os.read(self._answers, 1 << 16)
                 if not new:
-                    raise self._gone()
+                    raise self._gone(passed_on)
                 *lines, self._half = (self._half + new).split(b"\n")
                 yield from (json.loads(line) for line in lines)
             elif self._nursery.poll() is not None:
-                raise self._gone()
+                raise self._gone(passed_on)
 
-    def _gone(self) -> HeadgateError:
+    def _gone(self, told_to_stop: bool = False) -> HeadgateError:
+        if told_to_stop:
+            return Interrupted("interrupted")
         return HeadgateError(f"the process that starts the others ended with {self._nursery.wait()}")
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """SIGINT waits meanwhile; a process that is started now is born with it waiting."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def told(error: BaseException) -> list[str]:
-    """An error as it goes over a pipe. One that is not headgate's own keeps its trace on stderr."""
+    """An error as it goes over a pipe, short enough for one piece. One that is not headgate's own keeps its trace on stderr."""
     if isinstance(error, KeyboardInterrupt):
         error = Interrupted("interrupted")
     if not isinstance(error, HeadgateError):
         traceback.print_exception(error)
-    return [type(error).__name__, " ".join(str(error).split())[:2000]]
+    said = " ".join(str(error).split())
+    while len(json.dumps(said)) > LONGEST:
+        said = said[: 3 * len(said) // 4]
+    return [type(error).__name__, said]
 
 
 def error_from(told: Sequence[str]) -> HeadgateError:

@@ -1,8 +1,9 @@
-"""From an experiment to a played run folder, in this process: the loop over rounds, checkpoints, Ctrl-C, going on later.
+"""From a run folder to a played one, in this process: the loop over rounds, checkpoints, going on later.
 
 `schedule` cuts large experiments into parts and has each played by what is here, wherever that may be.
 """
 
+import gc
 import math
 import time
 from collections.abc import Callable
@@ -15,13 +16,15 @@ import torch
 
 from headgate.config import Experiment, load
 from headgate.errors import Interrupted, SettingError
-from headgate.learning.datasets import Dataset
-from headgate.records.parts import conclude, saying_how_to_go_on
+from headgate.learning.datasets import Dataset, hold_out
+from headgate.records.held import Held
+from headgate.records.parts import saying_how_to_go_on
+from headgate.records.reader import CONFIG
+from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
 from headgate.simulation.cut import footprint
-from headgate.simulation.engine import Round, Simulation
+from headgate.simulation.engine import Round, Simulation, streams_of
 from headgate.simulation.evaluate import CHUNK as EVALUATED
-from headgate.simulation.stopping import told_to_stop
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
@@ -44,27 +47,28 @@ def choose_device(name: str) -> torch.device:
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> dict[str, Any]:
     """What the record says of the machinery, and the room on a GPU. What can be refused is refused here.
 
-    One seed is simulated: the others differ in nothing that could be refused.
+    One seed is simulated; the others differ in how the data are dealt, which is tried for each.
     """
     one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
+    for _ in streams_of(replace(experiment, seeds=experiment.seeds[1:]), hold_out(dataset, experiment.data.validation)):
+        pass
     facts: dict[str, Any] = {"environment": _environment(one)}
     if one.device.type == "cuda":
         parameters, itemsize, working = one.theta.shape[1], one.theta.dtype.itemsize, getattr(one.executor, "memory", None)
         images = len(dataset.train_labels) + len(dataset.test_labels)
         clients = experiment.training.cohort or experiment.system.clients
         del one
-        torch.cuda.empty_cache()
+        give_back(device)
         need = footprint(images, math.prod(dataset.shape), parameters, clients, itemsize, EVALUATED, working)
         facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
     return facts
 
 
-def start(
-    experiment: Experiment, dataset: Dataset, folder: Path, device: str = "auto", executor: str = "auto"
-) -> tuple[Simulation, RunWriter]:
-    """A new run in a new folder."""
-    simulation = Simulation(experiment, dataset, choose_device(device), executor)
-    return simulation, RunWriter.create(folder, experiment.resolved, _environment(simulation))
+def give_back(device: str) -> None:
+    """Memory of a GPU that nobody needs any more: executors hang together in circles, which must be broken first."""
+    if choose_device(device).type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def _environment(simulation: Simulation) -> dict[str, Any]:
@@ -75,6 +79,7 @@ def _environment(simulation: Simulation) -> dict[str, Any]:
         "dtype": simulation.experiment.training.dtype,
         "threads": torch.get_num_threads(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **({"commit": made_by} if (made_by := commit()) else {}),
     }
 
 
@@ -95,55 +100,44 @@ def resume(
     return simulation, RunWriter(checkpoint.folder)
 
 
-def play(
-    simulation: Simulation,
-    writer: RunWriter,
-    tick: Tick = lambda done: None,
-    seconds: float = CHECKPOINT_SECONDS,
-    stop: Callable[[], bool] = lambda: False,
-) -> None:
-    """All rounds that are left, with a checkpoint every so many seconds and at the end; then the rows become tables.
-
-    After Ctrl-C, or when `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
-    """
-    play_rounds(simulation, writer, tick, seconds, stop)
-    with saying_how_to_go_on(writer.folder):
-        conclude(writer.folder)
-
-
 def play_folder(folder: Path, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]) -> None:
-    """All rounds that are left of the run in `folder`, which may be a part of a larger one; its rows stay rows."""
+    """All rounds that are left of the run in `folder`, which may be a part of a larger one; its rows stay rows.
+
+    When `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
+    """
     before = torch.get_num_threads()
-    try:
-        simulation, writer = resume(load(str(folder / "config.toml")), dataset, Checkpoint(folder), device)
-        play_rounds(simulation, writer, tick, stop=stop)
-    finally:
-        torch.set_num_threads(before)
+    with Held() as held:
+        held.take(folder / CONFIG, folder)
+        try:
+            simulation, writer = resume(load(str(folder / CONFIG)), dataset, Checkpoint(folder), device)
+            play_rounds(simulation, writer, tick, stop=stop)
+        finally:
+            torch.set_num_threads(before)
 
 
 def play_rounds(
     simulation: Simulation,
     writer: RunWriter,
     tick: Tick,
-    seconds: float = CHECKPOINT_SECONDS,
+    seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """See `play`; a caller concludes."""
-    rounds = simulation.experiment.rounds
+    """See `play_folder`; a checkpoint every so many seconds, when told to stop and at the end."""
+    rounds, seconds = simulation.experiment.rounds, CHECKPOINT_SECONDS if seconds is None else seconds
     saved = began = time.monotonic()
 
     def note(state: str) -> None:
         elapsed = round(time.monotonic() - began, 3)
         writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
 
-    with saying_how_to_go_on(writer.folder), told_to_stop() as told:
+    with saying_how_to_go_on(writer.folder):
         note("running")
         while simulation.t < rounds:
             done = simulation.step()
             writer.append("metrics", done.metrics)
             writer.append("occupancy", done.occupancy)
             tick(done)
-            ending = told() or stop()
+            ending = stop()
             if ending or simulation.t == rounds or time.monotonic() - saved > seconds:
                 writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers, _facts(simulation))
                 saved = time.monotonic()
@@ -156,12 +150,14 @@ def play_rounds(
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:
-    """Which runs these are, and which of them broke down."""
+    """Which runs these are, which of them broke down, and what the executor had to give up."""
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
+    note = getattr(simulation.executor, "note", None)
     return {
         "policies": list(simulation.names),
         "seeds": [int(seed) for seed in simulation.seeds],
         "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
         "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
+        **({"note": note} if note else {}),
     }

@@ -5,11 +5,10 @@ that is interrupted, a chunk is played as a whole by one thread. This process on
 """
 
 import json
-import shutil
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,20 @@ import tomli_w
 
 from headgate.config import Experiment, load
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
-from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, saying_how_to_go_on, tell
-from headgate.records.reader import PARTS, part_folders, read_config
-from headgate.records.writer import Checkpoint, RunWriter, read_json
+from headgate.records.held import Held
+from headgate.records.parts import (
+    Tail,
+    check_parts,
+    clear_killed_start,
+    conclude,
+    create,
+    left_by_a_killed_start,
+    played,
+    saying_how_to_go_on,
+    tell,
+)
+from headgate.records.reader import CONFIG, ENVIRONMENT, PARTS, STATE, part_folders, read_config, read_object
+from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.players import ChunkError, Here, Player, Processes, cores
 from headgate.simulation.stopping import told_to_stop
@@ -54,42 +64,36 @@ def perform(
     `processes`: how many single-thread processes play, by default one for each core unless there is little to do; 1 is this
     process. `ray`: the address of a Ray cluster that plays instead, "local" for one on this machine.
 
-    `tick` is told the rounds done and the rounds in all, over all chunks; `watch` a run folder and the rows of a round that a
-    chunk of it has finished; `say` what is about to be done. An experiment is what its `resolved` settings say: whoever
-    plays reads them from the run folder.
+    `tick` is told the rounds done and the rounds in all, over all chunks; `watch` a run folder and the rows of a round that
+    a chunk of it has finished, and before all others no rows; `say` what is about to be done. An experiment is what its
+    `resolved` settings say: whoever plays reads them from the run folder.
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
-    runs = _found(points, folder, resume)
-    told = say or (lambda text: None)
-    began = time.monotonic()
-    left = [run for run in runs if not run.finished]
-    if any(run.fresh or run.left() for run in left):
-        with closing(_player(left, processes, ray)) as player:
-            _start([run for run in left if run.fresh], player, device, executor, told)
-            if len(runs) > 1 or folder != runs[0].folder:
-                RunWriter(folder).replace(SWEEP, json.dumps({"points": [run.folder.name for run in runs]}).encode())
-            chunks = [part for run in left for part in run.left()]
-            told(_described(left, len(chunks), player))
-            looking = _Looking(runs, tick, watch)
-            try:
-                with told_to_stop() as stop:
-                    player.play(chunks, device, looking.look, stop)
-            except HeadgateError as error:
-                looking.look(at_once=True)
-                looking.tell("interrupted")
-                raise _explained(error, looking, folder) from None
-            looking.look(at_once=True)
-    for run in left:
-        with saying_how_to_go_on(folder):
-            conclude(run.folder, time.monotonic() - began)
+    with Held() as held:
+        runs = _found(points, folder, resume, held)
+        left = [run for run in runs if not run.finished]
+        began = time.monotonic()
+        if any(run.fresh or run.left() for run in left):
+            with closing(_player(left, processes, ray)) as player:
+                _start(runs, folder, player, device, executor, say or _nobody, held)
+                _play(runs, folder, player, device, tick, watch, say or _nobody)
+        for run in left:
+            with saying_how_to_go_on(folder):
+                conclude(run.folder, time.monotonic() - began)
     return [run.folder for run in runs]
+
+
+def _nobody(text: str) -> None:
+    pass
 
 
 def points_of(folder: Path) -> list[Path]:
     """A run folder, or all of a sweep."""
-    if not (folder / SWEEP).exists():
-        return [folder]
+    return _listed(folder) if (folder / SWEEP).exists() else [folder]
+
+
+def _listed(folder: Path) -> list[Path]:
     try:
         return [folder / name for name in json.loads((folder / SWEEP).read_text("utf-8"))["points"]]
     except (ValueError, KeyError, TypeError):
@@ -101,45 +105,58 @@ def points_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Run:
-    """An experiment and its folder; fresh: the folder is still to be made."""
+    """An experiment and its folder; fresh: the folder is still to be made, by `executor` where that is known already."""
 
     experiment: Experiment
     folder: Path
-    fresh: bool
+    fresh: bool = False
     finished: bool = False
+    executor: str | None = None
 
     def left(self) -> list[Path]:
         """The parts that have rounds left."""
         return [part for part in part_folders(self.folder) if played(part) < self.experiment.rounds]
 
 
-def _found(points: Experiment | Points | None, folder: Path, resume: bool) -> list[_Run]:
+def _found(points: Experiment | Points | None, folder: Path, resume: bool, held: Held) -> list[_Run]:
     if points is None:
         if not folder.is_dir():
             raise DataError(f"--resume {folder}: there is no such run folder")
-        return [_begun(None, own) for own in points_of(folder)]
+        return [_begun(None, own, held) for own in points_of(folder)]
     if isinstance(points, Experiment):
         points = [("", points)]
     if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
     alone = len(points) == 1 and not points[0][0]
-    return [_begun(experiment, folder if alone else folder / _safe(label)) for label, experiment in points]
+    return [_begun(experiment, folder if alone else folder / _safe(label), held) for label, experiment in points]
 
 
-def _begun(wanted: Experiment | None, folder: Path) -> _Run:
-    if wanted is not None and folder.is_dir() and left_by_a_killed_start(folder):
-        shutil.rmtree(folder)
-    if wanted is not None and (not folder.exists() or not any(folder.iterdir())):
-        return _Run(wanted, folder, fresh=True)
-    Checkpoint(folder)  # refuses what was changed or damaged
+def _begun(wanted: Experiment | None, folder: Path, held: Held) -> _Run:
+    if folder.is_dir():
+        held.take(folder, folder)
+    empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if empty or (folder.is_dir() and left_by_a_killed_start(folder)):
+        return _Run(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder)
+    kept = Checkpoint(folder)  # refuses what was changed or damaged
     if wanted is not None and read_config(folder) != tomllib.loads(tomli_w.dumps(wanted.resolved)):
         raise DataError(f"{folder}: was begun with other settings; choose another folder, or remove it")
-    experiment = load(str(folder / "config.toml"))
-    if (folder / "state.json").exists() and read_json(folder / "state.json").get("state") == "finished":
-        return _Run(experiment, folder, fresh=False, finished=True)
+    experiment = load(str(kept.folder / CONFIG))
+    if (folder / STATE).exists() and read_object(folder / STATE).get("state") == "finished":
+        return _Run(experiment, folder, finished=True)
+    check_parts(folder)
     for part in part_folders(folder):
-        Checkpoint(part).cut_rows(folder)
-    return _Run(experiment, folder, fresh=False)
+        with Held() as own:  # children of a command that was killed may still be finishing their round
+            own.take(part / CONFIG, folder)
+            Checkpoint(part).cut_rows(folder)
+    return _Run(experiment, folder)
+
+
+def _never_begun(folder: Path) -> _Run:
+    """A run that was killed while it was made starts anew where its settings and its executor are there."""
+    if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
+        raise DataError(f"--resume {folder}: was stopped before anything was played; remove it and start again")
+    executor = str(Checkpoint(folder).environment["executor"])
+    return _Run(load(str(folder / CONFIG)), folder, fresh=True, executor=executor)
 
 
 def _safe(label: str) -> str:
@@ -159,18 +176,39 @@ def _player(runs: Sequence[_Run], processes: int | None, ray: str | None) -> Pla
     return Processes(many) if many > 1 else Here()
 
 
-def _start(runs: Sequence[_Run], player: Player, device: str, executor: str, say: Callable[[str], None]) -> None:
-    """Cuts the experiments and makes their folders, after all of them have been looked at."""
+def _start(
+    runs: Sequence[_Run], whole: Path, player: Player, device: str, executor: str, say: Callable[[str], None], held: Held
+) -> None:
+    """Cuts the experiments that are fresh and makes their folders, after all of them have been looked at.
+
+    A sweep says first which points it has: what it says is never less than what there is to play.
+    """
     cuts = []
-    for run in runs:
-        facts = player.examine(run.experiment, device, executor)
+    fresh = [run for run in runs if run.fresh]
+    for run in fresh:
+        facts = player.examine(run.experiment, device, run.executor or executor)
         fit = Footprint(**facts["footprint"]).fit(facts["free"]) if "free" in facts else None
         cuts.append((facts, cut(run.experiment, most_runs(run.experiment, facts["environment"]["executor"], fit))))
         if fit is not None:
             say(_room(cuts[-1][1], facts))
-    for run, (facts, chunks) in zip(runs, cuts, strict=True):
-        parts = [chunk.resolved for chunk in chunks] if len(chunks) > 1 else []
-        create(run.folder, run.experiment.resolved, facts["environment"], parts)
+    with saying_how_to_go_on(whole):
+        if len(runs) > 1 or whole != runs[0].folder:
+            _list_points(whole, [run.folder for run in runs])
+        for run, (facts, chunks) in zip(fresh, cuts, strict=True):
+            make_folder(run.folder)
+            held.take(run.folder, run.folder)
+            if left_by_a_killed_start(run.folder):
+                clear_killed_start(run.folder)
+            parts = [chunk.resolved for chunk in chunks] if len(chunks) > 1 else []
+            create(run.folder, run.experiment.resolved, facts["environment"], parts)
+
+
+def _list_points(whole: Path, points: Sequence[Path]) -> None:
+    """Those that were there before come first: a sweep may be played some points at a time."""
+    before = _listed(whole) if (whole / SWEEP).exists() else []
+    names = list(dict.fromkeys(point.name for point in (*before, *points)))
+    make_folder(whole)
+    RunWriter(whole).replace(SWEEP, json.dumps({"points": names}).encode())
 
 
 def _room(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
@@ -184,19 +222,51 @@ def _room(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 
 def _described(runs: Sequence[_Run], chunks: int, player: Player) -> str:
     """60 runs by gram, 6 chunks on 2 processes"""
-    executors = sorted({str(read_json(run.folder / "environment.json")["executor"]) for run in runs})
+    made = [read_object(run.folder / ENVIRONMENT) for run in runs]
+    executors, devices = (sorted({str(each[key]) for each in made}) for key in ("executor", "device"))
+    where = player.where if "cpu" in devices else f"on {', '.join(devices)}"  # a GPU takes one chunk after the other
     number = sum(runs_of(run.experiment) for run in runs)
-    return f"{number} runs by {', '.join(executors)}, {chunks} chunk{'s' if chunks > 1 else ''} {player.where}"
+    return f"{number} runs by {', '.join(executors)}, {chunks} chunk{'s' if chunks > 1 else ''} {where}"
 
 
 # looking after them
 
 
+def _play(
+    runs: Sequence[_Run],
+    whole: Path,
+    player: Player,
+    device: str,
+    tick: Tick | None,
+    watch: Watch | None,
+    say: Callable[[str], None],
+) -> None:
+    """Has all parts played that have rounds left."""
+    left = [run for run in runs if not run.finished]
+    chunks = [part for run in left for part in run.left()]
+    say(_described(left, len(chunks), player))
+    looking = _Looking(runs, whole, tick, watch)
+    try:
+        with told_to_stop() as stop:
+            player.play(chunks, device, looking.look, stop)
+        if any(run.left() for run in left):  # Ctrl-C in the last round of some, before others began
+            raise Interrupted("interrupted")
+    except HeadgateError as error:
+        with suppress(HeadgateError):  # what went wrong first is said
+            looking.look(at_once=True)
+            looking.tell("interrupted")
+        raise _explained(error, looking, whole) from None
+    looking.look(at_once=True)
+    for note in dict.fromkeys(read_object(chunk / STATE).get("note") for chunk in chunks):
+        if note is not None:
+            say(note)
+
+
 class _Looking:
     """Follows the rows that chunks write, and tells of the runs that are in parts."""
 
-    def __init__(self, runs: Sequence[_Run], tick: Tick | None, watch: Watch | None) -> None:
-        self.tick, self.watch, self.began = tick, watch, time.monotonic()
+    def __init__(self, runs: Sequence[_Run], whole: Path, tick: Tick | None, watch: Watch | None) -> None:
+        self.whole, self.tick, self.watch, self.began = whole, tick, watch, time.monotonic()
         left = [run for run in runs if not run.finished]
         self.tails = {run.folder: [Tail(part) for part in part_folders(run.folder)] for run in left}
         self.rounds = {run.folder: run.experiment.rounds for run in left}
@@ -204,6 +274,9 @@ class _Looking:
         self.total = sum(done) + sum(len(tails) * self.rounds[folder] for folder, tails in self.tails.items())
         self.before, self.chunks = sum(done), sum(map(len, self.tails.values()))
         self._seen = self._told = -TOLD
+        if watch is not None:
+            for folder in self.tails:  # sees what is on disk before the first new row joins it
+                watch(folder, [])
 
     @property
     def done(self) -> int:
@@ -229,7 +302,8 @@ class _Looking:
         """The state of the runs in parts: their round is the mean of their parts'. Others tell theirs themselves."""
         for folder, tails in self.tails.items():
             if (folder / PARTS).is_dir():
-                tell(folder, state, sum(tail.t for tail in tails) // len(tails), time.monotonic() - self.began)
+                with saying_how_to_go_on(self.whole):
+                    tell(folder, state, sum(tail.t for tail in tails) // len(tails), time.monotonic() - self.began)
 
 
 def _explained(error: HeadgateError, looking: _Looking, folder: Path) -> HeadgateError:
@@ -240,9 +314,10 @@ def _explained(error: HeadgateError, looking: _Looking, folder: Path) -> Headgat
             ((rounds, t),) = [(looking.rounds[own], tail.t) for own, tails in looking.tails.items() for tail in tails]
             return Interrupted(f"interrupted after round {t} of {rounds}; {go_on}")
         return Interrupted(f"interrupted after {looking.done} of {looking.total} rounds in {looking.chunks} chunks; {go_on}")
-    if not isinstance(error, ChunkError):
-        return type(error)(f"{error}; {go_on}")
-    run = read_config(error.folder)["run"]
-    which = f"{', '.join(run['policies'])}, seeds {run['first_seed']} to {run['first_seed'] + run['seeds'] - 1}"
-    said = str(error.why).replace(str(error.folder), str(folder))
-    return type(error.why)(f"{error.folder.name} ({which}): {said}" + ("" if go_on in said else f"; {go_on}"))
+    why, said = error, str(error)
+    if isinstance(error, ChunkError):
+        run = read_config(error.folder)["run"]
+        which = f"{', '.join(run['policies'])}, seeds {run['first_seed']} to {run['first_seed'] + run['seeds'] - 1}"
+        why, said = error.why, f"{error.folder.name} ({which}): {error.why}".replace(str(error.folder), str(folder))
+    # What is wrong with files or settings stays wrong; where one can go on nevertheless, the error says so itself.
+    return type(why)(said if go_on in said or isinstance(why, DataError | SettingError) else f"{said}; {go_on}")

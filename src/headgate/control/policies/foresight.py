@@ -1,6 +1,6 @@
 """The clairvoyant reference as a policy, so that it can be run beside the others. Nobody could use it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -15,10 +15,7 @@ from headgate.theory.bound import BoundConstants
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(Buyer):
-    """Follows the best purchases for the prices of these seeds; a run is known by its prices.
-
-    While several seeds' prices have been the same so far, the first one's plan is followed.
-    """
+    """Follows the best purchases for the prices of these seeds: run r is that of the r-th seed."""
 
     costs: CostProcess
     seeds: Ints
@@ -33,20 +30,25 @@ class Clairvoyant(Buyer):
 
     @cached_property
     def plan(self) -> Foresight:
-        return clairvoyant(self.prices, self.system, self.bound)
+        """Each run planned by itself: together they share a convex minorant, which reaches as far as the longest needs."""
+        plans = [clairvoyant(own, self.system, self.bound) for own in self.prices[:, None]]
+        return Foresight(**{f.name: np.concatenate([getattr(plan, f.name) for plan in plans]) for f in fields(Foresight)})
 
     @cached_property
     def _levels(self) -> Ints:
         return np.cumsum(self.plan.purchases, axis=-1)
 
     def start(self, system: System, runs: int) -> Arrays:
-        return {**super().start(system, runs), "like": np.ones((runs, len(self.seeds)), dtype=bool)}
+        if runs > len(self.seeds):
+            raise SettingError(f"seeds = {len(self.seeds)}: foresight has no plan for the others of {runs} runs")
+        return super().start(system, runs)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         if view.t > self.rounds:
             raise SettingError(f"rounds = {self.rounds}: the plan ends there, round {view.t} was asked for")
-        like = memory["like"] & (self.prices[:, view.t - 1] == view.price()[:, None])
-        if not np.all(like.any(axis=-1)):
+        price = view.price()
+        runs = len(price)
+        if not np.array_equal(self.prices[:runs, view.t - 1], price):
             raise SettingError(f"round {view.t}: the plan was made for other prices")
-        wanted = self._levels[like.argmax(axis=-1), view.t - 1] - view.distinct
-        return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), {**memory, "like": like}
+        wanted = self._levels[:runs, view.t - 1] - view.distinct
+        return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), memory

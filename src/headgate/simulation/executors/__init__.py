@@ -67,7 +67,7 @@ def _fastest(task: Task, training: LocalTraining) -> str:
         return "packed" if is_packed(task, training) else "streams"
     if training.batch_size is None and training.weight_decay == 0 and is_linear(task.model):
         return "gram"
-    if is_compiled(task, training):
+    if is_compiled(task):
         return "compiled"
     if task.device.type != "cuda":
         return "flat"

@@ -1,4 +1,4 @@
-"""Full-batch descent of small convolutional nets on the CPU: one thread takes a whole client through all its steps.
+"""Descent of small convolutional nets on the CPU: one thread takes a whole client through all its steps.
 
 A small client's layers are so small that torch spends most time between them. Here a layer is one function compiled by
 numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`).
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headgate.errors import SettingError
-from headgate.learning.local import LocalTraining
+from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.compiled_layers import Floats
 from headgate.simulation.executors.compiled_net import AtWork, read_net
+from headgate.simulation.executors.compiled_shapes import WIDE
 from headgate.simulation.executors.types import Ints, Packed, Task
 
 CHUNK = 64
@@ -32,10 +33,12 @@ class _Job(NamedTuple):
     images: NDArray[np.uint8]
     labels: Ints
     """where the logits of the true classes lie"""
+    batches: Iterator[slice | Ints]
+    """the rows that each of its steps looks at"""
 
 
 class Compiled:
-    """For a Sequential of the layers in `compiled_net`, full-batch, on the CPU.
+    """For a Sequential of the layers in `compiled_net`, on the CPU.
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
     """
@@ -44,11 +47,8 @@ class Compiled:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.check(None)
+        check_compiled_form(task)
         self.net = read_net(task)
-
-    def check(self, training: LocalTraining | None) -> None:
-        check_compiled_form(self.task, training)
 
     def advance(
         self,
@@ -60,17 +60,16 @@ class Compiled:
         t: int,
     ) -> tuple[Tensor, Tensor]:
         """See `Executor.advance`."""
-        self.check(training)
         self.task.check(theta, packed, weights)
         labels, models = packed.labels.numpy(), theta.detach().numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        jobs = list(_jobs(packed, self.net.order[labels], weights))
+        jobs = list(_jobs(packed, self.net.order[labels], weights, training, seeds, t))
         models, losses = self.net.own(models), np.zeros(len(models))
         after, threads = models.copy(), min(torch.get_num_threads(), len(jobs))
         with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
             for job, (loss, move) in zip(jobs, self._trained(jobs, models, training, threads), strict=True):
-                losses[job.run] += len(job.labels) * loss
+                losses[job.run] += loss
                 if move is not None:
                     move *= after.dtype.type(job.share)
                     after[job.run] += move
@@ -103,8 +102,9 @@ class Compiled:
     def _trained(
         self, jobs: list[_Job], models: Floats, training: LocalTraining, threads: int
     ) -> Iterator[tuple[float, Floats | None]]:
-        """Loss and move of each client, in their order, so that sums do not hang on who is done first."""
+        """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
+        most = min(most, max(training.batch_size or most, WIDE))
         desks = [self.net.at_work(most, models.dtype, learning=True) for _ in range(threads)]  # one for each thread
         if threads < 2:
             for job in jobs:
@@ -117,35 +117,56 @@ class Compiled:
                 yield futures.pop(i).result()
 
     def _train(self, job: _Job, start: Floats, training: LocalTraining, desks: list[AtWork]) -> tuple[float, Floats | None]:
-        """A client's loss before its local training, and how far that moves it; None if it is worth nothing."""
+        """The sum of a client's losses before its local training, and how far that moves it; None if it is worth nothing."""
         desk = desks.pop()
         try:
-            return self._train_at(desk, job, start, training)
+            with np.errstate(all="ignore"):  # each thread has its own
+                desk.model.theta[:] = start
+                if job.share == 0:
+                    return self._losses(desk, job, np.arange(len(job.labels))), None
+                return self._descend(desk, job, training), desk.model.theta - start
         finally:
             desks.append(desk)
 
-    def _train_at(self, desk: AtWork, job: _Job, start: Floats, training: LocalTraining) -> tuple[float, Floats | None]:
+    def _descend(self, desk: AtWork, job: _Job, training: LocalTraining) -> float:
+        """Moves the model by the client's local training; the sum of its losses before that."""
         from headgate.simulation.executors import kernels
 
-        (_, theta, slope), steps, n, first = desk.model, desk.steps, len(job.labels), self.net.first
-        theta[:] = start
-        self._put(job.images, desk.samples)
-        velocity = np.zeros_like(start) if training.momentum else start[:0].copy()
-        rates = [start.dtype.type(each) for each in (training.lr, training.momentum, training.weight_decay)]
-        before = float("nan")
-        with np.errstate(all="ignore"):  # each thread has its own
-            for number in range(training.steps):
-                for step in steps:
-                    step.forward(n)
-                ends = (desk.logits.values, desk.logits.grid.pitch, self.task.classes, job.labels, desk.logits.slopes)
-                loss = kernels.cross_entropy(*ends)
-                before = before if number else loss
-                if job.share == 0:
-                    return before, None
-                for place in range(len(steps) - 1, first - 1, -1):
-                    steps[place].backward(n, place > first)
-                kernels.descend(theta, velocity, slope, *rates)
-            return before, theta - start
+        (_, theta, slope), first = desk.model, self.net.first
+        velocity = np.zeros(len(theta) if training.momentum else 0, theta.dtype)
+        rates = [theta.dtype.type(each) for each in (training.lr, training.momentum, training.weight_decay)]
+        before, labels = float("nan"), job.labels
+        for number, rows in enumerate(job.batches):
+            if number == 0:  # those of the first batch are about to be known
+                before = self._losses(desk, job, np.delete(np.arange(len(job.labels)), rows))
+            if number == 0 or training.batch_size is not None:
+                self._put(job.images[rows], desk.samples)
+                labels = job.labels[rows]
+            loss = self._forward(desk, labels)
+            before += 0 if number else len(labels) * loss
+            for place in range(len(desk.steps) - 1, first - 1, -1):
+                desk.steps[place].backward(len(labels), place > first)
+            kernels.descend(theta, velocity, slope, *rates)
+        return before
+
+    def _losses(self, desk: AtWork, job: _Job, rows: Ints) -> float:
+        """The sum of the losses of some samples."""
+        total = 0.0
+        for first in range(0, len(rows), desk.model.most):
+            some = rows[first : first + desk.model.most]
+            self._put(job.images[some], desk.samples)
+            total += len(some) * self._forward(desk, job.labels[some])
+        return total
+
+    def _forward(self, desk: AtWork, labels: Ints) -> float:
+        """The mean loss of the samples on the desk, and the slope of the logits."""
+        from headgate.simulation.executors import kernels
+
+        for step in desk.steps:
+            step.forward(len(labels))
+        logits = desk.logits
+        mean: float = kernels.cross_entropy(logits.values, logits.grid.pitch, self.task.classes, labels, logits.slopes)
+        return mean
 
     def _put(self, images: NDArray[np.uint8], samples: Floats) -> None:
         """The normalised images where the first layer looks for them."""
@@ -155,29 +176,31 @@ class Compiled:
         kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)
 
 
-def _jobs(packed: Packed, labels: Ints, weights: Tensor) -> Iterator[_Job]:
+def _jobs(
+    packed: Packed, labels: Ints, weights: Tensor, training: LocalTraining, seeds: Sequence[int], t: int
+) -> Iterator[_Job]:
     images, offsets = packed.images.numpy(), packed.offsets.tolist()
     shares = weights.detach().reshape(-1).tolist()
     for segment, share in enumerate(shares):
         own = slice(offsets[segment], offsets[segment + 1])
         if own.stop > own.start:
-            yield _Job(segment // weights.shape[1], share, images[own], labels[own])
+            run, client = divmod(segment, weights.shape[1])
+            batches = schedule(training, seeds[run], client, t, own.stop - own.start)
+            yield _Job(run, share, images[own], labels[own], batches)
 
 
-def check_compiled_form(task: Task, training: LocalTraining | None) -> None:
+def check_compiled_form(task: Task) -> None:
     """Refuse what is not compiled, or not here."""
     if importlib.util.find_spec("numba") is None:
         raise SettingError("--executor compiled: needs numba, which is not installed")
     if task.device.type != "cpu" or task.dtype not in (torch.float32, torch.float64):
         raise SettingError(f"--executor compiled: only for float32 or float64 on the CPU, not {task.dtype} on {task.device}")
-    if training is not None and training.batch_size is not None:
-        raise SettingError(f"--executor compiled: full-batch only, training.batch_size = {training.batch_size}")
 
 
-def is_compiled(task: Task, training: LocalTraining) -> bool:
+def is_compiled(task: Task) -> bool:
     """Whether all of it has a compiled form: the layers are looked at, not a name."""
     try:
-        check_compiled_form(task, training)
+        check_compiled_form(task)
         read_net(task)
     except SettingError:
         return False

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.simulation.executors.compiled_shapes import LANES, SLACK, WIDE, Grid, Window, pooling, rounded
+from headgate.simulation.executors.compiled_shapes import LANES, NEAR, SLACK, WIDE, Grid, Window, pooling, rounded
 from headgate.simulation.executors.types import Ints
 
 Floats = NDArray[Any]
@@ -92,16 +92,19 @@ class Convolution:
         if not len(out.slopes):
             return Step(forward, no_slope)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
-        many = max(kernels.LIST, pixels, outputs) + 1
+        samples, rows = window.strip
+        many = max(samples * rows * self.after.width, outputs) + 1
         lists = np.empty(many, dtype), np.empty(many, np.int64), np.empty(pool * pool, np.int64)
-        moved = np.zeros(pool * outputs * window.deep * window.spread + SLACK, dtype)
+        by_window = window.moved <= NEAR
+        moved = np.zeros((window.moved if by_window else len(weight)) + SLACK, dtype)
         of_weights, of_images = kernels.slope_of_convolution(window), kernels.slope_of_images(window)
+        taken = (x.values, out.values, out.slopes, chosen, lists, weight, moved, weight_slope, bias_slope)
 
         def backward(n: int, wanted: bool) -> None:
-            of_weights(x.values, out.values, out.slopes, chosen, lists, weight_slope, bias_slope, n)
+            of_weights(*taken, wanted and not by_window, x.slopes, n)
             if not self.biased:
                 bias_slope[:] = 0
-            if wanted:
+            if wanted and by_window:
                 of_images(weight, out.slopes, chosen, lists, moved, x.slopes, n)
 
         return Step(forward, backward)

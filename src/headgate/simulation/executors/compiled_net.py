@@ -81,7 +81,7 @@ def read_net(task: Task) -> Net:
         raise _refused("made for convolutions, the model has none")
     if shapes[-1] != (task.classes,):
         raise _refused(f"the model gives {'x'.join(map(str, shapes[-1]))}, must give {task.classes} numbers for a sample")
-    names = [f"{place}.{name}" for place, module in enumerate(model) for name, _ in module.named_parameters()]
+    names = [f"{part}.{name}" for part, module in model._modules.items() for name, _ in module.named_parameters()]
     if names != list(task.flat.shapes):
         raise _refused("two layers of the model share parameters")
     seen = sum(

@@ -12,6 +12,10 @@ WIDE = 4
 """Vectors, and samples, in a block of a linear layer."""
 MOST_WIDE = 5
 """Vectors in a block of a convolution; with more, too few pixels fit beside them."""
+LIST = 256
+"""Windows whose slopes are gathered before they are multiplied."""
+NEAR = 8192
+"""Numbers that are near: half of a first-level cache of 64 KiB, in float32."""
 SLACK = 32 * LANES
 """Numbers behind the last of an array, as whole vectors are read and written."""
 
@@ -87,6 +91,22 @@ class Window:
     def deep(self) -> int:
         """Rows of a kernel with as many rows of zeros on either side as it can move in a window."""
         return self.k + 2 * (self.pool - 1)
+
+    @property
+    def moved(self) -> int:
+        """Numbers of all kernels, as they lie in a window that chose this or that column."""
+        return self.pool * self.after.channels * self.deep * self.spread
+
+    @property
+    def strip(self) -> tuple[int, int]:
+        """(samples, rows): windows whose slopes are gathered together, so that what they see stays in the first-level cache.
+
+        Small samples several at a time, large ones some rows at a time.
+        """
+        seen = NEAR // self.before.row - self.k + 1
+        if seen < self.after.height * self.pool:
+            return 1, max(1, seen // self.pool)
+        return max(1, min(LIST // (self.after.height * self.after.width), NEAR // self.before.pitch)), self.after.height
 
     @cached_property
     def tile(self) -> Tile:

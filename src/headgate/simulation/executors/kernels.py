@@ -16,7 +16,7 @@ from numba import njit
 from headgate.simulation.executors import compiled_shapes, vectors
 from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Pooling, Window
 from headgate.simulation.executors.types import Ints
-from headgate.simulation.executors.vectors import add_scaled, collect, dots, largest, multiply, outer
+from headgate.simulation.executors.vectors import add_scaled, collect, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
@@ -26,8 +26,6 @@ Lists = Any
 """Arrays for a kernel's own use: values, their places, and what a chosen pixel adds to a place."""
 _EDITION = crc32(b"".join(Path(str(each.__file__)).read_bytes() for each in (compiled_shapes, vectors)))
 """numba compiles again when this file has changed, but does not know that there is code from others in it."""
-LIST = 256
-"""Windows whose slopes are gathered before they are multiplied: few enough to stay in the first-level cache."""
 
 
 def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -100,13 +98,14 @@ def slope_of_convolution(window: Window) -> Callable[..., None]:
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    run, vectors, samples = window.run, window.run // LANES, max(1, LIST // (high * wide))
+    run, vectors, (samples, rows) = window.run, window.run // LANES, window.strip
 
     @_compiled()
     def backward(
-        x: Floats, out: Floats, slope: Floats, chosen: Numbers, lists: Lists, weights: Floats, bias: Floats, n: int
-    ) -> None:
-        """Of the weights, only from the pixels that were chosen."""
+        x: Floats, out: Floats, slope: Floats, chosen: Numbers, lists: Lists, weight: Floats, table: Floats,
+        weights: Floats, bias: Floats, wanted: bool, x_slope: Floats, n: int,
+    ) -> None:  # fmt: skip
+        """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
         values, places, shifts = lists
         if relu:
             no_slope = slope.dtype.type(0)
@@ -123,17 +122,25 @@ def slope_of_convolution(window: Window) -> Callable[..., None]:
                 for z in range(wide):
                     for o in range(outputs):
                         bias[o] += slope[at + z * outputs + o]
+        if wanted:
+            x_slope[: n * pitch] = 0
+            for i in range(outputs * k):
+                for j in range(k * inputs):
+                    table[i * run + j] = weight[i * run + j]
         for some in range(0, n, samples):
-            for o in range(outputs):
-                count = 0
-                for s in range(some, min(n, some + samples)):
-                    for y in range(high):
-                        at, which = s * out_pitch + out_start + y * out_row + o, (s * high + y) * wide * outputs + o
-                        corner = s * pitch + y * pool * row
-                        count = collect(
-                            count, slope, at, chosen, which, outputs, wide, shifts, corner, pool * inputs, values, places
-                        )
-                add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
+            for top in range(0, high, rows):
+                for o in range(outputs):
+                    count = 0
+                    for s in range(some, min(n, some + samples)):
+                        for y in range(top, min(high, top + rows)):
+                            at, which = s * out_pitch + out_start + y * out_row + o, (s * high + y) * wide * outputs + o
+                            corner = s * pitch + y * pool * row
+                            count = collect(
+                                count, slope, at, chosen, which, outputs, wide, shifts, corner, pool * inputs, values, places
+                            )
+                    add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
+                    if wanted:
+                        spread_scaled(k, vectors, values, places, count, table, o * k * run, run, x_slope, row)
 
     return backward
 
@@ -149,7 +156,10 @@ def slope_of_images(window: Window) -> Callable[..., None]:
 
     @_compiled()
     def backward(weight: Floats, slope: Floats, chosen: Numbers, lists: Lists, table: Floats, x_slope: Floats, n: int) -> None:
-        """`table`, zeros at first, holds the kernel as it lies in a window that chose this or that column."""
+        """The same, window by window: faster where the table is small, as sums stay in registers.
+
+        The table, zeros at first, holds the kernel as it lies in a window that chose this or that column.
+        """
         values, places, shifts = lists
         for pixel in range(pool):
             for o in range(outputs):

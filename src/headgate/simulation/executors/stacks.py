@@ -122,7 +122,7 @@ class Stack:
 def read_stack(task: Task) -> Stack | None:
     """The task's model, if it is a Sequential of such layers with a convolution; None for all others."""
     model = task.model
-    if type(model) is not nn.Sequential or any(parameter is None for parameter in model.parameters()):
+    if type(model) is not nn.Sequential:
         return None
     shared = len(dict(model.named_parameters())) < sum(len(list(part.parameters())) for part in model)
     layers = list(_layers(model)) if not shared else [None]
@@ -133,7 +133,8 @@ def read_stack(task: Task) -> Stack | None:
 
 def _layers(model: nn.Sequential) -> Iterator[Layer | None]:
     """None for a layer that is not known."""
-    parts = [(name, part) for name, part in model.named_children() if type(part) is not nn.Identity]
+    # not named_children(), which leaves out a part that comes a second time
+    parts = [(name, part) for name, part in model._modules.items() if type(part) is not nn.Identity]
     place = 0
     while place < len(parts):
         name, part = parts[place]
