@@ -42,7 +42,8 @@ one run; times are medians, with the least and the most beside them. What each b
 said at the top of its script.
 
 - *× name*: how many times as fast as that way, the ratio of medians in the same run
-- *of peak*: the share of the speed of a large matrix product, measured in the same run, at which a way does its arithmetic
+- *of peak*: the share of the speed of a large matrix product, measured in the same run, at which a way does its arithmetic;
+  for nets the arithmetic is nominal, all that the usual algorithm does, also what a way leaves out because a pool discards it
 - *of floor*: the share of the time that the arithmetic would take at that speed, with data moved at the speed of a copy
 - *MiB*: the most memory held at once by the way's processes
 - *off*: the distance from the reference executor, or between a peer's model and headgate's, relative to the update
@@ -64,7 +65,9 @@ def _shaped(record: dict[str, Any]) -> Result:
     """The record of benchmarks/gpu.py in the shape of the others, which stay as they are."""
     if "cases" in record:
         return record
-    peaks = {f"{name} TFLOP/s": f"{value / 1e12:.0f}" for name, value in record.get("peaks", {}).items()}
+    peaks = {
+        name: f"{value / 1e12:.3g} {'TB/s' if name == 'copy' else 'TFLOP/s'}" for name, value in record.get("peaks", {}).items()
+    }
     checks = {(check["model"], check["way"], check["precision"]): check["off"] for check in record.get("checks", ())}
     cases: dict[str, dict[str, Any]] = {}
     for row in record.get("times", ()):
@@ -81,17 +84,17 @@ def _shaped(record: dict[str, Any]) -> Result:
         ways = [
             {
                 "way": f"{row['executor']} in {'bfloat16' if row['bfloat16'] else 'float32'}",
-                "accuracy": sum(row["accuracies"]) / len(row["accuracies"]),
-                "least": min(row["accuracies"]),
-                "most": max(row["accuracies"]),
+                "accuracy %": 100 * sum(row["accuracies"]) / len(row["accuracies"]),
+                "least": 100 * min(row["accuracies"]),
+                "most": 100 * max(row["accuracies"]),
             }
             for row in learnt
         ]
         title = f"CIFAR-10 after {learnt[0]['rounds']} rounds, {len(learnt[0]['accuracies'])} seeds"
-        cases["accuracy"] = {"name": "accuracy", "title": title, "columns": ["accuracy", "least", "most"], "ways": ways}
+        cases["accuracy"] = {"name": "accuracy", "title": title, "columns": ["accuracy %", "least", "most"], "ways": ways}
     return {
         "machine": {"device": record["gpu"], **{key: record[key] for key in ("python", "torch", "triton")}, **peaks},
-        "commit": str(record["commit"])[:7],
+        "commit": record["commit"],
         "date": record["date"][:10],
         "command": f"python benchmarks/gpu.py{' --accuracy' if learnt else ''}",
         "cases": list(cases.values()),
