@@ -37,7 +37,8 @@ bench-gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py
 
 bench-peers: $(PEERS)/.ready
-	$(PEERS)/bin/python benchmarks/peers.py
+	$(PEERS)/bin/python benchmarks/peers.py --case pfl/1 pfl/2 --out benchmarks/results/pfl.json
+	$(PEERS)/bin/python benchmarks/peers.py --case flower/logistic flower/lenet flute
 
 $(PEERS)/.ready: benchmarks/peers.txt constraints.txt pyproject.toml
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)

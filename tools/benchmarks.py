@@ -22,6 +22,7 @@ KNOWN = {
         "python benchmarks/gpu.py --accuracy --out benchmarks/results/gpu_accuracy.json",
     ),
     "peers": ("Beside other simulators", "make bench-peers"),
+    "pfl": ("Beside pfl-research on the CPU", "make bench-peers"),
     "pfl_gpu": (
         "Beside pfl-research on a GPU",
         "python benchmarks/pfl_peer.py --device cuda --out benchmarks/results/pfl_gpu.json",
@@ -32,7 +33,7 @@ KNOWN = {
     "control": ("What control costs", "make bench"),
 }
 """What there is to measure: its heading on the page and the command that leaves its file."""
-DRAWN = ("executors", "gpu", "peers", "pfl_gpu")
+DRAWN = ("executors", "gpu", "peers", "pfl", "pfl_gpu")
 HEAD = """\
 # Benchmarks
 

@@ -8,10 +8,13 @@ BUFFERS = np.array([4, 6])
 BUDGET = 10.0
 
 
-def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written", seeds=None, every=1):
-    """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds."""
+def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written", seeds=None, every=1, lost=(), cost=1.0):
+    """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
+    of seeds that diverged, whose curves are left out; `cost` is the price of every round, 1 in expectation."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
     S, E = curves.shape
+    all_seeds = tuple(range(S)) if seeds is None else tuple(seeds)
+    kept = [place for place in range(S) if place not in lost]
     T = E * every
     shares = np.resize(np.asarray(held, dtype=np.float64), T)
     occupancy = np.broadcast_to(np.rint(shares[:, None] * BUFFERS).astype(np.int64), (S, T, 2))
@@ -21,12 +24,14 @@ def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written"
         budget=BUDGET,
         buffers=BUFFERS,
         rounds=T,
-        seeds=tuple(range(S)) if seeds is None else tuple(seeds),
-        diverged=0,
+        mean_cost=1.0,
+        all_seeds=all_seeds,
+        seeds=tuple(all_seeds[place] for place in kept),
         guessing=0,
         t=np.arange(every, T + 1, every),
-        best=np.maximum.accumulate(curves, axis=1),
-        spent=np.broadcast_to(spend * np.arange(1, T + 1), (S, T)),
+        best=np.maximum.accumulate(curves, axis=1)[kept],
+        cost=np.broadcast_to(np.asarray(cost, dtype=np.float64), (S, T)),
+        spent=np.cumsum(np.broadcast_to(np.asarray(spend * np.asarray(cost), dtype=np.float64), (S, T)), axis=1),
         debt=np.broadcast_to(np.asarray(debt, dtype=np.float64), (S, T)),
         n=occupancy.sum(axis=-1).astype(np.float64),
         occupancy=occupancy,

@@ -7,10 +7,14 @@ import sys
 import pytest
 
 from headgate.cli import main
-from headgate.experiments.reproduce.claims import claims, excess_risk_rows, row_from_json, row_to_json, theory_rows
+from headgate.experiments.reproduce.claims import claims, row_from_json, row_to_json
 from headgate.experiments.reproduce.studies import NAMES
+from headgate.experiments.reproduce.theory_claims import theory_rows
 
-VERDICTS = re.compile(r"holds|holds only with overspend of \d+ %|does not hold|not testable|not run here")
+VERDICTS = re.compile(
+    r"holds|holds only with overspend of \d+ %|holds, both over budget \(\d+ % and \d+ %\)|does not hold|"
+    r"not decided|not testable|not run here"
+)
 
 
 def headgate(monkeypatch, capsys, *words, code=0):
@@ -45,14 +49,14 @@ def test_every_page_is_written_and_marked_as_a_trial(out):
         kinds = ("accuracy", "money", "resources", "memory", "summary")
         assert all((out / "figures" / f"{name}-{kind}.svg").stat().st_size > 5000 for kind in kinds)
         curves = (out / f"{name}.csv").read_text("utf-8").splitlines()
-        assert curves[0].startswith("batch,policy,round,accuracy")
+        assert curves[0].startswith("kind,batch,policy,round,accuracy")
         assert len(curves) > 30
 
 
 def test_every_claim_has_a_verdict_and_a_command(out):
     together = json.loads((out / "claims.json").read_text("utf-8"))
     rows = {row["key"]: row for row in together["claims"]}
-    wanted = {claim.key for claim in claims()} | {row.key for row in [*theory_rows(None, ""), *excess_risk_rows(None, "")]}
+    wanted = {claim.key for claim in claims()} | {row.key for row in theory_rows(None, None, None, "")}
     assert rows.keys() == wanted
     for row in rows.values():
         assert row["command"] == f"headgate reproduce {row['study']} --quick"

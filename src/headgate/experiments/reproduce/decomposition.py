@@ -1,28 +1,28 @@
 """Where the released policy's gain over constant admission comes from: the rule, more money, or more memory.
 
-Both ways from constant admission to the released policy add up to the whole gain, seed by seed. One begins with the rule at
-equal means, the other brings constant admission to the released policy's money and memory first.
+Both ways from constant admission to the released policy add up to the whole gain, over the seeds that all of them have. One
+begins with the rule at equal means, the other brings constant admission to the released policy's money and memory first, so
+what a step is worth lies between the two orders.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, difference
+from headgate.experiments.reproduce.outcomes import Estimate, Outcome, Outcomes, difference
 from headgate.experiments.reproduce.studies import EQUAL, RELEASED, WRITTEN
 
-Outcomes = Mapping[tuple[str, str], Outcome]
 WAYS = {
     "the rule first": (
-        ("the rule, within budget and buffers", "released_fair"),
-        ("memory beyond B_m", "released_budget"),
-        ("money beyond C", "released"),
+        ("the rule, another V, no purchase forced, B_m never exceeded", "released_fair"),
+        ("B_m may be exceeded", "released_budget"),
+        ("the released V and K, a purchase in every round: more money", "released"),
     ),
     "money and memory first": (
-        ("money beyond C, within the buffers", "constant_spend"),
-        ("memory beyond B_m", "constant_both"),
-        ("the rule", "released"),
+        ("a higher rate and a smaller K: more money, within the buffers", "constant_spend"),
+        ("a larger K: as many samples in the mean as the released policy", "constant_both"),
+        ("the rule, with its K and its uneven buying", "released"),
     ),
 }
+"""each step with everything that changes in it, and the policy it leads to"""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Step:
     gain: Estimate
     """accuracy at the end, in points"""
     spend: float
+    mean_n: float
     peak: int
 
 
@@ -57,13 +58,17 @@ def decompose(outcomes: Outcomes) -> list[Way]:
     found = {name: outcome for name in names if (outcome := equal_means_outcome(outcomes, name)) is not None}
     if found.keys() != names or (EQUAL, "released_fair") not in outcomes:
         return []
+    common = [seed for seed in found["constant"].seeds if all(seed in one.seeds for one in found.values())]
+    if not common:
+        return []
+    found = {name: outcome.of_seeds(common) for name, outcome in found.items()}
     ways = []
     for name, steps in WAYS.items():
         before, made = found["constant"], []
         for what, policy in steps:
             now = found[policy]
             gain = difference(now, before).scaled(100)
-            made.append(Step(what, policy, gain, float(now.spend.mean()), now.peak))
+            made.append(Step(what, policy, gain, float(now.spend.mean()), float(now.n.mean()), now.peak))
             before = now
         ways.append(Way(name, tuple(made), difference(found["released"], found["constant"]).scaled(100)))
     return ways

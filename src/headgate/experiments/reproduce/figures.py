@@ -27,8 +27,8 @@ Sides = Mapping[str, Sequence[Outcome]]
 """the policies of each flavour"""
 
 
-def draw_study(name: str, sides: Sides, folder: Path) -> list[Path]:
-    """All figures of a study, in reading order."""
+def draw_study(name: str, sides: Sides, folder: Path, quick: bool = False) -> list[Path]:
+    """All figures of a study, in reading order; those of a trial run say so."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, Callable[[], Any]] = {
         "accuracy": lambda: _beside(sides, _accuracy),
@@ -41,7 +41,10 @@ def draw_study(name: str, sides: Sides, folder: Path) -> list[Path]:
     with plt.rc_context(STYLE):
         for kind, draw in drawn.items():
             paths.append(folder / f"{name}-{kind}.svg")
-            save_figure(draw(), paths[-1])
+            figure = draw()
+            if quick:
+                figure.suptitle("trial run: these numbers mean nothing", color="#B00020")
+            save_figure(figure, paths[-1])
     return paths
 
 
@@ -66,14 +69,14 @@ def _line(axes: Axes, x: Floats, values: Floats, outcome: Outcome, label: str, m
 
 
 def _accuracy(axes: Axes, outcomes: Sequence[Outcome]) -> None:
-    for outcome in outcomes:
+    for outcome in (one for one in outcomes if one.learnt):
         _line(axes, outcome.t.astype(np.float64), 100 * outcome.best, outcome, _label(outcome), 100)
     axes.set(title="test accuracy", xlabel="round", ylabel="best so far (%)")
     axes.legend(fontsize=8, loc="lower right", title=f"budget {outcomes[0].budget:g} a round", title_fontsize=8)
 
 
 def _money(axes: Axes, outcomes: Sequence[Outcome]) -> None:
-    for outcome in outcomes:
+    for outcome in (one for one in outcomes if one.learnt):
         spent = outcome.spent[:, outcome.t - 1].mean(axis=0)
         _line(axes, spent, 100 * outcome.best, outcome, LOOK[outcome.policy][0], 100)
     allowed = outcomes[0].budget * outcomes[0].rounds
@@ -105,8 +108,8 @@ def _resources(sides: Sides) -> Any:
                 _line(spent, rounds, outcome.spent / rounds, outcome, LOOK[outcome.policy][0])
                 _line(debt, rounds, outcome.debt, outcome, LOOK[outcome.policy][0])
         horizontal_line(spent, ours.budget, f"budget {ours.budget:g}")
-        spent.set(title="money a round, mean so far", xlabel="round", ylim=(0, None))
-        debt.set(title="cost debt Z", xlabel="round", ylim=(0, None))
+        spent.set(title="money a round, mean so far", xlabel="round", ylabel="money a round", ylim=(0, None))
+        debt.set(title="cost debt Z", xlabel="round", ylabel="money owed", ylim=(0, None))
         debt.legend(fontsize=8)
     return figure
 

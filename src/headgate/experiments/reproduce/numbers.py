@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.experiments.curves import thinned
-from headgate.experiments.reproduce.claims import Outcomes
 from headgate.experiments.reproduce.decomposition import decompose
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, estimate
+from headgate.experiments.reproduce.outcomes import Estimate, Outcome, Outcomes, estimate
 from headgate.experiments.reproduce.studies import Study
 
 POINTS = 50
@@ -43,8 +42,10 @@ def _numbers(one: Outcome) -> dict[str, Any]:
         "guessing": one.guessing,
         "rounds": one.rounds,
         "budget": one.budget,
-        "accuracy": _plain(estimate(one.final)),
+        "accuracy": _plain(estimate(one.final)) if one.learnt else None,
+        "late_gain": _plain(estimate(one.late_gain)) if one.learnt else None,
         "spend": _plain(estimate(one.spend)),
+        "expected_spend": _plain(estimate(one.expected_spend)),
         "mean_n": round(float(one.n.mean()), 3),
         "peak_n": one.peak,
         "fullest_mean": round(one.fullest, 5),
@@ -57,17 +58,18 @@ def _plain(value: Estimate) -> list[float | None]:
     return [None if each is None else round(each, 5) for each in value]
 
 
-def curves_csv(outcomes: Outcomes) -> str:
+def curves_csv(outcomes: Outcomes, quick: bool) -> str:
     """Mean and interval at the evaluated rounds of every policy, thinned evenly where there are many."""
-    lines = ["batch,policy,round,accuracy,low,high,spent,n,debt"]
-    for one in outcomes.values():
+    lines = ["kind,batch,policy,round,accuracy,low,high,spent,n,debt"]
+    kind = "trial" if quick else "result"
+    for one in (one for one in outcomes.values() if one.learnt):
         for place in thinned(len(one.t), POINTS):
             t, best = one.t[place], estimate(one.best[:, place])
             values = [best.mean, best.low, best.high, *(float(x[:, t - 1].mean()) for x in (one.spent, one.n, one.debt))]
             text = ",".join("" if value is None else f"{value:.6g}" for value in values)
-            lines.append(f"{one.batch},{one.policy},{t},{text}")
+            lines.append(f"{kind},{one.batch},{one.policy},{t},{text}")
     return "\n".join(lines) + "\n"
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,16 +1,19 @@
-"""What each policy of a study came to, seed by seed, read from its run folders."""
+"""What each policy of a study came to, seed by seed, read from its run folders.
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+Learning is known of the seeds that did not diverge; control does not depend on learning, so money and memory are known of all.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from headgate.config import load
 from headgate.errors import DataError
-from headgate.experiments.curves import PolicyRuns, read_policies
 from headgate.experiments.intervals import LEVEL, Floats, means
 from headgate.records.reader import RunFolder
 
@@ -31,39 +34,71 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One policy in one run folder; diverged seeds are left out and counted."""
+    """One policy in one run folder."""
 
     batch: str
     policy: str
     budget: float
+    mean_cost: float
+    """c̄, what a sample costs in expectation"""
     buffers: NDArray[np.int64]
     rounds: int
+    all_seeds: tuple[int, ...]
     seeds: tuple[int, ...]
-    diverged: int
+    """those whose model was not lost"""
     guessing: int
     """seeds that ended no better than guessing"""
     t: NDArray[np.int64]
     """the evaluated rounds, (E,)"""
     best: Floats
-    """running best test accuracy at these rounds, (S, E)"""
+    """running best test accuracy at these rounds, (seeds, E)"""
+    cost: Floats
+    """the price of every round, (all seeds, T)"""
     spent: Floats
-    """money up to and with every round, (S, T)"""
+    """money up to and with every round, (all seeds, T)"""
     debt: Floats
-    """Z at the beginning of every round, (S, T)"""
+    """Z at the beginning of every round, (all seeds, T)"""
     n: Floats
-    """samples in memory, (S, T)"""
+    """samples in memory, (all seeds, T)"""
     occupancy: NDArray[np.int64]
-    """by client, (S, T, M)"""
+    """by client, (all seeds, T, M)"""
+
+    @property
+    def diverged(self) -> int:
+        return len(self.all_seeds) - len(self.seeds)
+
+    @property
+    def learnt(self) -> bool:
+        """Whether any seed's model is left to be measured."""
+        return bool(self.seeds)
 
     @property
     def spend(self) -> Floats:
-        """Money a round, (S,)."""
+        """Money a round, (all seeds,)."""
         return self.spent[:, -1] / self.rounds
 
     @property
+    def expected_spend(self) -> Floats:
+        """`spend` with the luck of the prices taken out, (all seeds,): what the same purchases had cost, had the prices met
+        their expectation on average. Constant admission of Λ̄ then spends c̄·Λ̄ whatever the prices of its seed were."""
+        return np.asarray(self.spend - self.bought * (self.cost.mean(axis=1) - self.mean_cost))
+
+    @property
+    def bought(self) -> Floats:
+        """Samples paid for a round, (all seeds,)."""
+        money = np.diff(self.spent, axis=1, prepend=0.0)
+        return np.asarray(np.divide(money, self.cost, out=np.zeros_like(money), where=self.cost > 0).mean(axis=1))
+
+    @property
     def final(self) -> Floats:
-        """The running best at the end, (S,)."""
-        return self.best[:, -1]
+        """The running best at the end, (seeds,)."""
+        return self.best[:, -1] if self.learnt else np.empty(0)
+
+    @property
+    def late_gain(self) -> Floats:
+        """How much of the running best came in the last quarter of the rounds, (seeds,): have the curves settled?"""
+        before = int(np.searchsorted(self.t, 0.75 * self.rounds, side="right")) - 1
+        return self.final - (self.best[:, before] if before >= 0 else 0.0)
 
     @property
     def fullest(self) -> float:
@@ -82,66 +117,67 @@ class Outcome:
 
     def first_round(self, target: float) -> int | None:
         """The first evaluated round at which the mean over seeds of the running best reaches the target."""
-        return first_round(self.best.mean(axis=0), self.t, target)
+        return first_round(self.best.mean(axis=0), self.t, target) if self.learnt else None
+
+    def of_seeds(self, seeds: Sequence[int]) -> "Outcome":
+        """The same with the learning of these seeds only."""
+        places = [self.seeds.index(seed) for seed in seeds]
+        return replace(self, seeds=tuple(seeds), best=self.best[places])
 
 
-class Fate(NamedTuple):
-    """What became of a policy's runs, also where none of them is left to be measured."""
-
-    runs: int
-    rounds: int
-    diverged: int
-    guessing: int
-
-    @property
-    def lost(self) -> int:
-        return self.diverged + self.guessing
-
-
-def read_fates(runs: Path, folders: Sequence[str]) -> dict[tuple[str, str], Fate]:
-    """By (folder's own name, policy), every policy of the given folders."""
-    fates = {}
-    for folder in folders:
-        run = RunFolder.open(runs / folder)
-        lost = {key: Counter(one["policy"] for one in run.state.get(key, [])) for key in ("diverged", "guessing")}
-        for policy in run.state["policies"]:
-            counts = (lost[key][policy] for key in ("diverged", "guessing"))
-            fates[run.name, policy] = Fate(len(run.state["seeds"]), run.rounds, *counts)
-    return fates
+Outcomes = Mapping[tuple[str, str], Outcome]
+"""by (run folder's own name, policy)"""
 
 
 def read_outcomes(runs: Path, folders: Sequence[str]) -> dict[tuple[str, str], Outcome]:
-    """By (folder's own name, policy), every policy of the given folders of which a run is left to be measured."""
+    """Every policy of the given folders."""
     found = [outcome for folder in folders for outcome in _of_folder(runs / folder)]
     return {(outcome.batch, outcome.policy): outcome for outcome in found}
 
 
 def _of_folder(path: Path) -> Iterator[Outcome]:
     run = RunFolder.open(path)
-    for policy in read_policies([run]):
-        if policy.runs:
-            yield outcome_of(run, policy)
+    metrics, occupancy = run.metrics(), run.occupancy()
+    mean_cost = load(str(path / "config.toml")).costs.mean(run.rounds)
+    for policy in run.state["policies"]:
+        own, held = (frame.filter(pl.col("policy") == policy).sort("seed", "t") for frame in (metrics, occupancy))
+        yield _outcome(run, policy, mean_cost, own, held)
 
 
-def outcome_of(run: RunFolder, policy: PolicyRuns) -> Outcome:
-    lost = {seed for name, seed in run.diverged if name == policy.policy}
-    best = policy.best_so_far
-    evaluated = np.flatnonzero(~np.isnan(policy.values["test_accuracy"]).any(axis=0))
+def _outcome(run: RunFolder, policy: str, mean_cost: float, own: pl.DataFrame, held: pl.DataFrame) -> Outcome:
+    all_seeds = tuple(sorted(run.state["seeds"]))
+    shape = (len(all_seeds), run.rounds)
+    wanted = [(seed, t) for seed in all_seeds for t in range(1, run.rounds + 1)]
+    for table, frame in (("metrics", own), ("occupancy", held)):
+        if frame.select("seed", "t").rows() != wanted:
+            raise DataError(
+                f"{run.path}: {table} of policy {policy}: not one row for each of {shape[0]} seeds and {shape[1]} rounds"
+            )
+    values = {
+        name: own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy().reshape(shape)
+        for name in ("test_accuracy", "cost", "spend", "debt", "n")
+    }
+    lost = {seed for name, seed in run.diverged if name == policy}
+    kept = [place for place, seed in enumerate(all_seeds) if seed not in lost]
+    accuracy = values["test_accuracy"][kept]
+    evaluated = np.flatnonzero(~np.isnan(accuracy).any(axis=0)) if kept else np.empty(0, dtype=np.int64)
     return Outcome(
         batch=run.name,
-        policy=policy.policy,
-        budget=policy.budget,
-        buffers=policy.buffers,
-        rounds=policy.rounds,
-        seeds=tuple(seed for seed in sorted(run.state["seeds"]) if seed not in lost),
-        diverged=len(lost),
-        guessing=sum(one["policy"] == policy.policy for one in run.state.get("guessing", [])),
+        policy=policy,
+        budget=run.budget,
+        mean_cost=mean_cost,
+        buffers=np.array(run.buffers, dtype=np.int64),
+        rounds=run.rounds,
+        all_seeds=all_seeds,
+        seeds=tuple(all_seeds[place] for place in kept),
+        guessing=sum(one["policy"] == policy for one in run.state.get("guessing", [])),
         t=evaluated + 1,
-        best=best[:, evaluated],
-        spent=policy.spent,
-        debt=policy.values["debt"],
-        n=policy.values["n"],
-        occupancy=policy.occupancy,
+        best=np.maximum.accumulate(accuracy[:, evaluated], axis=1),
+        cost=values["cost"],
+        spent=np.cumsum(values["spend"], axis=1),
+        debt=values["debt"],
+        n=values["n"],
+        occupancy=held["n"].list.explode().to_numpy().reshape(*shape, len(run.buffers)),
     )
 
 
@@ -156,19 +192,20 @@ def estimate(values: Floats) -> Estimate:
 
 def difference(ours: Outcome, other: Outcome) -> Estimate:
     """How much higher our running best ends, seed by seed where both have the seed: they met the same prices and samples."""
-    both = _paired(ours, other)
-    gains = [ours.final[ours.seeds.index(seed)] - other.final[other.seeds.index(seed)] for seed in both]
-    return estimate(np.array(gains)) if both else Estimate(float(ours.final.mean() - other.final.mean()), None, None)
+    mine, theirs = paired(ours, other)
+    return estimate(mine.final - theirs.final)
 
 
-def _paired(ours: Outcome, other: Outcome) -> list[int]:
-    """The seeds that both have. A running best is higher the more often one looks, so both must have looked equally often."""
+def paired(ours: Outcome, other: Outcome) -> tuple[Outcome, Outcome]:
+    """Both with the seeds that both have learnt. A running best is higher the more often one looks, so both must have looked
+    equally often."""
+    both = [seed for seed in ours.seeds if seed in other.seeds]
+    names = f"{ours.batch}/{ours.policy} and {other.batch}/{other.policy}"
+    if not both:
+        raise DataError(f"{names}: have no seed in common that did not diverge")
     if not np.array_equal(ours.t, other.t):
-        raise DataError(
-            f"{ours.batch}/{ours.policy} and {other.batch}/{other.policy}: were evaluated in different rounds; "
-            "their running bests cannot be compared"
-        )
-    return [seed for seed in ours.seeds if seed in other.seeds]
+        raise DataError(f"{names}: were evaluated in different rounds; their running bests cannot be compared")
+    return ours.of_seeds(both), other.of_seeds(both)
 
 
 def first_round(curve: Floats, t: NDArray[np.int64], target: float) -> int | None:
@@ -181,20 +218,26 @@ def first_round(curve: Floats, t: NDArray[np.int64], target: float) -> int | Non
 
 
 def speed_up(ours: Outcome, other: Outcome, target: float) -> Estimate:
-    """The other's first round at the target over ours. Its interval comes from drawing the seeds anew, the same for both;
-    a curve that never gets there counts as one round more than the last, so that the ratio is then a lower bound."""
-    both = _paired(ours, other)
-    mine, theirs = (outcome.best[[outcome.seeds.index(seed) for seed in both]] for outcome in (ours, other))
-    value = _first(theirs.mean(axis=0), other, target) / _first(mine.mean(axis=0), ours, target)
-    if len(both) < 2:
+    """The other's first round at the target over ours, with an interval from drawing the seeds anew, the same for both.
+
+    A curve of the other that never gets there counts as one round more than the last, so that the ratio is then a lower bound
+    and has no upper end; one of ours that never gets there is infinitely slow.
+    """
+    ours, other = paired(ours, other)
+    value = _first(other.best.mean(axis=0), other, target, other.rounds + 1) / _first(
+        ours.best.mean(axis=0), ours, target, np.inf
+    )
+    if len(ours.seeds) < 2:
         return Estimate(float(value), None, None)
-    picks = np.random.default_rng(0).integers(len(both), size=(RESAMPLES, len(both)))
-    ratios = _first(theirs[picks].mean(axis=1), other, target) / _first(mine[picks].mean(axis=1), ours, target)
+    picks = np.random.default_rng(0).integers(len(ours.seeds), size=(RESAMPLES, len(ours.seeds)))
+    slow = other.best[picks].mean(axis=1)
+    ratios = _first(slow, other, target, other.rounds + 1) / _first(ours.best[picks].mean(axis=1), ours, target, np.inf)
     low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(value), float(low), float(high))
+    bounded = np.mean(slow[:, -1] < target) < (1 - LEVEL) / 2
+    return Estimate(float(value), float(low), float(high) if bounded else None)
 
 
-def _first(curves: Floats, of: Outcome, target: float) -> Floats:
+def _first(curves: Floats, of: Outcome, target: float, never: float) -> Floats:
     there = curves >= target
     rounds = of.t[there.argmax(axis=-1)]
-    return np.where(there.any(axis=-1), rounds, of.rounds + 1).astype(np.float64)
+    return np.where(there.any(axis=-1), rounds, never).astype(np.float64)

@@ -14,11 +14,13 @@ from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import AdmissionPolicy
 from headgate.errors import SettingError
 
-WRITTEN, RELEASED, EQUAL, OPEN, HORIZON, BROKEN, RATES = (
+WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, BROKEN, RATES = (
     "written",
     "released",
     "equal-means",
+    "fair-values",
     "open-values",
+    "constants",
     "horizon",
     "stated-rate",
     "learning-rate",
@@ -27,6 +29,8 @@ QUICK = ('data.name="digits"', 'model.name="logistic"', "run.rounds=8", "run.see
          "training.lr=0.5", "training.momentum=0.0", 'training.dtype="float32"', "data.per_client=200")  # fmt: skip
 """so small that the whole chain runs in a test: its numbers mean nothing"""
 STATES_OWN_RATE = (BROKEN, RATES)
+SHARED_ORACLE = ("imagenette",)
+"""where the oracle as written is the same run as the one as released: equal weights, and no price moves it"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Batch:
     """which question it answers: one of the names above"""
     recipe: str
     settings: tuple[str, ...]
+    needs_gpu: bool = False
+    """left out where there is none; the page then says that it was not run"""
 
     def experiment(self, quick: bool = False) -> Experiment:
         return load(self.recipe, self.overrides(quick))
@@ -76,7 +82,17 @@ class Study:
 
     def batches(self) -> list[Batch]:
         """Every run folder, dearest first: what is dear runs while there is something beside it to run."""
-        makers: list[Callable[[Study], list[Batch]]] = [_written, _released, _equal, _open, _horizon, _stated, _rates]
+        makers: list[Callable[[Study], list[Batch]]] = [
+            _written,
+            _released,
+            _equal,
+            _fair_values,
+            _open,
+            _constants,
+            _horizon,
+            _stated,
+            _rates,
+        ]
         return [batch for make in makers for batch in make(self)]
 
 
@@ -163,6 +179,11 @@ def experiments(name: str, quick: bool = False) -> list[tuple[str, Experiment]]:
     return [(f"{name}/{batch.name}", batch.experiment(quick)) for batch in study_of(name).batches()]
 
 
+def needing_gpu(name: str, quick: bool = False) -> set[str]:
+    """The folders that are not played without one."""
+    return set() if quick else {f"{name}/{batch.name}" for batch in study_of(name).batches() if batch.needs_gpu}
+
+
 def _run(study: Study, policies: Sequence[str]) -> tuple[str, ...]:
     names = ", ".join(f'"{policy}"' for policy in policies)
     return (f"run.rounds={study.rounds}", f"run.seeds={study.seeds}", f"run.policies=[{names}]")
@@ -229,7 +250,7 @@ def _hybrid(rate: float) -> tuple[str, ...]:
 
 def _released(study: Study) -> list[Batch]:
     policies = ["released", "constant", "hybrid"]
-    if study.name != "imagenette":  # there the oracle as written is the same run: equal weights, and no price moves it
+    if study.name not in SHARED_ORACLE:
         policies.insert(0, "oracle")
     return [Batch(RELEASED, RELEASED, study.name, (*_scripts(study), *_run(study, policies)))]
 
@@ -244,7 +265,7 @@ class Means:
     spend: float
     memory: float
     V: float
-    """the largest, of two digits, with which it keeps the budget once it need not buy in every round"""
+    """about the largest with which it keeps the budget once it need not buy in every round, in hindsight of these prices"""
     rate: float
     """of constant admission that spends as much"""
     K_within: int
@@ -312,7 +333,10 @@ def equal_means(recipe: str, base: tuple[str, ...], rounds: int, seeds: int) -> 
 
 
 def _largest(fits: Callable[[float], bool], top: float) -> float:
-    """The largest number of two digits up to `top` that fits, by halving its logarithm; the smallest tried where none does."""
+    """About the largest number of two digits up to `top` that fits, by halving; the smallest tried where none does.
+
+    Exact if everything below a number that fits fits too; spend as a function of V is so only roughly.
+    """
     grid = sorted({float(f"{top * 10 ** (-step / 24):.1e}") for step in range(24 * 4 + 1)})
     low, high = 0, len(grid)
     while high - low > 1:
@@ -329,24 +353,48 @@ def _open(study: Study) -> list[Batch]:
     if study.name != "mnist":
         return []
     variants: dict[str, tuple[str, ...]] = {"oracle": (), "constant": (), "acdpp": (), "hybrid": ()}
-    for V in (1.0, 100.0, 1000.0):
-        variants[f"V={V:g}"] = _policy(_key(f"V={V:g}"), kind="acdpp", K=10, V=V)
-    for rho in (0.5, 0.99):
-        variants[f"rho={rho}"] = _policy(_key(f"rho={rho}"), kind="acdpp", K=10, rho=rho)
-    for K in (5, 20):
-        variants[f"K={K}"] = _policy(_key(f"K={K}"), kind="acdpp", K=K, rate=10.0)
-    variants["N0=Pdim"] = _policy(_key("N0=Pdim"), kind="acdpp", K=10, N0=100.0)
-    variants["hybrid paid"] = _policy(_key("hybrid paid"), kind="hybrid", paid="true")
-    variants["hybrid gradual"] = _policy(_key("hybrid gradual"), kind="hybrid", fill="gradual")
-    variants["hybrid K=10"] = _policy(_key("hybrid K=10"), kind="hybrid", K=10, rate=10.0)
+    variants |= {f"V_{V:g}": _policy(f"V_{V:g}", kind="acdpp", K=10, V=V) for V in (1.0, 100.0, 1000.0)}
+    variants |= {name: _policy(name, kind="acdpp", K=10, rho=rho) for name, rho in (("rho_0_5", 0.5), ("rho_0_99", 0.99))}
+    variants |= {f"K_{K}": _policy(f"K_{K}", kind="acdpp", K=K, rate=10.0) for K in (5, 20)}
+    variants["N0_Pdim"] = _policy("N0_Pdim", kind="acdpp", K=10, N0=100.0)
+    variants["hybrid_paid"] = _policy("hybrid_paid", kind="hybrid", paid="true")
+    variants["hybrid_gradual"] = _policy("hybrid_gradual", kind="hybrid", fill="gradual")
+    variants["hybrid_K_10"] = _policy("hybrid_K_10", kind="hybrid", K=10, rate=10.0)
+    return [_cheap(study, OPEN, variants, TEXT)]
+
+
+CHANGED = {"D": 100.0, "sigma": 1.0, "eta": 5.0, "loss": 100.0, "pdim": 1000.0}
+"""the bound's constants, one at a time; those of the recipe are the released script's"""
+
+
+def _constants(study: Study) -> list[Batch]:
+    """The constants D, σ, η̃, loss bound and Pdim, which the text leaves open too."""
+    if study.name != "mnist":
+        return []
+    variants: dict[str, tuple[str, ...]] = {"acdpp": ()}
+    for name, value in CHANGED.items():
+        own = f"{name}_{value:g}"
+        variants[own] = (*_policy(own, kind="acdpp", K=10), f"policies.{own}.bound.{name}={value}")
+    return [_cheap(study, CONSTANTS, variants, TEXT)]
+
+
+FAIR_VS = (10.0, 100.0, 1000.0)
+
+
+def _fair_values(study: Study) -> list[Batch]:
+    """The released rule held to its buffers, without having to buy in every round, for several V."""
+    if study.name != "mnist":
+        return []
+    variants: dict[str, tuple[str, ...]] = {"constant": ()}
+    for V in FAIR_VS:
+        own = f"fair_V_{V:g}"
+        variants[own] = (*_like_released(study, own), *_policy(own, V=V, least=0, K=TEXT_K, capacity="buffer"))
+    return [_cheap(study, FAIR_V, variants, _scripts(study))]
+
+
+def _cheap(study: Study, name: str, variants: dict[str, tuple[str, ...]], base: tuple[str, ...]) -> Batch:
     settings = tuple(each for own in variants.values() for each in own)
-    run = _run(study, [_key(name) for name in variants])
-    return [Batch(OPEN, OPEN, "mnist", (*run, *TEXT, *settings, "training.evaluate_every=5"))]
-
-
-def _key(variant: str) -> str:
-    """A name that is a key of TOML."""
-    return variant.replace("=", "_").replace(".", "_").replace(" ", "_")
+    return Batch(name, name, study.name, (*_run(study, list(variants)), *base, *settings, "training.evaluate_every=5"))
 
 
 def _horizon(study: Study) -> list[Batch]:
@@ -355,4 +403,4 @@ def _horizon(study: Study) -> list[Batch]:
     run = _run(study, ["oracle", "acdpp", "constant", *(["hybrid"] if cheap else [])])
     settings = (*study.longer, *run, *TEXT, f"run.rounds={study.longest}")
     few = () if cheap else ("run.seeds=1", "training.evaluate_every=10")
-    return [Batch(f"{HORIZON}-{study.longest}", HORIZON, study.name, (*settings, *few))]
+    return [Batch(f"{HORIZON}-{study.longest}", HORIZON, study.name, (*settings, *few), needs_gpu=not cheap)]

@@ -24,6 +24,8 @@ def draw(outcomes: Sequence[ExcessRisk], path: Path) -> None:
             _curves(above, outcome)
             _scatter(below, outcome.stages[0], outcome)
         handles = {label: handle for axes in grid[1] for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+        if any(outcome.quick for outcome in outcomes):
+            figure.suptitle("trial run: these numbers mean nothing", color="#B00020")
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(BASIC) + 1, fontsize=9)
         save_figure(figure, path)
 
@@ -53,7 +55,8 @@ def _curves(axes: Axes, outcome: ExcessRisk) -> None:
         lower = values is released and released[-1] < full[-1] < 5 * released[-1]  # the two lie too close for two labels
         shift, side = ((0, -3), "top") if lower else ((0, 2), "bottom")
         axes.annotate(text, (t[-1], values[-1]), shift, textcoords="offset points", ha="right", va=side, fontsize=8)
-    axes.set(yscale="log", xlabel="round", title=f"{outcome.name}, η = {stage.lr:g}: cumulative excess risk (colours), bounds")
+    axes.set(yscale="log", xlabel="round", ylabel="cumulative excess risk")
+    axes.set_title(f"{outcome.name}, η = {stage.lr:g}: measured (colours) and bounds (black)", fontsize=10)
 
 
 def _scatter(axes: Axes, stage: Stage, outcome: ExcessRisk) -> None:

@@ -28,13 +28,13 @@ VARIANTS = {
 }
 BUDGETS = (1.0, 0.5, 2.0)
 """times the recipe's; the first one has the variants and the oracle, whom no budget binds"""
-ROUNDS, SEEDS = 100, 10
+ROUNDS, SEEDS = 100, 6
 GLANCES = 25
 """gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
 
 
 def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
-    """Every policy and setting at the recipe's step size with ten seeds, and at 1/L with half of them."""
+    """Every policy and setting at the recipe's step size with six seeds, and at 1/L with half of them."""
     rounds, seeds = (12, 2) if quick else (ROUNDS, SEEDS)
     cases = _cases(recipe, rounds, seeds, quick)
     first = cases[0]

@@ -11,6 +11,8 @@ import polars as pl
 
 from headgate.errors import DataError
 from headgate.experiments.intervals import means
+from headgate.experiments.reproduce.provenance import how_made
+from headgate.experiments.reproduce.text import QUICK_WARNING, table
 from headgate.experiments.theory_run.constants import Constants, exact_mismatch, informative_from
 from headgate.experiments.theory_run.figure import draw
 from headgate.experiments.theory_run.judge import at_equal_spend, kept, rankings, variance_step
@@ -18,7 +20,6 @@ from headgate.experiments.theory_run.outcome import RELEASED, ExcessRisk, Point,
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
 
 NAME = "excess_risk"
-QUICK = "> **A trial run**: two seeds and a few rounds. It shows that the chain works; its numbers and verdicts mean nothing."
 MEASURED = """\
 The measured quantity is eq:cum-excess-risk, Σ_t [F(θ^(t)) − F(θ*)] over t = 1 … T, where θ^(t) is the model that enters
 round t (θ^(1) = 0). F is the risk of the target mixture Σ α_m·P_m, and P_m is uniform over the images that client m owns:
@@ -30,10 +31,11 @@ it exactly the minimiser of F over the ball of radius ‖θ*‖. Another ball sh
 and leaves every rank as it is."""
 CONSTANTS = """\
 *estimated*: the largest values met in these runs (`estimate_constants`), the smallest constants for which the assumptions
-hold along them, so the tightest bound; D is the largest ‖θ_t − θ*‖, all that the proof uses D for. *assured*: values that
-hold in the whole ball. *released*: those of the published scripts. L = ½·λ_max(E[x·xᵀ]). Pdim is stated, not measured: the
-number of parameters, and the released 100. C_2 is what Appendix A collects, D²/(2ηT) + (η·C_1 + η³·C_2)/2 with
-eq:C1C2-def."""
+hold along them, so the tightest bound; D is the largest ‖θ_t − θ*‖, all that the proof uses D for. σ and G are looked at in the
+first three rounds, every 25th and the last one, so they may be a little larger in between; D and the loss in every round.
+*assured*: values that hold in the whole ball. *released*: those of the published scripts. L = ½·λ_max(E[x·xᵀ]). Pdim is
+stated, not measured: the number of parameters, and the released 100. C_2 is what Appendix A collects,
+D²/(2ηT) + (η·C_1 + η³·C_2)/2 with eq:C1C2-def."""
 VARIANCE = """\
 eq:sigma-bar-Neff-app allows σ²·(1/n − 1/N_eff). With independent samples of variance σ² the mismatch at a fixed θ is exactly
 σ²·Σ_i (ω_i − 1{i in memory}/n)² = σ²·(1/n + 1/N_eff − 2·ω̄), where ω̄ is the mean weight of the samples in memory. The two
@@ -41,13 +43,13 @@ agree if ω̄ = 1/N_eff. Under K-step retention samples in memory have been used
 smaller and the mismatch larger; and while nothing has left (t ≤ K) it is 1/N_eff − 1/N, where nothing is allowed."""
 
 
-def write_page(outcomes: Sequence[ExcessRisk], folder: Path, command: str) -> list[Path]:
+def write_page(outcomes: Sequence[ExcessRisk], folder: Path, facts: dict[str, Any]) -> list[Path]:
     """excess_risk.md, .json, .csv and .svg in a folder, which is made if need be."""
     paths = [folder / f"{NAME}{suffix}" for suffix in (".md", ".json", ".csv", ".svg")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_text(page(outcomes, command), "utf-8")
-        paths[1].write_text(json.dumps(as_json(outcomes, command), indent=1, ensure_ascii=False) + "\n", "utf-8")
+        paths[0].write_text(page(outcomes, facts), "utf-8")
+        paths[1].write_text(json.dumps(as_json(outcomes, facts), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
         pl.DataFrame([row for outcome in outcomes for row in point_rows(outcome)]).write_csv(paths[2], float_precision=6)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
@@ -55,11 +57,11 @@ def write_page(outcomes: Sequence[ExcessRisk], folder: Path, command: str) -> li
     return paths
 
 
-def page(outcomes: Sequence[ExcessRisk], command: str) -> str:
+def page(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> str:
     parts = [
         "# Theorem 1 beside runs",
-        *([QUICK] if any(outcome.quick for outcome in outcomes) else []),
-        f"Logistic regression, whose loss is convex. Made by `{command}`; all numbers are in "
+        *([QUICK_WARNING] if any(outcome.quick for outcome in outcomes) else []),
+        f"Logistic regression, whose loss is convex. {how_made(facts)} All numbers are in "
         f"[{NAME}.json]({NAME}.json) and [{NAME}.csv]({NAME}.csv).",
         "## Answers",
         *_answers(outcomes),
@@ -87,10 +89,6 @@ def _answers(outcomes: Sequence[ExcessRisk]) -> Iterator[str]:
         )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)])
-
-
 def _balls(outcomes: Sequence[ExcessRisk]) -> str:
     rows = []
     for outcome in outcomes:
@@ -105,7 +103,7 @@ def _balls(outcomes: Sequence[ExcessRisk]) -> str:
     slope = max(each.gradient for outcome in outcomes for each in outcome.optima)
     return (
         f"Bold is what is used; first seed. {_separable(outcomes)} Gradient norms at θ* are at most {slope:.1e}, which puts "
-        f"the regularised risk within {gap:.0e} of its minimum.\n\n{_table(header, rows)}"
+        f"the regularised risk within {gap:.0e} of its minimum.\n\n{table(header, rows)}"
     )
 
 
@@ -132,7 +130,7 @@ def _constants(outcomes: Sequence[ExcessRisk]) -> str:
             for name, c in (("estimated", stage.estimated), ("assured", stage.assured)):
                 rows.append([outcome.name, f"{stage.lr:g}", name, *_constant_cells(c.bound, c)])
     rows.append(["any", "–", "released", *_constant_cells(RELEASED, None)])
-    return _table(["data", "η", "constants", "D", "σ", "loss bound B", "G", "L", "1/L", "Pdim", "C_2"], rows)
+    return table(["data", "η", "constants", "D", "σ", "loss bound B", "G", "L", "1/L", "Pdim", "C_2"], rows)
 
 
 def _constant_cells(k: BoundConstants, c: Constants | None) -> list[str]:
@@ -215,7 +213,7 @@ def _points(outcome: ExcessRisk, stage: Stage) -> str:
                 + [_with_half(row["excess"], row["excess_half"]), f"{row['excess_test_last']:.3f}"]
                 + [f"{row[name]:,.0f}" for name in (*large, "bound_released", "surrogate_released")]
             )
-    return f"Best first; ± is half the 80 % interval of the mean.\n\n{_table(header, rows)}"
+    return f"Best first; ± is half the 80 % interval of the mean.\n\n{table(header, rows)}"
 
 
 def _with_half(value: float, half: float | None) -> str:
@@ -234,7 +232,7 @@ def _ranks(stage: Stage) -> str:
         cells = [_between(*own[:3]), _between(*own[3:]), _between(*alike[name][:3]) if alike else "–"]
         rows.append([name, *(cell.replace("nan", "–").replace("-", "−") for cell in cells)])
     header = ["what ranks", f"Spearman, {len(stage.points)} points", "Kendall", f"Spearman, {len(same)} points of equal spend"]
-    return f"Agreement of ranks with the measured E_T; intervals: middle 80 % over seeds drawn again.\n\n{_table(header, rows)}"
+    return f"Agreement of ranks with the measured E_T; intervals: middle 80 % over seeds drawn again.\n\n{table(header, rows)}"
 
 
 def _variance(outcomes: Sequence[ExcessRisk]) -> str:
@@ -254,11 +252,11 @@ def _variance(outcomes: Sequence[ExcessRisk]) -> str:
         "last round: exact",
         "allowed",
     ]
-    return f"{VARIANCE}\n\n{_table(header, rows)}"
+    return f"{VARIANCE}\n\n{table(header, rows)}"
 
 
-def as_json(outcomes: Sequence[ExcessRisk], command: str) -> Any:
-    return _plain({"command": command, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
+def as_json(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> Any:
+    return _plain({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
 
 
 def _outcome_json(outcome: ExcessRisk) -> dict[str, Any]:
