@@ -9,6 +9,7 @@ import torch
 from headgate.config import load
 from headgate.config.recipes import recipe_text
 from headgate.errors import DataError, SettingError
+from headgate.experiments.reproduce.provenance import facts_of_now
 from headgate.experiments.theory_run import judge
 from headgate.experiments.theory_run.measure import BASIC, measure
 from headgate.experiments.theory_run.outcome import RELEASED
@@ -17,6 +18,8 @@ from headgate.experiments.theory_run.population import pooled, risk
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 from headgate.theory.recursion import cumulative_excess_risk
+
+FACTS = facts_of_now("theory", True, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +119,7 @@ def test_equal_spend_is_that_of_the_budget(outcome):
 
 
 def test_the_page_and_its_files(outcome, tmp_path):
-    paths = write_page([outcome], tmp_path / "made", "headgate reproduce theory --quick")
+    paths = write_page([outcome], tmp_path / "made", FACTS)
     assert [path.name for path in paths] == ["excess_risk.md", "excess_risk.json", "excess_risk.csv", "excess_risk.svg"]
     text = paths[0].read_text("utf-8")
     assert "`headgate reproduce theory --quick`" in text
@@ -130,13 +133,13 @@ def test_the_page_and_its_files(outcome, tmp_path):
     assert len(rows) == 26
     assert float(rows[0]["excess"]) == pytest.approx(outcome.stages[0].points[0].measured.mean(), rel=1e-4)
     assert paths[3].read_bytes().startswith(b"<?xml")
-    assert page([outcome], "x") == page([outcome], "x")
+    assert page([outcome], FACTS) == page([outcome], FACTS)
 
 
 def test_a_folder_that_cannot_be(outcome, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
-        write_page([outcome], tmp_path / "file" / "below", "x")
+        write_page([outcome], tmp_path / "file" / "below", FACTS)
 
 
 def test_only_convex_models(digits, tmp_path):
