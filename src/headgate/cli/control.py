@@ -141,7 +141,7 @@ def rates(
     """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
 
     V = T^gamma and rho = 1 - T^-phi, as in the remark after Theorem 3. The fit uses the longer half of the horizons; a claim
-    holds if the exponent is at most 0.05 above the claimed one.
+    holds if the whole 95 % interval of the exponent is at most 0.05 above that of the claimed shape over the same horizons.
     """
     from headgate.experiments.figures import check_figure, draw_rates
 

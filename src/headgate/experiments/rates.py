@@ -194,7 +194,8 @@ def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Float
     if not np.all(np.isfinite(y)):  # memory was empty in some round
         return Fit(name, None, None, claim, claimed, None)
     if not np.all(y > 0):
-        holds = True if not np.any(y) else None
+        bounded = claimed == 0 and not np.any(y[-2:])  # nothing at the two longest horizons: it does not grow
+        holds = True if bounded or not np.any(y) else None
         return Fit(name, None, None, claim, claimed, holds)
     exponent, error = _slope(T[tail], y)
     half = t_quantile(len(y) - 2, 0.95) * error

@@ -91,7 +91,7 @@ def _value(fit: Fit) -> Estimate | None:
 def _exponent(fit: Fit, note: str = "") -> Finding:
     value = _value(fit)
     if value is None:
-        zero = "zero at every long horizon" if fit.holds else "zero or infinite at some of the long horizons, so no exponent"
+        zero = "zero at the longest horizons" if fit.holds else "zero or infinite at some of the long horizons, so no exponent"
         return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", "; ".join(filter(None, (zero, note))))
     verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
     line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
@@ -150,7 +150,9 @@ def _of_checks(rates: Rates, checks: Checks) -> dict[str, tuple[Finding, Finding
             RELEASED_FORMULA,
         ),
         "fresh": (
-            _exact(fresh, fresh >= 1, "× the bound of fresh samples", f"K = 2 … 20, 50 rounds: {said}; erratum 18"),
+            _exact(
+                fresh, fresh >= 1, "× the bound of fresh samples", f"first buffers kept for ever, 50 rounds: {said}; erratum 18"
+            ),
             RELEASED_FORMULA,
         ),
         "constant-n": (
