@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, KStep
+from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir
 from headgate.control.costs import Uniform
 from headgate.testing import check_costs, check_policy, check_retention
 
@@ -88,7 +88,7 @@ class Faulty(KStep):
             return held.last + 1
         return kept_from
 
-    def settle(self, state, t, held, kept_from, last):
+    def settle(self, state, t, held, kept_from, last, streams):
         state, first, gone = super().settle(state, t, held, kept_from, last)
         if self.fault == "miscounts":
             gone = gone + 1
@@ -105,6 +105,52 @@ def test_faulty_retention_is_found(fault):
     check_retention(Faulty(3))
     with pytest.raises(AssertionError):
         check_retention(Faulty(3, fault=fault))
+
+
+@dataclass(frozen=True, eq=False)
+class FaultyLots(Reservoir):
+    """A reservoir that goes wrong in its sixth round."""
+
+    fault: str = ""
+
+    def settle(self, state, t, held, kept_from, last, streams):
+        if self.fault == "gossip":
+            streams = streams._replace(seeds=streams.seeds + len(streams.seeds))
+        after, first, gone = super().settle(state, t, held, kept_from, last, streams)
+        if t == 6:
+            place = after["place"].copy()
+            if self.fault == "returns":
+                place[:, 2, 0] = 0 if place[0, 2, 0] else 1
+            if self.fault == "twice":
+                place[:, 2, 1] = place[:, 2, 0]
+            if self.fault == "loses":
+                place[:, 2, -1] = -1
+            if self.fault == "from the future":
+                place[:, 2, -1] = last.max() + 5
+            after["place"] = place
+            if self.fault == "calls all used":
+                after["unused"] = np.zeros_like(after["unused"])
+            if self.fault == "miscounts":
+                gone = gone + 1
+        return after, first, gone
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("gossip", "alone"),
+        ("returns", "came back"),
+        ("twice", "ascend"),
+        ("loses", "does not count what is in memory"),
+        ("from the future", "came back"),
+        ("calls all used", "samples were ever used"),
+        ("miscounts", "use counts"),
+    ],
+)
+def test_faulty_places_are_found(fault, message):
+    check_retention(FaultyLots(4))
+    with pytest.raises(AssertionError, match=message):
+        check_retention(FaultyLots(4, fault=fault))
 
 
 class Prices(Uniform):

@@ -18,7 +18,19 @@ from headgate.control.controller import Controller
 from headgate.control.costs import CostProcess, Uniform
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.randomness import Purpose, uniform
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ledger, Orders, Retention, System, View, Window
+from headgate.control.types import (
+    AdmissionPolicy,
+    Arrays,
+    Ask,
+    Floats,
+    Ints,
+    Ledger,
+    Orders,
+    Retention,
+    System,
+    View,
+    Window,
+)
 from headgate.theory.drift import debt_update
 from headgate.theory.reuse import effective_sample_size
 
@@ -36,10 +48,10 @@ def check_policy(
     """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts."""
     system = system or a_system(rounds)
     prices = (costs or Uniform(1.0, 10.0)).path(np.arange(RUNS), 1, rounds + 1)
-    controller = Controller(system, policy, RUNS)
+    controller = Controller(system, policy, RUNS, labels=_labels)
     history = list(_play(controller, prices))
     _check_accounts(controller, history)
-    _check_windows(controller, history)
+    _check_samples(controller, history)
     _check_purity(controller, history, prices)
     _check_batch(policy, system, history, prices)
     _check_causality(controller, history, prices)
@@ -47,15 +59,17 @@ def check_policy(
 
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
-    """Windows only move forward, capacity is kept, and use counts are exact, for admissions of all sizes."""
+    """What left does not come back, capacity is kept, use counts are exact and a run alone chooses the same, for admissions
+    of all sizes."""
     system = system or a_system(rounds)
     _need(isinstance(retention.open(system, RUNS), dict), "open must return named arrays")
     for seed in range(3):
         policy = _Scripted(retention, seed)
-        controller = Controller(system, policy, RUNS)
+        controller = Controller(system, policy, RUNS, labels=_labels)
         history = list(_play(controller, np.ones((RUNS, rounds))))
         _check_accounts(controller, history)
-        _check_windows(controller, history)
+        _check_samples(controller, history)
+        _check_retained_alone(controller, history)
         for before, _, _ in history[::7]:
             state = {name: array.copy() for name, array in before.retained.items()}
             held = Window(before.dropped, before.admitted)
@@ -63,7 +77,7 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
             _need(np.array_equal(kept_from, retention.expire(before.retained, before.t + 1, held)), "expire is not repeatable")
             inside = (kept_from >= held.first) & (kept_from <= held.last)
             _need(bool(np.all(inside)), "expire leaves the window")
-            retention.settle(before.retained, before.t + 1, held, kept_from, held.last + 1)
+            retention.settle(before.retained, before.t + 1, held, kept_from, held.last + 1, controller.streams)
             _same_arrays(before.retained, state, "expire or settle changed the state it was given")
 
 
@@ -116,8 +130,20 @@ def _check_accounts(controller: Controller, history: list[Step]) -> None:
         _need(bool(np.all((orders.carry > -1e-6) & (orders.carry < 1))), f"round {orders.t}: a remainder of a sample or more")
 
 
-def _check_windows(controller: Controller, history: list[Step]) -> None:
-    """Follow every sample by hand: windows move forward, hold at most the capacity, and N_eff is Kish's."""
+def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:
+    """Three classes of unequal size, the same in every run: rows of a batch have no numbers of their own."""
+    return np.take([0, 0, 0, 1, 1, 2], (6 * uniform(0, Purpose.PARTITION, positions, clients)).astype(np.int64))
+
+
+def _in_memory(ledger: Ledger, run: int, client: int) -> list[int]:
+    """The positions of a client's stream that it holds."""
+    if ledger.places is None:
+        return list(range(ledger.dropped[run, client], ledger.admitted[run, client]))
+    return [int(place) for place in ledger.places[run, client] if place >= 0]
+
+
+def _check_samples(controller: Controller, history: list[Step]) -> None:
+    """Follow every sample by hand: what left is gone, clients hold at most the capacity, and N_eff is Kish's."""
     limit = controller.policy.retention.limit(controller.system)
     uses: dict[tuple[int, int, int], int] = {}
     for before, orders, after in history:
@@ -129,12 +155,17 @@ def _check_windows(controller: Controller, history: list[Step]) -> None:
             _need(bool(np.all(after.occupancy <= limit)), f"round {orders.t}: a client holds more than its capacity")
             _need(bool(np.all(orders.admitted <= limit)), f"round {orders.t}: samples were ordered that no one can hold")
         for r, m in np.ndindex(after.admitted.shape):
-            for i in range(after.dropped[r, m], after.admitted[r, m]):
+            held, could = _in_memory(after, r, m), _in_memory(before, r, m)
+            could += range(before.admitted[r, m], after.admitted[r, m])
+            _need(held == sorted(set(held)), f"round {orders.t}: places do not ascend")
+            _need(len(held) == after.occupancy[r, m], f"round {orders.t}: the ledger does not count what is in memory")
+            _need(set(held) <= set(could), f"round {orders.t}: a dropped sample came back")
+            for i in held:
                 uses[r, m, i] = uses.get((r, m, i), 0) + 1
     last = history[-1][2]
     for r in range(controller.runs):
         counts = np.array([count for key, count in uses.items() if key[0] == r], dtype=np.int64)
-        _need(counts.size == last.distinct[r], f"run {r}: {last.distinct[r]} samples admitted, {counts.size} ever used")
+        _need(counts.size == last.distinct[r], f"run {r}: N is {last.distinct[r]}, but {counts.size} samples were ever used")
         _need(counts.sum() == last.uses[r] and (counts**2).sum() == last.squared_uses[r], f"run {r}: use counts are off")
         kish = counts.sum() ** 2 / max((counts**2).sum(), 1)
         _need(bool(effective_sample_size(last.uses, last.squared_uses)[r] == kish), f"run {r}: N_eff is off")
@@ -154,10 +185,34 @@ def _check_purity(controller: Controller, history: list[Step], prices: Floats) -
 
 def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], prices: Floats) -> None:
     for r in range(RUNS):
-        alone = list(_play(Controller(system, policy, 1), prices[r : r + 1]))
+        alone = list(_play(Controller(system, policy, 1, np.array([r]), _labels), prices[r : r + 1]))
         for (_, orders, after), (_, own_orders, own) in zip(history, alone, strict=True):
             _same(orders.admitted[r], own_orders.admitted[0], f"round {orders.t}: run {r} decides differently alone")
             _same(after.debt[r], own.debt[0], f"round {orders.t}: run {r} has another debt alone")
+            _check_same_memory(after, r, own)
+
+
+def _check_retained_alone(controller: Controller, history: list[Step]) -> None:
+    """The choice of each run by itself, given what it admits; a rule with settings for each run has no part for one."""
+    retention = controller.policy.retention
+    if history[0][0].places is None:
+        return
+    for r in range(RUNS):
+        own = retention.open(controller.system, 1)
+        streams = controller.streams._replace(seeds=controller.streams.seeds[r : r + 1])
+        for before, orders, after in history:
+            held = Window(before.dropped[r : r + 1], before.admitted[r : r + 1])
+            kept_from = retention.expire(own, orders.t, held)
+            own, _, _ = retention.settle(own, orders.t, held, kept_from, after.admitted[r : r + 1], streams)
+            for name, array in own.items():
+                _same(array[0], after.retained[name][r], f"round {orders.t}: run {r} keeps other samples alone")
+
+
+def _check_same_memory(after: Ledger, run: int, alone: Ledger) -> None:
+    if after.places is not None and alone.places is not None:
+        _same(after.places[run], alone.places[0], f"round {after.t}: run {run} keeps other samples alone")
+    for name in ("uses", "squared_uses", "distinct"):
+        _same(getattr(after, name)[run], getattr(alone, name)[0], f"round {after.t}: run {run} has other {name} alone")
 
 
 def _check_causality(controller: Controller, history: list[Step], prices: Floats) -> None:

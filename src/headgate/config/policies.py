@@ -6,12 +6,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict
 
+from headgate.config.retention import Capacity, Rule, retention_of
 from headgate.config.settings import BoundSettings, Settings, Whole
 from headgate.control import policies as kinds
 from headgate.control.costs import CostProcess
 from headgate.control.plan import better_of_corollary
 from headgate.control.policies.threshold import known_edge
-from headgate.control.retention import Fifo, KStepFifo, capacity_of
+from headgate.control.retention import capacity_of
 from headgate.control.types import AdmissionPolicy, Ints, System
 from headgate.errors import SettingError
 from headgate.outside import call_outside
@@ -49,11 +50,21 @@ class PolicySettings(Settings):
 class ConstantSettings(PolicySettings, kind="constant"):
     K: Whole | None = None
     rate: float | None = None
-    capacity: Literal["buffer"] | Whole | list[Whole] | None = None
+    capacity: Capacity | None = None
+    retention: Rule | None = None
+    """left out: K rounds, and with a capacity the oldest earlier; else K is a limit of age only where it is stated"""
+    ratio: float | None = None
+    purse: bool = False
 
     def build(self, given: Given) -> AdmissionPolicy:
         K, rate = operating_point(self.K, self.rate, given)
-        return kinds.Constant(rate=rate, K=K, capacity=capacity_of(self.capacity, given.system))
+        capacity = capacity_of(self.capacity, given.system)
+        if self.retention is not None:
+            rule = retention_of(self.retention, given.system, self.K, self.capacity, self.ratio)
+            return kinds.Constant(rate=rate, K=K, capacity=capacity, rule=rule, purse=self.purse)
+        if self.ratio is not None:
+            raise SettingError(f'ratio = {self.ratio}: goes with retention = "static"')
+        return kinds.Constant(rate=rate, K=K, capacity=capacity, purse=self.purse)
 
 
 class DppSettings(PolicySettings, kind="dpp"):
@@ -63,7 +74,8 @@ class DppSettings(PolicySettings, kind="dpp"):
     N0: float = 0.0
     n0: float = 0.0
     burst: Literal["buffer", "none"] | float = "buffer"
-    capacity: Literal["buffer"] | Whole | list[Whole] | None = None
+    capacity: Capacity | None = None
+    purse: bool = False
     bound: BoundSettings = BoundSettings()
 
     def shared(self, given: Given) -> dict[str, Any]:
@@ -74,6 +86,7 @@ class DppSettings(PolicySettings, kind="dpp"):
             "n0": self.n0,
             "burst": None if self.burst == "none" else self.burst,
             "capacity": capacity_of(self.capacity, given.system),
+            "purse": self.purse,
             "bound": self.bound.build(given.bound),
         }
 
@@ -142,7 +155,7 @@ class ReleasedSettings(PolicySettings, kind="released"):
     width: float = 10.0
     cap: float = 50.0
     least: Whole = 1
-    capacity: Literal["buffer"] | Whole | list[Whole] | None = None
+    capacity: Capacity | None = None
     bound: BoundSettings = BoundSettings()
 
     def build(self, given: Given) -> AdmissionPolicy:
@@ -156,16 +169,18 @@ class BuyerSettings(PolicySettings, kind=""):
 
     K: Whole | None = None
     """drop samples after K rounds even where there is room; left out: only to make room"""
-    capacity: Literal["buffer"] | Whole | list[Whole] = "buffer"
+    capacity: Capacity = "buffer"
+    retention: Rule = "fifo"
+    """what leaves a full client: the oldest, or as `headgate.config.retention` lists"""
+    ratio: float | None = None
+    """static: the share of the places for new samples"""
     fill: bool = True
     overdraft: float = 10.0
     fairness: float = 0.25
 
     def shared(self, given: Given) -> dict[str, Any]:
-        capacity = capacity_of(self.capacity, given.system)
-        assert capacity is not None
         return {
-            "rule": Fifo(capacity) if self.K is None else KStepFifo(self.K, capacity),
+            "rule": retention_of(self.retention, given.system, self.K, self.capacity, self.ratio),
             "fill": self.fill,
             "overdraft": self.overdraft,
             "fairness": self.fairness,
@@ -173,7 +188,7 @@ class BuyerSettings(PolicySettings, kind=""):
 
 
 class HeadgateSettings(BuyerSettings, kind="headgate"):
-    early: float = 0.5
+    early: float = 0.25
 
     def build(self, given: Given) -> AdmissionPolicy:
         return kinds.Headgate(early=self.early, **self.shared(given))
@@ -238,11 +253,13 @@ class RandomSettings(BuyerSettings, kind="random"):
 
 
 class ClairvoyantSettings(BuyerSettings, kind="clairvoyant"):
+    aim: Literal["bound", "samples"] = "bound"
     fill: bool = False
     bound: BoundSettings = BoundSettings()
 
     def build(self, given: Given) -> AdmissionPolicy:
         return kinds.Clairvoyant(
+            aim=self.aim,
             costs=given.costs,
             seeds=given.seeds,
             rounds=given.rounds,

@@ -96,6 +96,10 @@ class TrainingSettings(Settings):
     cohort: Whole | None = None
     """clients drawn to train in each round; left out: all of them"""
     aggregation: Literal["memory", "alpha", "uniform"] = "memory"
+    average: float | None = None
+    """judge the mean of the server's models over about the latest 1/(average + 1) of the rounds; left out: the latest model"""
+    shift: Whole = 0
+    """pixels by which each image may be moved at random in every round"""
     evaluate_every: Whole = 1
     """rounds from one evaluation to the next; the last round is always evaluated"""
     target: float | None = None

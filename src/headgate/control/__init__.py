@@ -7,20 +7,26 @@ ledger = controller.post(ledger, orders)      # the only way time advances
 """
 
 from headgate.control.controller import Controller
+from headgate.control.replacement import ClassBalanced, DynamicRatio, Replacement, Reservoir, StaticRatio
 from headgate.control.retention import Fifo, KStep, KStepFifo
 from headgate.control.types import AdmissionPolicy, Ask, Ledger, Orders, Report, Retention, System, View
 
 __all__ = [
     "AdmissionPolicy",
     "Ask",
+    "ClassBalanced",
     "Controller",
+    "DynamicRatio",
     "Fifo",
     "KStep",
     "KStepFifo",
     "Ledger",
     "Orders",
+    "Replacement",
     "Report",
+    "Reservoir",
     "Retention",
+    "StaticRatio",
     "System",
     "View",
 ]

@@ -59,8 +59,8 @@ def _smallest(values: Floats, count: Ints) -> Ints:
     """1 at the `count[r]` smallest finite values of each row, the first of equals first; 0 elsewhere."""
     count = np.minimum(count, np.isfinite(values).sum(axis=-1))
     last = np.maximum(count - 1, 0)
-    ordered = np.partition(values, np.unique(last), axis=-1)
-    edge = np.take_along_axis(ordered, last[:, None], axis=-1)
+    ordered = np.partition(values, sorted(set(last.tolist())), axis=-1)
+    edge = ordered[np.arange(len(values)), last][:, None]
     below, tied = values < edge, values == edge
     missing = (count - below.sum(axis=-1))[:, None]
     chosen = (below | (tied & (np.cumsum(tied, axis=-1) <= missing))) & (count > 0)[:, None]

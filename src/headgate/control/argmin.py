@@ -44,12 +44,9 @@ def argmin_on(objective: Objective, lo: Floats, hi: Floats) -> Floats:
 
 def convex_argmin(objective: Objective, lo: Floats, hi: Floats) -> Floats:
     """Where the slope crosses zero, by Newton steps that never leave the bracket; hi if it never does."""
-    slope_hi = objective.slope(hi)
-    inside = slope_hi > 0
-    x = np.where(inside, lo, hi)
-    if not inside.any():
-        return x
-    inside &= objective.slope(lo) < 0
+    at_lo, at_hi = objective.slope(np.stack([lo, hi]))
+    x = np.where(at_hi > 0, lo, hi)
+    inside = (at_hi > 0) & (at_lo < 0)
     if not inside.any():
         return x
     low, high = lo.copy(), hi.copy()

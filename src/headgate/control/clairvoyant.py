@@ -68,10 +68,11 @@ def round_cost(N: ArrayLike, memory: int, k: BoundConstants) -> Floats:
 def convex_minorant(values: Floats) -> Floats:
     """The greatest convex function below `values`, on the same grid."""
     knots: list[int] = []
-    for i, value in enumerate(values):
+    height = values.tolist()
+    for i, value in enumerate(height):
         while len(knots) > 1:
             a, b = knots[-2:]
-            if (values[b] - values[a]) * (i - a) < (value - values[a]) * (b - a):
+            if (height[b] - height[a]) * (i - a) < (value - height[a]) * (b - a):
                 break
             knots.pop()  # on or above the line from its neighbour to i
         knots.append(i)
@@ -140,19 +141,23 @@ def _levels(prices: Floats, memory: int, slope: Floats, mu: float) -> Ints:
     levels = np.empty(prices.size, dtype=np.int64)
     to_go = np.zeros(slope.size + memory)
     to_go[slope.size :] = np.inf  # nobody can pay for more
+    reach = to_go[: slope.size]
     for t in range(prices.size - 1, -1, -1):
-        to_go[: slope.size] += slope
-        levels[t] = np.searchsorted(to_go[: slope.size], -mu * prices[t])
-        to_go[: slope.size] = np.clip(-mu * prices[t], to_go[: slope.size], to_go[memory:])
+        reach += slope
+        here = -mu * prices[t]
+        level = levels[t] = np.searchsorted(reach, here)
+        below = max(0, int(level) - memory)  # slopes rise, so the clip leaves what is above, and moves what is far below
+        reach[:below] = to_go[memory : memory + below]
+        reach[below:level] = here
     return levels
 
 
 def _follow(levels: Ints, memory: int) -> Ints:
-    purchases, N = np.empty_like(levels), 0
-    for t, level in enumerate(levels):
-        purchases[t] = min(max(int(level) - N, 0), memory)
-        N += purchases[t]
-    return purchases
+    purchases, N = [], 0
+    for level in levels.tolist():
+        purchases.append(min(max(level - N, 0), memory))
+        N += purchases[-1]
+    return np.array(purchases, dtype=np.int64)
 
 
 def _top_up(plan: Ints, lavish: Ints, prices: Floats, money: float) -> Ints:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from headgate.control.apportion import apportion, whole_total
-from headgate.control.types import AdmissionPolicy, Floats, Ints, Ledger, Orders, Report, System, View, Window
+from headgate.control.types import AdmissionPolicy, Floats, Ints, Labels, Ledger, Orders, Report, Streams, System, View, Window
 from headgate.errors import LedgerError, SettingError
 from headgate.theory.drift import debt_update
 from headgate.theory.labels import paper
@@ -12,15 +12,25 @@ from headgate.theory.reuse import count_uses
 
 @paper("alg:acdpp", "eq:lambda-def")
 class Controller:
-    """One policy over `runs` independent runs of the same system."""
+    """One policy over `runs` independent runs of the same system.
 
-    def __init__(self, system: System, policy: AdmissionPolicy, runs: int = 1) -> None:
+    Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
+    ask `labels`, and take all samples for one class where there are none.
+    """
+
+    def __init__(
+        self, system: System, policy: AdmissionPolicy, runs: int = 1, seeds: Ints | None = None, labels: Labels | None = None
+    ) -> None:
         if runs < 1:
             raise SettingError(f"runs = {runs}: must be at least 1")
+        seeds = np.arange(runs) if seeds is None else np.asarray(seeds)
+        if seeds.shape != (runs,):
+            raise SettingError(f"{seeds.size} seeds for {runs} runs; each needs one")
         shares = policy.shares(system)
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
+        self.streams = Streams(seeds, labels)
 
     def open(self) -> Ledger:
         """The ledger before round 1: Z(1) = 0, nothing admitted."""
@@ -41,8 +51,11 @@ class Controller:
             memory=self.policy.start(self.system, R),
         )
 
-    def decide(self, ledger: Ledger, cost: Floats) -> Orders:
-        """The orders of round ledger.t + 1 at price `cost` (R,), or (R, M) for a price per client. Changes nothing."""
+    def decide(self, ledger: Ledger, cost: Floats, reserved: Floats | None = None) -> Orders:
+        """The orders of round ledger.t + 1 at price `cost` (R,), or (R, M) for a price per client. Changes nothing.
+
+        `reserved` (R,) is what orders of earlier rounds may still turn out to have cost: the policy sees it as spent.
+        """
         t, cost = ledger.t + 1, self._checked(cost, ledger.t + 1)
         retention, M = self.policy.retention, self.system.clients
         kept_from = retention.expire(ledger.retained, t, Window(ledger.dropped, ledger.admitted))
@@ -51,11 +64,12 @@ class Controller:
             t=t,
             cost=cost,
             debt=ledger.debt,
-            spent=ledger.spent,
+            spent=ledger.spent if reserved is None else ledger.spent + reserved,
             kept=kept_by_client.sum(axis=-1),
             distinct=ledger.distinct,
             kept_by_client=kept_by_client,
             system=self.system,
+            unused=ledger.unused,
         )
         ask, memory = self.policy.admit(view, ledger.memory)
         if not np.all(np.isfinite(ask.total)) or np.any(ask.total < 0):
@@ -87,18 +101,20 @@ class Controller:
 
     def post(self, ledger: Ledger, orders: Orders, report: Report | None = None) -> Ledger:
         """The ledger after the round. Without a report everybody did as ordered; with one, what was
-        not admitted is neither charged nor owed later."""
+        not admitted is neither charged nor owed later. Late samples count from this round on, because
+        only now does the server know of them."""
         if orders.t != ledger.t + 1:
             raise LedgerError(f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted")
         admitted = orders.admitted if report is None else self._reported(report, orders)
         retention, held = self.policy.retention, Window(ledger.dropped, ledger.admitted)
         kept_from = retention.expire(ledger.retained, orders.t, held)
-        last = ledger.admitted + admitted
-        retained, first, uses_gone = retention.settle(ledger.retained, orders.t, held, kept_from, last)
+        late, late_charge = (None, None) if report is None else self._late(report, orders)
+        last = ledger.admitted + admitted if late is None else ledger.admitted + late + admitted
+        retained, first, uses_gone = retention.settle(ledger.retained, orders.t, held, kept_from, last, self.streams)
         n = (last - first).sum(axis=-1)
         in_memory = ledger.uses_in_memory - uses_gone + n
         uses, squared = count_uses(ledger.uses, ledger.squared_uses, in_memory, n)
-        charge = orders.charge(admitted)
+        charge = orders.charge(admitted) if late_charge is None else orders.charge(admitted) + late_charge
         return Ledger(
             t=orders.t,
             debt=debt_update(ledger.debt, charge, self.system.budget),
@@ -134,3 +150,19 @@ class Controller:
                 f"where {orders.admitted[r, m]} were ordered; nothing was posted"
             )
         return admitted
+
+    def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
+        if report.late is None and report.late_charge is None:
+            return None, None
+        if report.late is None or report.late_charge is None:
+            raise LedgerError(f"round {orders.t}: late samples and their charge belong together; nothing was posted")
+        late, charge = np.asarray(report.late), np.asarray(report.late_charge)
+        if late.shape != orders.admitted.shape or late.dtype.kind != "i" or np.any(late < 0):
+            raise LedgerError(
+                f"round {orders.t}: late samples must be whole numbers from 0 on, one per run and client; nothing was posted"
+            )
+        if charge.shape != (self.runs,) or not np.all(np.isfinite(charge)) or np.any(charge < 0):
+            raise LedgerError(
+                f"round {orders.t}: late samples for {charge.tolist()}; must be finite and 0 or more; nothing was posted"
+            )
+        return late, charge

@@ -1,5 +1,6 @@
 """Before anything runs: which K, which rate, what it will cost and how far from the oracle it will be."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,14 +72,25 @@ class Plan:
     candidates: tuple[Candidate, ...]
     rounds: int
     why: str
+    rehearsal: Rehearsal
+    """of the chosen point, one run for each seed"""
 
 
 @paper("rem:buffer-violation")
-def plan(system: System, costs: CostProcess, k: BoundConstants, policy: Acdpp, seeds: Ints, gamma: float, phi: float) -> Plan:
+def plan(
+    system: System,
+    costs: CostProcess,
+    k: BoundConstants,
+    policy: Acdpp,
+    seeds: Ints,
+    gamma: float,
+    phi: float,
+    tick: Callable[[int], None] = lambda t: None,
+) -> Plan:
     """Choose K and Λ̄, set V = T^gamma and ρ = 1 − T^−phi, rehearse the neighbours of K in one batch.
 
     `policy` supplies everything else (burst cap, capacity, N(0), n(0)). Of the candidates whose rehearsed
-    buffer violation is nil (Remark 3), the one with the least rehearsed bound is taken.
+    buffer violation is nil (Remark 3), the one with the least rehearsed bound is taken. `tick` as in `rehearse`.
     """
     inside_unit("gamma", gamma)
     inside_unit("phi", phi)
@@ -105,17 +117,18 @@ def plan(system: System, costs: CostProcess, k: BoundConstants, policy: Acdpp, s
         rho=rho,
         bound=k,
     )
-    result = rehearse(system, batch, costs, np.tile(seeds, len(points)), rounds)
+    result = rehearse(system, batch, costs, np.tile(seeds, len(points)), rounds, tick)
     if result.rounds < rounds:
         raise KeyboardInterrupt
     bounds = result.bound(k).sum(axis=-1)
     oracle = float(oracle_bound(system.buffer, rounds, k).sum())
+    rows = [slice(i * repeat, (i + 1) * repeat) for i in range(len(points))]
     candidates = tuple(
-        _candidate(point, _runs(result, slice(i * repeat, (i + 1) * repeat)), bounds[i * repeat : (i + 1) * repeat], oracle, k)
-        for i, point in enumerate(points)
+        _candidate(point, _runs(result, own), bounds[own], oracle, k) for point, own in zip(points, rows, strict=True)
     )
     chosen, why = _choose(candidates, better_of_corollary(system, mean_cost, k), system, mean_cost, rounds, k.pdim)
-    return Plan(chosen, V, rho, oracle, corollary, search, candidates, rounds, why)
+    rehearsal = _runs(result, rows[candidates.index(chosen)])
+    return Plan(chosen, V, rho, oracle, corollary, search, candidates, rounds, why, rehearsal)
 
 
 def _runs(result: Rehearsal, rows: slice) -> Rehearsal:

@@ -36,6 +36,8 @@ class Purpose(IntEnum):
     COHORT = 8
     COST_CLIENT = 9
     ADMISSION = 10
+    RETENTION = 11
+    SHIFT = 12
 
 
 def philox(

@@ -83,7 +83,7 @@ def rehearse(
     """`rounds` rounds for every seed at once. `tick` is told each round when it is done. After Ctrl-C the
     rounds done so far come back."""
     R, T, M = len(seeds), rounds, system.clients
-    controller = Controller(system, policy, R)
+    controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
     cost, debt, spend = (np.empty((T, R)) for _ in range(3))
     admitted, n, N, uses, squared, peak_excess, free = (np.zeros((T, R), dtype=np.int64) for _ in range(7))

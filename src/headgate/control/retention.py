@@ -1,4 +1,7 @@
-"""What clients drop: by age, by capacity, or both. In each case a buffer is a window of the stream."""
+"""What clients drop: by age, by capacity, or both. In each case a buffer is a window of the stream.
+
+Rules under which it is not: `replacement.py`.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.control.checks import whole_numbers
-from headgate.control.types import Arrays, Ints, System, Window
+from headgate.control.types import Arrays, Ints, Streams, System, Window
 from headgate.errors import SettingError
 from headgate.theory.labels import paper
 
@@ -28,6 +31,11 @@ class KStep:
         if np.any(K < 1):
             raise SettingError(f"K = {self.K}: a sample must be kept for at least one round")
 
+    @cached_property
+    def _rows_by_K(self) -> list[tuple[int, Ints]]:
+        """The runs of each K; every round asks for them."""
+        return [(int(K), np.flatnonzero(np.asarray(self.K) == K)) for K in np.unique(self.K)]
+
     def open(self, system: System, runs: int) -> Arrays:
         longest = int(np.max(self.K))
         none = np.zeros((runs, system.clients), dtype=np.int64)
@@ -43,12 +51,13 @@ class KStep:
             gone = state[f"admitted.{t % longest}"]
         else:
             gone = np.empty_like(held.first)
-            for K in np.unique(self.K):
-                rows = np.asarray(self.K) == K
-                gone[rows] = state[f"admitted.{(t - int(K)) % longest}"][rows]
+            for K, rows in self._rows_by_K:
+                gone[rows] = state[f"admitted.{(t - K) % longest}"][rows]
         return gone if self.forever is None else np.where(self.forever, held.first, gone)
 
-    def settle(self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints) -> tuple[Arrays, Ints, Ints]:
+    def settle(
+        self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints, streams: Streams | None = None
+    ) -> tuple[Arrays, Ints, Ints]:
         left = (kept_from - held.first).sum(axis=-1)
         return self.remember(state, t, last), kept_from, left * self.K
 
@@ -64,9 +73,7 @@ class Fifo:
     capacity: int | Ints
 
     def __post_init__(self) -> None:
-        capacity = whole_numbers("capacity", self.capacity)
-        if np.any(capacity < 1):
-            raise SettingError(f"capacity = {self.capacity}: every client needs room for at least one sample")
+        check_capacity(self.capacity)
 
     def open(self, system: System, runs: int) -> Arrays:
         """The round in which each sample in memory was admitted; sample i of client m sits in slot i mod capacity."""
@@ -79,7 +86,9 @@ class Fifo:
     def expire(self, state: Arrays, t: int, held: Window) -> Ints:
         return held.first
 
-    def settle(self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints) -> tuple[Arrays, Ints, Ints]:
+    def settle(
+        self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints, streams: Streams | None = None
+    ) -> tuple[Arrays, Ints, Ints]:
         capacity = self._capacity(last.shape[-1])
         first = np.maximum(kept_from, last - capacity)
         born = state["born"]
@@ -130,9 +139,16 @@ class KStepFifo:
     def expire(self, state: Arrays, t: int, held: Window) -> Ints:
         return np.maximum(held.first, self._by_age.expire(state, t, held))
 
-    def settle(self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints) -> tuple[Arrays, Ints, Ints]:
+    def settle(
+        self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints, streams: Streams | None = None
+    ) -> tuple[Arrays, Ints, Ints]:
         state, first, spent_uses = self._by_room.settle(state, t, held, kept_from, last)
         return self._by_age.remember(state, t, last), first, spent_uses
+
+
+def check_capacity(capacity: int | Ints) -> None:
+    if np.any(whole_numbers("capacity", capacity) < 1):
+        raise SettingError(f"capacity = {capacity}: every client needs room for at least one sample")
 
 
 def capacity_of(setting: ArrayLike | str | None, system: System) -> Ints | None:

@@ -6,7 +6,7 @@ can change a decision.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -76,10 +76,17 @@ class View(NamedTuple):
     kept: Ints
     """samples still in memory before anything is admitted, n(t) − Λ(t), (R,)"""
     distinct: Ints
-    """N(t−1), (R,)"""
+    """N(t−1): samples ever trained on, (R,)"""
     kept_by_client: Ints
     """(R, M)"""
     system: System
+    unused: Ints | int = 0
+    """samples that were admitted and dropped before anybody trained on them, (R,)"""
+
+    @property
+    def admitted(self) -> Ints:
+        """Samples ever admitted, used or not: what was bought, (R,)."""
+        return np.asarray(self.distinct + self.unused)
 
     def price(self) -> Floats:
         """The one price per run, for policies that know of no other."""
@@ -107,7 +114,10 @@ class Ask(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """Round t: client m trains on the samples first..last−1 of its stream. Saying it twice admits nothing twice."""
+    """Round t: client m admits up to last−1 of its stream and holds last−first samples. Saying it twice admits nothing twice.
+
+    Under a retention rule by age or order it trains on the samples first..last−1.
+    """
 
     t: int
     cost: Floats
@@ -141,6 +151,10 @@ class Report(NamedTuple):
 
     admitted: Ints
     """(R, M), at most what was ordered"""
+    late: Ints | None = None
+    """samples admitted on orders of earlier rounds that are only now known of, (R, M)"""
+    late_charge: Floats | None = None
+    """what they cost at the prices of the rounds in which they were ordered, (R,)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +168,7 @@ class Ledger:
     admitted: Ints
     """samples ever admitted per client: the end of its window, (R, M)"""
     dropped: Ints
-    """samples ever dropped per client: the beginning of its window, (R, M)"""
+    """samples ever dropped per client: the beginning of its window, where it is one, (R, M)"""
     uses: Ints
     """ΣA_i"""
     squared_uses: Ints
@@ -174,9 +188,19 @@ class Ledger:
         return self.admitted - self.dropped
 
     @property
+    def unused(self) -> Ints | int:
+        """Samples that were admitted, and paid for, but dropped before anybody trained on them, (R,)."""
+        return self.retained.get("unused", 0)
+
+    @property
     def distinct(self) -> Ints:
-        """N(t), (R,)."""
-        return np.asarray(self.admitted.sum(axis=-1))
+        """N(t): samples ever trained on, (R,)."""
+        return np.asarray(self.admitted.sum(axis=-1) - self.unused)
+
+    @property
+    def places(self) -> Ints | None:
+        """The stream positions in memory, ascending, −1 where a place is empty, (R, M, B); None: dropped..admitted−1."""
+        return self.retained.get("place")
 
 
 class Window(NamedTuple):
@@ -186,9 +210,25 @@ class Window(NamedTuple):
     last: Ints
 
 
+Labels = Callable[[Ints, Ints, Ints], Ints]
+"""(runs, clients, positions) → the class of each sample"""
+
+
+class Streams(NamedTuple):
+    """Whose streams they are: for rules that draw lots or look at classes."""
+
+    seeds: Ints
+    """(R,)"""
+    labels: Labels | None = None
+    """None: nobody knows the classes"""
+
+
 class Retention(Protocol):
-    """A client-side rule under which a buffer is a window of the client's stream, so that the server
-    knows every occupancy from its own orders."""
+    """A client-side rule. However it chooses, a client that admits holds all it kept and all that is new, or as much of
+    both as its limit allows, so the server knows every occupancy from its own orders.
+
+    A buffer is a window of the client's stream, unless the state has `place` (`Ledger.places`) and `unused` (`Ledger.unused`).
+    """
 
     def open(self, system: System, runs: int) -> Arrays:
         """State before round 1."""
@@ -199,10 +239,12 @@ class Retention(Protocol):
     def expire(self, state: Arrays, t: int, held: Window) -> Ints:
         """Where the windows begin in round t before anything is admitted: what left by age is gone."""
 
-    def settle(self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints) -> tuple[Arrays, Ints, Ints]:
-        """After admission up to `last`: the new state, where the windows begin now (room is made), and the sum of
-        the use counts of all samples that left in this round, (R,). `held` is the window of round t−1 and
-        `kept_from` what `expire` made of it."""
+    def settle(
+        self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints, streams: Streams
+    ) -> tuple[Arrays, Ints, Ints]:
+        """After admission up to `last`: the new state, how many were ever dropped, which is where windows begin now
+        (room is made), and the sum of the use counts of all samples that left in this round, (R,). `held` is the window of
+        round t−1 and `kept_from` what `expire` made of it."""
 
 
 @paper("eq:joint-policy")

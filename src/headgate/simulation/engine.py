@@ -1,6 +1,6 @@
 """All runs of an experiment (policies × seeds) in one batch, a round at a time.
 
-Control goes first: no policy looks at the model. The windows it orders become rows of the training set, the executor
+Control goes first: no policy looks at the model. What clients then hold becomes rows of the training set, the executor
 does every client's local steps, and the server averages. With a cohort the server still admits for all clients, but only
 the clients drawn for the round train, and only their updates are averaged.
 
@@ -8,7 +8,7 @@ A device of its own works while the host goes on, so there the next round is pre
 and the reading of its results.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,12 @@ from headgate.control.controller import Controller
 from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
 from headgate.learning.aggregate import aggregation_weights
+from headgate.learning.averaging import check_average, newest_share
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import build_model, initial_parameters
+from headgate.learning.shift import check_shift, moves, shifted
 from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
 from headgate.simulation.evaluate import Evaluator
@@ -69,6 +71,8 @@ class Prepared:
     """its row of the training set"""
     offsets: Ints
     """where each client's samples begin"""
+    moves: Ints | None
+    """by how much each image is moved, (2, samples); None: not at all"""
 
 
 def streams_of(experiment: Experiment, dataset: Dataset) -> Iterator[Stream]:
@@ -95,6 +99,8 @@ class Simulation:
             )
         if training.evaluate_every < 1:
             raise SettingError(f"training.evaluate_every = {training.evaluate_every}: must be at least 1")
+        check_average(training.average)
+        check_shift(training.shift, *dataset.shape[1:])
         self.training = LocalTraining(
             training.lr, training.steps, training.momentum, training.weight_decay, training.batch_size
         )
@@ -116,11 +122,16 @@ class Simulation:
         images, labels = (torch.from_numpy(each).to(device) for each in (dataset.test_images, dataset.test_labels))
         self.evaluate = Evaluator(task, images, labels, self.executor)
         self.streams = list(streams_of(given, dataset))
-        self.controllers = {name: Controller(system, given.policies[name], len(self.seeds)) for name in self.names}
+        self._train_labels = dataset.train_labels
+        self.controllers = {
+            name: Controller(system, given.policies[name], len(self.seeds), self.seeds, self._labels_at) for name in self.names
+        }
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
         start = [initial_parameters(given.model.name, dataset.shape, classes, int(seed)) for seed in self.seeds]
         self.theta = torch.stack(start).repeat(len(self.names), 1).to(device, dtype)
+        self.mean = self.theta
+        """of the models so far, where it is asked for: what is evaluated"""
         self.uses = UseCounts(len(self.run_seeds), max(int(stream.starts[-1]) for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
         """the round in which a run's model stopped being finite; 0: it has not"""
@@ -143,7 +154,7 @@ class Simulation:
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
             now = self._prepare(self.t + 1, self.ledgers)
-        theta, results = self._launch(now)
+        theta, mean, results = self._launch(now)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
         broken, train_loss, accuracy, test_loss = results.cpu().numpy()  # waits for the device, once
@@ -152,7 +163,7 @@ class Simulation:
             values[self.diverged > 0] = np.nan
         if self._evaluated(now.t):
             self.accuracy = accuracy
-        self.t, self.ledgers, self.theta, self._ahead = now.t, now.after, theta, ahead
+        self.t, self.ledgers, self.theta, self.mean, self._ahead = now.t, now.after, theta, mean, ahead
         return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._occupancy(now))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
@@ -170,7 +181,13 @@ class Simulation:
         numbers = np.broadcast_to(everybody, first.shape) if clients is None else np.tile(clients, (len(self.names), 1))
         alpha = self.experiment.system.weight
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[numbers], last - first)
-        return Prepared(t, price, before, after, weights, *self._pack(numbers, first, last))
+        places = [ledger.places for ledger in ledgers]
+        if clients is not None:
+            places = [held if held is None else np.take_along_axis(held, clients[..., None], axis=1) for held in places]
+        runs, samples, rows, offsets = self._pack(numbers, first, last, places)
+        most = self.experiment.training.shift
+        moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
+        return Prepared(t, price, before, after, weights, runs, samples, rows, offsets, moved)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -197,12 +214,27 @@ class Simulation:
         ends = np.stack([stream.lengths for stream in self.streams])
         return Report(np.minimum(orders.admitted, np.maximum(ends - ledger.admitted, 0)))
 
-    def _pack(self, clients: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """(run, sample number, row of the training set) of all samples in the windows of all runs, and the offsets."""
+    def _labels_at(self, seeds: Ints, clients: Ints, positions: Ints) -> Ints:
+        """The classes at positions of the clients' streams; of the seeds their places among all seeds."""
+        labels = np.empty_like(positions)
+        for s, stream in enumerate(self.streams):
+            own = np.flatnonzero(seeds == s)
+            labels[own] = self._train_labels[stream.at(clients[own], positions[own]).rows]
+        return labels
+
+    def _pack(self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None]) -> tuple[Ints, Ints, Ints, Ints]:
+        """(run, sample number, row of the training set) of all samples that clients train on in all runs, and the offsets.
+
+        They are those of the windows, or of a policy's `places` where it has them.
+        """
         sizes = (last - first).ravel()
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         segments = np.repeat(np.arange(sizes.size), sizes)
         positions = np.arange(segments.size) + (first.ravel() - offsets[:-1])[segments]
+        of_policy = offsets[:: len(self.seeds) * clients.shape[1]]
+        for begin, end, held in zip(of_policy[:-1], of_policy[1:], places, strict=True):
+            if held is not None:
+                positions[begin:end] = held[held >= 0]  # run by run, client by client, as the windows are
         owners, runs = clients.ravel()[segments], segments // clients.shape[1]
         samples, rows, seeds = np.empty_like(positions), np.empty_like(positions), runs % len(self.seeds)
         for s, stream in enumerate(self.streams):
@@ -210,21 +242,26 @@ class Simulation:
             samples[own], rows[own] = stream.at(owners[own], positions[own])
         return runs, samples, rows, offsets
 
-    def _launch(self, now: Prepared) -> tuple[Tensor, Tensor]:
-        """Set the device to work: the models after the round, and what became of each run, (4, R).
+    def _launch(self, now: Prepared) -> tuple[Tensor, Tensor, Tensor]:
+        """Set the device to work: the models after the round, their mean over rounds, and what became of each run, (4, R).
 
         A model that is no longer finite keeps its last finite state; its run is said to be broken.
         """
         rows = to_device(now.rows, self.device)
-        packed = Packed(self.images.index_select(0, rows), self.labels.index_select(0, rows), now.offsets)
+        images = self.images.index_select(0, rows)
+        if now.moves is not None:
+            images = shifted(images, to_device(now.moves, self.device), self.experiment.training.shift)
+        packed = Packed(images, self.labels.index_select(0, rows), now.offsets)
         weights = np.where(self.diverged[:, None] > 0, 0.0, now.weights)
         theta, train_loss = self.executor.advance(
             self.theta, packed, to_device(weights, self.device).to(self.theta), self.training, self.run_seeds, now.t
         )
         broken = ~torch.isfinite(theta).all(dim=1)
         theta = torch.where(broken[:, None], self.theta, theta)
-        judged = self.evaluate(theta) if self._evaluated(now.t) else [torch.full_like(train_loss, torch.nan)] * 2
-        return theta, torch.stack([values.double() for values in (broken, train_loss, *judged)])
+        eta = self.experiment.training.average
+        mean = theta if eta is None else torch.lerp(self.mean, theta, newest_share(now.t, eta))
+        judged = self.evaluate(mean) if self._evaluated(now.t) else [torch.full_like(train_loss, torch.nan)] * 2
+        return theta, mean, torch.stack([values.double() for values in (broken, train_loss, *judged)])
 
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
@@ -288,6 +325,7 @@ class Simulation:
         used, uses = self.uses.table()
         return {
             "theta": self.theta.cpu().contiguous(),
+            **({} if self.mean is self.theta else {"mean": self.mean.cpu().contiguous()}),
             "used": torch.from_numpy(used),
             "uses": torch.from_numpy(uses),
             "diverged": torch.from_numpy(self.diverged),
@@ -298,6 +336,7 @@ class Simulation:
         """Stand where a run stood after round t."""
         self.t, self.ledgers, self._ahead = t, dict(ledgers), None
         self.theta = tensors["theta"].to(self.theta)
+        self.mean = tensors["mean"].to(self.theta) if "mean" in tensors else self.theta
         self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"].numpy(), tensors["uses"].numpy())
         self.diverged = tensors["diverged"].numpy().copy()
         if "accuracy" in tensors:  # older checkpoints lack it

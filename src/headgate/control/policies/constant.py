@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from headgate.control.checks import positive
+from headgate.control.money import within_purse
 from headgate.control.retention import KStep, KStepFifo
 from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
 from headgate.theory.labels import paper
@@ -19,6 +20,10 @@ class Constant(AdmissionPolicy):
     rate: float | Floats
     K: int | Ints
     capacity: Ints | None = None
+    rule: Retention | None = None
+    """what clients drop instead; K and capacity are then without effect"""
+    purse: bool = False
+    """whether spending ends at C·T in all"""
 
     def __post_init__(self) -> None:
         positive("rate", self.rate)
@@ -26,7 +31,10 @@ class Constant(AdmissionPolicy):
 
     @cached_property
     def retention(self) -> Retention:
+        if self.rule is not None:
+            return self.rule
         return KStep(self.K) if self.capacity is None else KStepFifo(self.K, self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        return Ask(np.broadcast_to(np.asarray(self.rate, dtype=np.float64), view.debt.shape)), memory
+        total = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), view.debt.shape)
+        return Ask(within_purse(view, total) if self.purse else total), memory

@@ -12,17 +12,28 @@ from headgate.control.types import Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
+AIMS = ("bound", "samples")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(Buyer):
-    """Follows the best purchases for the prices of these seeds: run r is that of the r-th seed."""
+    """Follows the best purchases for the prices of these seeds: run r is that of the r-th seed.
+
+    Best for `aim` = "bound" is the least Σ p(t); for "samples" the most samples that the money buys, the cheapest first.
+    """
 
     costs: CostProcess
     seeds: Ints
     rounds: int
     system: System
     bound: BoundConstants
+    aim: str = "bound"
     fill: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aim not in AIMS:
+            raise SettingError(f"aim = {self.aim}: must be one of {', '.join(AIMS)}")
 
     @cached_property
     def prices(self) -> Floats:
@@ -36,7 +47,9 @@ class Clairvoyant(Buyer):
 
     @cached_property
     def _levels(self) -> Ints:
-        return np.cumsum(self.plan.purchases, axis=-1)
+        if self.aim == "bound":
+            return np.cumsum(self.plan.purchases, axis=-1)
+        return np.cumsum([cheapest_first(own, self.system, self.fill) for own in self.prices], axis=-1)
 
     def start(self, system: System, runs: int) -> Arrays:
         if runs > len(self.seeds):
@@ -50,5 +63,17 @@ class Clairvoyant(Buyer):
         runs = len(price)
         if not np.array_equal(self.prices[:runs, view.t - 1], price):
             raise SettingError(f"round {view.t}: the plan was made for other prices")
-        wanted = self._levels[:runs, view.t - 1] - view.distinct
+        wanted = self._levels[:runs, view.t - 1] - view.admitted
         return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), memory
+
+
+def cheapest_first(prices: Floats, system: System, fill: bool) -> Ints:
+    """Whole buffers in the cheapest of these rounds until the money C·T is spent, (T,); with `fill` also in the first."""
+    money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
+    order = np.argsort(prices, kind="stable")
+    if fill:
+        order = np.concatenate([[0], order[order != 0]])
+    for t in order:
+        bought[t] = system.memory if prices[t] <= 0 else min(system.memory, int(max(money, 0.0) / prices[t]))
+        money -= bought[t] * prices[t]
+    return bought

@@ -33,7 +33,7 @@ def _early_path() -> tuple[Floats, Floats]:
 class Headgate(Buyer):
     """Needs budget, buffers and the horizon, or none. Learns the prices as they come."""
 
-    early: float = 0.5
+    early: float = 0.25
     """0: the error of the last round alone counts; 1: the mean over all rounds. A known horizon is needed to lean"""
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Headgate(Buyer):
         bundle = view.cost if view.cost.ndim == 1 else (view.cost * places).sum(axis=-1) / places.sum()
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, places.sum())
-        behind = np.clip((even - view.distinct) / places.sum(), 0.0, 1.0)
+        behind = np.clip((even - view.admitted) / places.sum(), 0.0, 1.0)
         floor = behind if view.cost.ndim == 1 else behind[:, None]
         return np.maximum(share, floor), {**memory, "even": even}
 

@@ -1,0 +1,60 @@
+"""The replacement rules a sample at a time, in plain Python: what the vectorised ones must equal."""
+
+from math import floor
+
+from headgate.control.randomness import Purpose, uniform
+
+
+def draw(seed, client, position, again=0):
+    return float(uniform(seed, Purpose.RETENTION, position + (again << 32), client))
+
+
+def reservoir(held, arriving, room, seed, client, labels):
+    """Each arrival is put in; of one too many the one with the largest key goes."""
+    held = list(held)
+    for position in arriving:
+        held.append(position)
+        if len(held) > room:
+            held.remove(max(held, key=lambda i: draw(seed, client, i)))
+    return held
+
+
+def class_balanced(held, arriving, room, seed, client, labels):
+    """One leaves the largest class after the other: of an old one and a new one the old one, else by lot."""
+    stays, end = [*held, *arriving], max(arriving, default=-1) + 1
+    while len(stays) > room:
+        classes = {}
+        for i in stays:
+            classes.setdefault(labels[i], []).append(i)
+        most = max(map(len, classes.values()))
+        last = [
+            max(each, key=lambda i: (i not in arriving, draw(seed, client, i, end)))
+            for each in classes.values()
+            if len(each) == most
+        ]
+        stays.remove(max(last, key=lambda i: draw(seed, client, i, end)))
+    return stays
+
+
+def by_ratio(held, arriving, room, seed, client, wanted):
+    """So many of the new ones, and the rest of the places to old ones, all by lot."""
+    if len(held) + len(arriving) <= room:
+        return [*held, *arriving]
+    end = arriving[-1] + 1
+    taken = max(floor(wanted(end) + draw(seed, client, end, end)), room - len(held))
+
+    def some(samples, count):
+        return sorted(samples, key=lambda i: draw(seed, client, i, end))[:count]
+
+    return sorted([*some(held, room - taken), *some(arriving, taken)])
+
+
+def static(ratio):
+    def rule(held, arriving, room, seed, client, labels):
+        return by_ratio(held, arriving, room, seed, client, lambda end: min(ratio * room, len(arriving)))
+
+    return rule
+
+
+def dynamic(held, arriving, room, seed, client, labels):
+    return by_ratio(held, arriving, room, seed, client, lambda end: room * (len(arriving) / end))

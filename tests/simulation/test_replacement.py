@@ -1,0 +1,148 @@
+"""Runs whose clients keep samples by lot, class or ratio train on exactly what the plain rules name."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headgate.config import load
+from headgate.errors import Interrupted
+from headgate.learning.cohort import draw_cohort
+from headgate.learning.datasets import load_dataset
+from headgate.records.parts import create
+from headgate.simulation.engine import Simulation
+from headgate.simulation.run import examine, play_folder
+from headgate.simulation.schedule import perform
+
+PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "plain_replacement.py"))
+DATA = load_dataset("digits")
+RULES = {
+    "reservoir": PLAIN["reservoir"],
+    "class-balanced": PLAIN["class_balanced"],
+    "static": PLAIN["static"](0.5),
+    "dynamic": PLAIN["dynamic"],
+}
+POLICIES = [f"{kind}_{rule.replace('-', '_')}" for kind in ("headgate", "constant") for rule in RULES]
+SETTINGS = [f"run.policies={['acdpp', *POLICIES]}".replace("'", '"'), "run.seeds=2", "run.first_seed=3", "training.steps=2"]
+for each in POLICIES:
+    kind, rule = each.split("_", 1)
+    SETTINGS += [f"policies.{each}.kind={kind}", f"policies.{each}.retention={rule.replace('_', '-')}"]
+    SETTINGS += [f"policies.{each}.capacity=buffer"] * (kind == "constant")
+
+
+class Followed:
+    """What the clients of one run hold, by the plain rules."""
+
+    def __init__(self, rule, stream, room):
+        self.rule, self.stream, self.room = rule, stream, room
+        self.held, self.ends = [[] for _ in room], [0 for _ in room]
+
+    def admit(self, last):
+        for m, room in enumerate(self.room):
+            arriving = list(range(self.ends[m], last[m]))
+            could = np.array([*self.held[m], *arriving], dtype=np.int64)
+            rows = self.stream.at(np.full_like(could, m), could).rows
+            labels = dict(zip(could.tolist(), DATA.train_labels[rows].tolist(), strict=True))
+            self.held[m] = self.rule(self.held[m], arriving, room, self.stream.seed, m, labels)
+            self.ends[m] = last[m]
+
+    def samples(self, m):
+        positions = np.array(self.held[m], dtype=np.int64)
+        return self.stream.at(np.full_like(positions, m), positions)
+
+
+@pytest.mark.parametrize("cohort", [None, 4])
+def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
+    """Images, classes and clients as they reach the executor; N and N_eff are Kish's of those uses. Windows stand beside."""
+    more = [] if cohort is None else [f"training.cohort={cohort}"]
+    e = load("digits", [*SETTINGS, "run.rounds=9", "training.dtype=float64", *more])
+    simulation = Simulation(e, DATA, torch.device("cpu"), "reference")
+    seen = []
+    advance = simulation.executor.advance
+
+    def watched(theta, packed, *rest):
+        seen.append(packed)
+        return advance(theta, packed, *rest)
+
+    monkeypatch.setattr(simulation.executor, "advance", watched)
+    clients, width = e.system.clients, cohort or e.system.clients
+    runs = [(name, s) for name in e.policies for s in range(2)]
+    followed = {
+        (name, s): Followed(RULES[name.split("_", 1)[1].replace("_", "-")], simulation.streams[s], e.system.buffer)
+        for name, s in runs
+        if name != "acdpp"
+    }
+    uses = {run: {} for run in followed}
+    for _ in range(e.rounds):
+        done = simulation.step()
+        packed = seen.pop()
+        for r, (name, s) in enumerate(runs):
+            if name == "acdpp":
+                continue
+            plain = followed[name, s]
+            plain.admit(simulation.ledgers[name].admitted[s])
+            who = range(clients) if cohort is None else draw_cohort(int(e.seeds[s]), done.t, clients, cohort)
+            for nth, m in enumerate(who):
+                served = plain.samples(m)
+                own = slice(*packed.offsets[r * width + nth : r * width + nth + 2])
+                assert np.array_equal(packed.images[own].numpy(), DATA.train_images[served.rows])
+                assert np.array_equal(packed.labels[own].numpy(), DATA.train_labels[served.rows])
+                for sample in served.samples.tolist():
+                    uses[name, s][sample] = uses[name, s].get(sample, 0) + 1
+            row, counts = done.metrics[r], np.array(list(uses[name, s].values()))
+            assert (row["policy"], row["seed"], row["N"]) == (name, e.seeds[s], counts.size)
+            assert row["n_eff"] == counts.sum() ** 2 / (counts**2).sum()
+            assert row["n"] == sum(map(len, plain.held)) == sum(done.occupancy[r]["n"])
+    for kind in ("headgate", "constant"):  # the rules differ, the purchases do not
+        ledgers = [simulation.ledgers[name] for name in POLICIES if name.startswith(kind)]
+        assert len({ledger.places.tobytes() for ledger in ledgers}) == len(RULES)
+        assert len({ledger.admitted.tobytes() for ledger in ledgers}) == 1
+    assert np.all(simulation.ledgers["headgate_reservoir"].unused > 0)
+
+
+def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twice():
+    """A stream without repetition: N and N_eff of the ledger, by position, are those of the run, by image."""
+    e = load("digits", [*SETTINGS, "run.rounds=8", "data.stream=stop"])
+    simulation = Simulation(e, DATA, torch.device("cpu"))
+    for _ in range(e.rounds):
+        done = simulation.step()
+    for r, row in enumerate(done.metrics):
+        ledger, s = simulation.ledgers[row["policy"]], r % 2
+        assert row["N"] == ledger.distinct[s]
+        assert row["n_eff"] == ledger.uses[s] ** 2 / ledger.squared_uses[s]
+
+
+def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
+    e = load("digits", [*SETTINGS, "run.rounds=9"])
+    create(tmp_path / "run", e.resolved, examine(e, DATA, "cpu", "auto")["environment"], [])
+    done = []
+    with pytest.raises(Interrupted):
+        play_folder(tmp_path / "run", DATA, "cpu", done.append, lambda: len(done) == 5)
+    perform(None, tmp_path / "run", resume=True, processes=1)
+    perform(e, tmp_path / "whole", processes=1)
+    for name in ("metrics.parquet", "occupancy.parquet"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    ends = [tmp_path / name / "checkpoints" / "00000009" for name in ("run", "whole")]
+    assert sorted(each.name for each in ends[0].iterdir()) == sorted(each.name for each in ends[1].iterdir())
+    assert (ends[0] / "tensors.safetensors").read_bytes() == (ends[1] / "tensors.safetensors").read_bytes()
+    for file in ends[0].glob("ledger-*.npz"):
+        with np.load(file) as one, np.load(ends[1] / file.name) as other:
+            assert one.files == other.files
+            assert all(np.array_equal(one[name], other[name]) for name in one.files)
+
+
+def test_a_batch_of_runs_is_the_runs(monkeypatch):
+    """One seed alone trains on the same samples as beside another."""
+
+    def played(*settings):
+        simulation = Simulation(load("digits", [*SETTINGS, "run.rounds=5", *settings]), DATA, torch.device("cpu"), "flat")
+        return simulation, [simulation.step() for _ in range(5)]
+
+    both, rounds = played()
+    alone, again = played("run.seeds=1", "run.first_seed=4")
+    for name in POLICIES:
+        assert np.array_equal(both.ledgers[name].places[1], alone.ledgers[name].places[0])
+    for one, other in zip(rounds, again, strict=True):
+        assert [row for row in one.metrics if row["seed"] == 4] == other.metrics
