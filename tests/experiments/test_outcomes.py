@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headgate.config import load
-from headgate.experiments.reproduce.outcomes import read_outcomes
+from headgate.experiments.outcomes import read_outcomes
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.schedule import perform
 

@@ -39,6 +39,12 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
     return np.where(view.spent + price * whole > most, 0.0, whole)
 
 
+def within_purse(view: View, total: Floats, overdraft: float = 0.0) -> Floats:
+    """As much of a real total as can be made whole without ever spending more than C·T (open end: C·(t + overdraft))."""
+    most = np.full(view.debt.shape, ceiling(view, overdraft))
+    return np.minimum(total, affordable(view, np.ceil(total) + 1.0, most))
+
+
 def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> Floats:
     """The same for prices per client, (R, M): `wanted` and what rounding `owed`, cut in proportion where money is short."""
 

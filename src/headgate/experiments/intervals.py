@@ -33,6 +33,15 @@ def t_quantile(dof: int, level: float = LEVEL) -> float:
     return math.sqrt(dof) * math.tan(low)
 
 
+def p_value(t: float, dof: int) -> float:
+    """P(|T| ≥ |t|) for Student's T with `dof` degrees of freedom: two-sided.
+
+    >>> round(p_value(2.262, 9), 3), round(p_value(0.0, 3), 3)
+    (0.05, 1.0)
+    """
+    return max(0.0, 1.0 - _within(math.atan(abs(t) / math.sqrt(dof)), dof))
+
+
 def _within(angle: float, dof: int) -> float:
     """P(|T| ≤ √dof·tan(angle)): the incomplete beta function I_x(1/2, dof/2) at x = sin²(angle), a finite sum for whole dof."""
     cosine, odd = math.cos(angle), dof % 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, estimate
+from headgate.experiments.outcomes import Estimate, Outcome, estimate
 
 DASH = "–"
 QUICK_WARNING = (

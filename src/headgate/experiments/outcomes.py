@@ -1,4 +1,4 @@
-"""What each policy of a study came to, seed by seed, read from its run folders.
+"""What each policy came to, seed by seed, read from its run folders.
 
 Learning is known of the seeds that did not diverge; control does not depend on learning, so money and memory are known of all.
 """
@@ -60,6 +60,8 @@ class Outcome:
     """Z at the beginning of every round, (all seeds, T)"""
     n: Floats
     """samples in memory, (all seeds, T)"""
+    distinct: Floats
+    """N at the end, (all seeds,)"""
     occupancy: NDArray[np.int64]
     """by client, (all seeds, T, M)"""
 
@@ -155,7 +157,7 @@ def _outcome(run: RunFolder, policy: str, mean_cost: float, own: pl.DataFrame, h
             )
     values = {
         name: own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy().reshape(shape)
-        for name in ("test_accuracy", "cost", "spend", "debt", "n")
+        for name in ("test_accuracy", "cost", "spend", "debt", "n", "N")
     }
     lost = {seed for name, seed in run.diverged if name == policy}
     kept = [place for place, seed in enumerate(all_seeds) if seed not in lost]
@@ -177,6 +179,7 @@ def _outcome(run: RunFolder, policy: str, mean_cost: float, own: pl.DataFrame, h
         spent=np.cumsum(values["spend"], axis=1),
         debt=values["debt"],
         n=values["n"],
+        distinct=values["N"][:, -1],
         occupancy=held["n"].list.explode().to_numpy().reshape(*shape, len(run.buffers)),
     )
 

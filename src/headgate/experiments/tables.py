@@ -17,6 +17,7 @@ from headgate.experiments.rehearsal import Summary
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
+    from headgate.experiments.compare.scores import Place
     from headgate.experiments.summary import PolicySummary
     from headgate.learning.datasets import Found
 
@@ -82,6 +83,47 @@ def print_summaries(experiment: Experiment, summaries: list[Summary]) -> None:
             _number(s.regret),
         )
     _show(table)
+
+
+def print_comparison(rows: Sequence[dict[str, Any]], places: Sequence["Place"]) -> None:
+    """A table for each budget, and then who is best where."""
+    from headgate.experiments.compare.scores import REFERENCES
+
+    for budget in dict.fromkeys(row["budget"] for row in rows):
+        columns = (
+            "policy",
+            "final %",
+            "mean %",
+            "closed, final",
+            "closed, mean",
+            "spend a round",
+            "worst run",
+            "n_m-B_m",
+            "limits",
+        )
+        table = _table(f"budget {budget:g} a round", *columns)
+        for row in (row for row in rows if row["budget"] == budget):
+            table.add_row(
+                row["policy"],
+                *(_points(row[key]) for key in ("final", "mean")),
+                *("–" if row[key] is None else f"{100 * row[key]:.0f} %" for key in ("closed_final", "closed_mean")),
+                f"{row['spend']:.2f}",
+                f"{100 * row['worst_spend'] / budget:.0f} %",
+                f"{row['worst_excess']:+d}",
+                "reference" if row["policy"] in REFERENCES else "kept" if row["kept_limits"] else "broken",
+            )
+        _show(table)
+    table = _table("best within the limits", "budget", "by", "policy", "not told apart (p > 0.05)")
+    for place in places:
+        table.add_row(f"{place.budget:g}", place.measure, place.best or "nobody", ", ".join(place.level_with) or "–")
+    _show(table)
+
+
+def _points(value: Sequence[float | None] | None) -> str:
+    if value is None or value[0] is None:
+        return "–"
+    mean, low, _ = value
+    return f"{100 * mean:.2f}" + ("" if low is None else f" ± {100 * (mean - low):.2f}")
 
 
 def print_plan(experiment: Experiment, made: Plan) -> None:

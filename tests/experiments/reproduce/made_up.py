@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from headgate.experiments.reproduce.outcomes import Outcome
+from headgate.experiments.outcomes import Outcome
 
 BUFFERS = np.array([4, 6])
 BUDGET = 10.0
 
 
-def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written", seeds=None, every=1, lost=(), cost=1.0):
+def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written", seeds=None, every=1, lost=(), cost=1.0, budget=BUDGET):
     """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
     of seeds that diverged, whose curves are left out; `cost` is the price of every round, 1 in expectation."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
@@ -21,7 +21,7 @@ def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written"
     return Outcome(
         batch=batch,
         policy=policy,
-        budget=BUDGET,
+        budget=budget,
         buffers=BUFFERS,
         rounds=T,
         mean_cost=1.0,
@@ -34,6 +34,7 @@ def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written"
         spent=np.cumsum(np.broadcast_to(np.asarray(spend * np.asarray(cost), dtype=np.float64), (S, T)), axis=1),
         debt=np.broadcast_to(np.asarray(debt, dtype=np.float64), (S, T)),
         n=occupancy.sum(axis=-1).astype(np.float64),
+        distinct=np.full(S, 100.0),
         occupancy=occupancy,
     )
 

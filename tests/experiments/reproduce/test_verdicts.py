@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
+from headgate.experiments.outcomes import difference, estimate, speed_up
 from headgate.experiments.reproduce import verdicts
 from headgate.experiments.reproduce.numbers import as_json
-from headgate.experiments.reproduce.outcomes import difference, estimate, speed_up
 from headgate.experiments.reproduce.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE
 
 from .made_up import BUDGET, outcome, ramp

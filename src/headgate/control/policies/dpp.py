@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
+from headgate.control.money import within_purse
 from headgate.control.objective import minimise_objective, paper_penalty
 from headgate.control.retention import KStep, KStepFifo
 from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
@@ -45,6 +46,8 @@ class Dpp(AdmissionPolicy):
     """most samples in one round; "buffer": never beyond the free places; None: no cap of its own"""
     capacity: Ints | None = None
     """hard limit per client, (M,); None: age alone decides"""
+    purse: bool = False
+    """whether spending ends at C·T in all, as the debt alone does not see to it"""
 
     def __post_init__(self) -> None:
         inside_unit("gamma", self.gamma)
@@ -81,4 +84,4 @@ class Dpp(AdmissionPolicy):
         n = view.kept + np.float64(self.n0) * (view.t < np.asarray(self.K))
         N = view.distinct + np.float64(self.N0)
         total = minimise_objective(view, self.weight(view), paper_penalty(self.bound), n, N, lo, hi)  # eq:dpp-policy
-        return Ask(total, room), memory
+        return Ask(within_purse(view, total) if self.purse else total, room), memory

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headgate.experiments.markdown import percent
+from headgate.experiments.outcomes import Estimate, Outcome, Outcomes
 from headgate.experiments.reproduce import verdicts
 from headgate.experiments.reproduce.decomposition import equal_means_outcome
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, Outcomes
 from headgate.experiments.reproduce.studies import EQUAL, RELEASED, SHARED_ORACLE, WRITTEN
-from headgate.experiments.reproduce.text import percent
 from headgate.experiments.reproduce.verdicts import Finding, Judge, LoneJudge, missing
 
 OURS = {WRITTEN: "acdpp", RELEASED: "released"}

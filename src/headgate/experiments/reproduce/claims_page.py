@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from headgate.experiments.markdown import DASH, QUICK_WARNING, interval, number, table
 from headgate.experiments.reproduce.claims import Row
 from headgate.experiments.reproduce.provenance import doubts_about, runs_of
-from headgate.experiments.reproduce.text import DASH, QUICK_WARNING, interval, number, table
 from headgate.experiments.reproduce.theory_claims import THEORY_RULES
 from headgate.experiments.reproduce.verdicts import NOT_RUN, RULES, Finding
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from headgate.config import load
 from headgate.errors import DataError
+from headgate.experiments.outcomes import read_outcomes
 from headgate.experiments.rates import Rates
 from headgate.experiments.reproduce.claims import Row, row_from_json, row_to_json, study_rows
 from headgate.experiments.reproduce.claims_page import claims_page
 from headgate.experiments.reproduce.figures import FLAVOURS, draw_study
 from headgate.experiments.reproduce.numbers import as_json, curves_csv, study_numbers
-from headgate.experiments.reproduce.outcomes import read_outcomes
 from headgate.experiments.reproduce.page import study_page
 from headgate.experiments.reproduce.provenance import COMMAND, facts_of, facts_of_now, machine
 from headgate.experiments.reproduce.studies import NAMES, study_of

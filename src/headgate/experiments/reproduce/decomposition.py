@@ -7,7 +7,7 @@ what a step is worth lies between the two orders.
 
 from dataclasses import dataclass
 
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, Outcomes, difference
+from headgate.experiments.outcomes import Estimate, Outcome, Outcomes, difference
 from headgate.experiments.reproduce.studies import EQUAL, RELEASED, WRITTEN
 
 WAYS = {

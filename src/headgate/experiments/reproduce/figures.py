@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from headgate.experiments.figures import COLOURS, STYLE, horizontal_line, save_figure
 from headgate.experiments.intervals import Floats, means
+from headgate.experiments.outcomes import Outcome
 from headgate.experiments.reproduce.claims import OURS
-from headgate.experiments.reproduce.outcomes import Outcome
 from headgate.experiments.reproduce.studies import RELEASED, WRITTEN
 
 LOOK = {

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.experiments.curves import thinned
+from headgate.experiments.outcomes import Estimate, Outcome, Outcomes, estimate
 from headgate.experiments.reproduce.decomposition import decompose
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, Outcomes, estimate
 from headgate.experiments.reproduce.studies import Study
 
 POINTS = 50

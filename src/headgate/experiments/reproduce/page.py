@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headgate.experiments.markdown import QUICK_WARNING, interval, policy_table
+from headgate.experiments.outcomes import Outcome, Outcomes
 from headgate.experiments.reproduce.claims import TARGETS, TITLES, Row
 from headgate.experiments.reproduce.claims_page import claims_table
-from headgate.experiments.reproduce.outcomes import Outcome, Outcomes
 from headgate.experiments.reproduce.provenance import Machine, how_made, machine_table, precision_check
 from headgate.experiments.reproduce.scene import Scenes, constants, label, prices, settings, training
 from headgate.experiments.reproduce.sections import (
@@ -17,7 +18,6 @@ from headgate.experiments.reproduce.sections import (
     rates_section,
 )
 from headgate.experiments.reproduce.studies import RELEASED, SHARED_ORACLE, WRITTEN, Study
-from headgate.experiments.reproduce.text import QUICK_WARNING, interval, policy_table
 
 HEADINGS = {
     "accuracy": "Test accuracy, best so far (the paper's Figure 1)",

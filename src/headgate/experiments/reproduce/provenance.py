@@ -10,7 +10,7 @@ from typing import Any
 
 from headgate import __version__
 from headgate.errors import DataError
-from headgate.experiments.reproduce.text import table
+from headgate.experiments.markdown import table
 from headgate.experiments.summary import duration
 from headgate.records.reader import RunFolder, part_folders
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from headgate.experiments.markdown import DASH, interval, number, percent, policy_table, table
+from headgate.experiments.outcomes import Outcome, Outcomes, difference, estimate
 from headgate.experiments.reproduce.decomposition import Way, decompose, equal_means_outcome
-from headgate.experiments.reproduce.outcomes import Outcome, Outcomes, difference, estimate
 from headgate.experiments.reproduce.scene import Scenes, constants, label, settings, training
 from headgate.experiments.reproduce.studies import BROKEN, CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, WRITTEN, Study
-from headgate.experiments.reproduce.text import DASH, interval, number, percent, policy_table, table
 
 EQUAL_MEANS = (
     "How much of the released policy's gain over constant admission is its rule, and how much is more money and more memory? "

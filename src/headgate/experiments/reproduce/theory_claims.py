@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headgate.experiments.outcomes import Estimate, estimate
 from headgate.experiments.rates import LEEWAY, Fit, Rates
 from headgate.experiments.reproduce.claims import OWN, Row
-from headgate.experiments.reproduce.outcomes import Estimate, estimate
 from headgate.experiments.reproduce.theory_checks import FIXED, OTHER, Checks, worst_lemma1
 from headgate.experiments.reproduce.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, Finding, decide, missing
 from headgate.experiments.theory_run.judge import STRONG, SURROGATE, rankings, variance_step

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headgate.experiments.markdown import DASH, QUICK_WARNING, table
 from headgate.experiments.rates import LEEWAY, QUANTITIES, Fit, Point, Rates
 from headgate.experiments.reproduce.claims import Row
 from headgate.experiments.reproduce.claims_page import claims_table
 from headgate.experiments.reproduce.provenance import how_made
-from headgate.experiments.reproduce.text import DASH, QUICK_WARNING, table
 from headgate.experiments.reproduce.theory_checks import FIXED, SEEDS, Checks
 
 SHOWN = {

@@ -32,8 +32,8 @@ from math import floor
 import numpy as np
 
 from headgate.experiments.intervals import Floats
-from headgate.experiments.reproduce.outcomes import Estimate, Outcome, difference, estimate, paired, speed_up
-from headgate.experiments.reproduce.text import percent
+from headgate.experiments.markdown import percent
+from headgate.experiments.outcomes import Estimate, Outcome, difference, estimate, paired, speed_up
 
 HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
 LEEWAY = 0.02

@@ -11,8 +11,8 @@ import polars as pl
 
 from headgate.errors import DataError
 from headgate.experiments.intervals import means
+from headgate.experiments.markdown import QUICK_WARNING, table
 from headgate.experiments.reproduce.provenance import how_made
-from headgate.experiments.reproduce.text import QUICK_WARNING, table
 from headgate.experiments.theory_run.constants import Constants, exact_mismatch, informative_from
 from headgate.experiments.theory_run.figure import draw
 from headgate.experiments.theory_run.judge import at_equal_spend, kept, rankings, variance_step

@@ -1,0 +1,89 @@
+"""The command that compares policies at equal spend."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, recipe_overrides
+from headgate.config import load, sweep_points
+from headgate.errors import SettingError
+
+POLICIES = "oracle,constant,acdpp,headgate,threshold,resolving,pacing,random"
+SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)
+
+
+def compare(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (see `headgate recipes`) or a TOML file.")] = "digits",
+    budgets: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Budgets a round; default: 0.5, 0.75, 1, 1.5 and 2 times the recipe's."),
+    ] = None,
+    policies: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, or kinds; `recipe`: those it runs.")
+    ] = POLICIES,
+    rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
+    set_: Set = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. What is finished there is used.")
+    ] = None,
+    pages: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.md, NAME.json and NAME.svg.")
+    ] = None,
+    format_: AsFormat = Format.table,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Compare policies at equal spend: accuracy against the money really spent, at every budget.
+
+    A policy counts only where no run spends more than its budget in all and no client ever holds more than its buffer;
+    what breaks a limit is shown and marked. Says which policy is best where, with paired tests over the seeds, and what the
+    accuracy of those that broke a limit costs within the limits. Ctrl-C loses nothing: the same command goes on.
+    """
+    from headgate.experiments.compare.conclude import conclude
+    from headgate.simulation.schedule import perform
+
+    chosen = None if policies == "recipe" else policies
+    overrides = recipe_overrides(set_, rounds, seeds, chosen)
+    experiment = load(recipe, overrides)
+    money = _budgets(budgets, experiment.system.budget)
+    points = sweep_points(recipe, [*overrides, f"sweep.system.budget={json.dumps(money)}"])
+    folder = out or Path("compared") / experiment.name
+    with counted("learning", quiet or format_ is Format.json) as tick:
+        runs = perform(points, folder, device=device, processes=processes, resume=True, tick=tick)
+    name, where = (experiment.name, pages) if pages is not None else ("compare", folder)
+    where.mkdir(parents=True, exist_ok=True)
+    found = conclude(runs, where, name, _command(recipe, money, policies, rounds, seeds, set_ or []))
+    if format_ is Format.json:
+        print_json(plain(found.rows))
+    else:
+        found.show()
+    print(f"wrote {where / name}.md", file=sys.stderr)
+
+
+def _budgets(said: str | None, own: float) -> list[float]:
+    if said is None:
+        return [round(share * own, 6) for share in SHARES]
+    try:
+        money = [float(each) for each in said.split(",")]
+    except ValueError:
+        raise SettingError(f"--budgets {said}: must be numbers with commas between them, as in 20,40,55") from None
+    if len(set(money)) < len(money):
+        raise SettingError(f"--budgets {said}: names a budget twice")
+    return money
+
+
+def _command(recipe: str, money: list[float], policies: str, rounds: int | None, seeds: int | None, set_: list[str]) -> str:
+    """What makes the same page again."""
+    parts = ["headgate", "compare", recipe, "--budgets", ",".join(f"{each:g}" for each in money)]
+    parts += [] if policies == POLICIES else ["--policies", policies]
+    for option, value in (("--rounds", rounds), ("--seeds", seeds)):
+        parts += [] if value is None else [option, str(value)]
+    for each in set_:
+        parts += ["--set", each]
+    return shlex.join(parts)

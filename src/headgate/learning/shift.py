@@ -1,0 +1,40 @@
+"""Images moved at random by a few pixels, anew in every round: a sample that is used again is not quite the same."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Ints
+from headgate.errors import SettingError
+
+_ROUND = 1 << 32
+"""one 64-bit index addresses a move: round and sample side by side"""
+
+
+def check_shift(most: int, height: int, width: int) -> None:
+    if not 0 <= most < min(height, width):
+        raise SettingError(f"training.shift = {most}: must be pixels from 0 on, fewer than the image has, {height} x {width}")
+
+
+def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
+    """(down, right) from −most to most for each sample of a run with that seed in round t, (2, S); equally likely."""
+    side = 2 * most + 1
+    draw = (uniform(seeds, Purpose.SHIFT, t * _ROUND + samples) * side**2).astype(np.int64)
+    return np.stack(np.divmod(draw, side)) - most
+
+
+def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
+    """Images (S, C, H, W), each moved by its (down, right) of `move` (2, S), at most `most`; what comes into view is 0.
+
+    >>> shifted(torch.tensor([[[[1, 2], [3, 4]]]], dtype=torch.uint8), torch.tensor([[1], [0]]), 1).tolist()
+    [[[[0, 0], [1, 2]]]]
+    """
+    _, channels, height, width = images.shape
+    padded = torch.nn.functional.pad(images, (most,) * 4)
+    down, right = (most - each for each in move)
+    row = down[:, None] + torch.arange(height, device=images.device)
+    column = right[:, None] + torch.arange(width, device=images.device)
+    sample = torch.arange(len(images), device=images.device)
+    channel = torch.arange(channels, device=images.device)
+    return padded[sample[:, None, None, None], channel[:, None, None], row[:, None, :, None], column[:, None, None, :]]

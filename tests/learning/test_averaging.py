@@ -1,0 +1,24 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.errors import SettingError
+from headgate.learning.averaging import check_average, newest_share
+
+
+@given(st.integers(1, 200), st.floats(0, 20))
+def test_the_weights_of_all_rounds_sum_to_one_and_rise(rounds, eta):
+    weights = np.zeros(rounds)
+    for t in range(1, rounds + 1):
+        share = newest_share(t, eta)
+        weights *= 1 - share
+        weights[t - 1] = share
+    assert weights.sum() == pytest.approx(1)
+    assert np.all(np.diff(weights) >= -1e-12)
+
+
+def test_a_negative_average_is_refused():
+    with pytest.raises(SettingError, match=r"training.average = -1"):
+        check_average(-1.0)
+    check_average(None)
