@@ -159,7 +159,7 @@ class ClassBalanced(Replacement):
 
     def rank(self, given: Candidates) -> tuple[Ints, Floats]:
         draw = given.draw(given.position, again=given.end)
-        group = np.where(given.there, 0 if given.label is None else given.label, _NOBODY)
+        group = np.where(given.there, 0 if given.label is None else given.label.astype(np.int64), _NOBODY)
         return _rank_within(group, np.where(given.new, 0, 1), draw), draw
 
 
