@@ -29,7 +29,7 @@ SETTINGS = [f"run.policies={['acdpp', *POLICIES]}".replace("'", '"'), "run.seeds
 for each in POLICIES:
     kind, rule = each.split("_", 1)
     SETTINGS += [f"policies.{each}.kind={kind}", f"policies.{each}.retention={rule.replace('_', '-')}"]
-    SETTINGS += [f"policies.{each}.capacity=buffer"] * (kind == "constant")
+    SETTINGS += [f"policies.{each}.capacity=buffer", f"policies.{each}.rate=25"] if kind == "constant" else []
 
 
 class Followed:
@@ -57,7 +57,7 @@ class Followed:
 def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
     """Images, classes and clients as they reach the executor; N and N_eff are Kish's of those uses. Windows stand beside."""
     more = [] if cohort is None else [f"training.cohort={cohort}"]
-    e = load("digits", [*SETTINGS, "run.rounds=9", "training.dtype=float64", *more])
+    e = load("digits", [*SETTINGS, "run.rounds=9", "training.steps=1", "training.dtype=float64", *more])
     simulation = Simulation(e, DATA, torch.device("cpu"), "reference")
     seen = []
     advance = simulation.executor.advance

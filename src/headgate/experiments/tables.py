@@ -119,8 +119,8 @@ def print_comparison(rows: Sequence[dict[str, Any]], places: Sequence["Place"]) 
     _show(table)
 
 
-def _points(value: Sequence[float | None] | None) -> str:
-    if value is None or value[0] is None:
+def _points(value: tuple[float, float | None, float | None] | None) -> str:
+    if value is None:
         return "–"
     mean, low, _ = value
     return f"{100 * mean:.2f}" + ("" if low is None else f" ± {100 * (mean - low):.2f}")

@@ -10,7 +10,7 @@ from headgate.experiments.reproduce.page import in_short
 from headgate.experiments.reproduce.theory_claims import theory_rows
 from headgate.experiments.reproduce.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE
 
-from .made_up import BUDGET, outcome, ramp
+from ..made_up import BUDGET, outcome, ramp
 
 NOTHING = {
     "study": "mnist",

@@ -9,7 +9,7 @@ from headgate.experiments.reproduce import verdicts
 from headgate.experiments.reproduce.numbers import as_json
 from headgate.experiments.reproduce.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE
 
-from .made_up import BUDGET, outcome, ramp
+from ..made_up import BUDGET, outcome, ramp
 
 
 def test_a_gain_as_large_as_claimed_holds():

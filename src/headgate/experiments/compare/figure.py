@@ -6,8 +6,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from headgate.experiments.compare.scores import MEASURES, REFERENCES, Measure, limits, measured
+from headgate.experiments.curves import DASHES
 from headgate.experiments.figures import COLOURS, STYLE, save_figure
 from headgate.experiments.intervals import means
 from headgate.experiments.outcomes import Outcome
@@ -16,24 +18,27 @@ from headgate.experiments.outcomes import Outcome
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """Full marks kept both limits in every run and round; crosses broke one. Bars are 80 % intervals of means over seeds."""
     names = list(dict.fromkeys(one.policy for one in outcomes if one.policy not in REFERENCES and one.learnt))
-    colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    look = {name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, name in enumerate(names)}
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(1, len(MEASURES), figsize=(11, 4.6), layout="constrained")
         for axes, measure in zip(grid.flat, MEASURES, strict=True):
             for name in names:
-                _draw_policy(axes, [one for one in outcomes if one.policy == name and one.learnt], measure, colour[name])
+                _draw_policy(axes, [one for one in outcomes if one.policy == name and one.learnt], measure, *look[name])
             _draw_references(axes, outcomes, measure)
             axes.set(title=measure.title.capitalize(), xlabel="money really spent a round", ylabel="test accuracy (%)")
         handles = dict(zip(*reversed(grid.flat[0].get_legend_handles_labels()), strict=True))
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 6))
+        broke = Line2D([], [], color="grey", marker="X", markersize=9, markeredgecolor="white", linestyle="none")
+        handles["broke a limit"] = broke
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
         save_figure(figure, path)
 
 
-def _draw_policy(axes: Axes, own: Sequence[Outcome], measure: Measure, colour: str) -> None:
+def _draw_policy(axes: Axes, own: Sequence[Outcome], measure: Measure, colour: str, dash: str) -> None:
     own = sorted(own, key=lambda one: one.spend.mean())
     spend = [float(one.spend.mean()) for one in own]
     mean, half = np.array([[float(value) for value in means(100 * measured(one, measure.key))] for one in own]).T
-    axes.errorbar(spend, mean, np.nan_to_num(half), color=colour, linewidth=1.5, capsize=2, label=own[0].policy)
+    bars = {"color": colour, "linestyle": dash, "linewidth": 1.5, "capsize": 2}
+    axes.errorbar(spend, mean, np.nan_to_num(half), label=own[0].policy, **bars)  # type: ignore[arg-type]
     for x, y, one in zip(spend, mean, own, strict=True):
         kept = limits(one).kept
         axes.plot(x, y, "o" if kept else "X", color=colour, markersize=5 if kept else 9, markeredgecolor="white")

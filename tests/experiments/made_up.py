@@ -8,7 +8,19 @@ BUFFERS = np.array([4, 6])
 BUDGET = 10.0
 
 
-def outcome(policy, curves, spend=BUDGET, held=(1.0,), debt=0.0, batch="written", seeds=None, every=1, lost=(), cost=1.0, budget=BUDGET):
+def outcome(
+    policy,
+    curves,
+    spend=BUDGET,
+    held=(1.0,),
+    debt=0.0,
+    batch="written",
+    seeds=None,
+    every=1,
+    lost=(),
+    cost=1.0,
+    budget=BUDGET,
+):
     """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
     of seeds that diverged, whose curves are left out; `cost` is the price of every round, 1 in expectation."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
