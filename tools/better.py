@@ -17,6 +17,7 @@ from headgate.experiments.intervals import means, t_quantile
 FOLDER = Path(__file__).parent.parent / "docs" / "better"
 PAGE = FOLDER / "README.md"
 FRONT = FOLDER / "front.svg"
+TEMPLATE = Path(__file__).parent / "better.md"
 Row = Mapping[str, Any]
 STUDIES = {
     "mnist": "MNIST, logistic regression, six budgets",
@@ -89,7 +90,15 @@ def closed_table(found: dict[str, list[Row]]) -> str:
                 f"{headgate['overspent_runs']} runs, {max(headgate['worst_excess'], 0)} samples",
             ]
         )
-    header = ["study", "seeds", "final: constant / headgate / oracle (%)", "closed, final", "closed, mean", "money a round", "over its limits"]
+    header = [
+        "study",
+        "seeds",
+        "final: constant / headgate / oracle (%)",
+        "closed, final",
+        "closed, mean",
+        "money a round",
+        "over its limits",
+    ]
     return table(header, lines)
 
 
@@ -97,10 +106,13 @@ def released_line(rows: list[Row]) -> str:
     released = at(rows, "released", 55.0)
     ours = [row for row in rows if row["policy"] == "headgate" and row["final"][0] >= released["final"][0]]
     least = min(ours, key=lambda row: row["spend"])
+    share = percent(least["spend"] / released["spend"])
     return (
-        f"The released policy ends at {100 * released['final'][0]:.2f} % for {released['spend']:.2f} a round of a budget of 55, "
-        f"holding up to {released['peak_n']} samples where there is room for 100. `headgate` with a budget of {least['budget']:g} ends at "
-        f"{100 * least['final'][0]:.2f} % for {least['spend']:.2f}, **{percent(least['spend'] / released['spend'])} of that money**, within its buffers."
+        f"The released policy ends at {100 * released['final'][0]:.2f} % for {released['spend']:.2f} a round of a budget "
+        "of 55, "
+        f"holding up to {released['peak_n']} samples where there is room for 100. `headgate` with a budget of "
+        f"{least['budget']:g} ends at {100 * least['final'][0]:.2f} % for {least['spend']:.2f}, **{share} of that money**, "
+        "within its buffers."
     )
 
 
@@ -122,12 +134,21 @@ def rival_table(found: dict[str, list[Row]]) -> str:
                     gap(ours, best, key),
                 ]
             )
-    return table(["study", "by", "headgate (%)", f"best ACDPP in the limits (%)", "ahead (points)"], lines)
+    return table(["study", "by", "headgate (%)", "best ACDPP in the limits (%)", "ahead (points)"], lines)
 
 
 def ablation_table(rows: list[Row]) -> str:
     ours = at(rows, "headgate")
-    lines = [["**headgate**", "", f"{100 * ours['final'][0]:.2f} %", f"{100 * ours['mean'][0]:.2f} %", f"{ours['N']:.0f}", f"{ours['spend']:.1f}"]]
+    lines = [
+        [
+            "**headgate**",
+            "",
+            f"{100 * ours['final'][0]:.2f} %",
+            f"{100 * ours['mean'][0]:.2f} %",
+            f"{ours['N']:.0f}",
+            f"{ours['spend']:.1f}",
+        ]
+    ]
     for part, change, policy in PARTS:
         row = at(rows, policy)
         assert row["kept_limits"], policy
@@ -140,7 +161,8 @@ def regret_table(rows: list[Row]) -> str:
     wanted = ("headgate", "resolving", "pacing", "threshold", "constant")
     ratio = {(row["prices"], row["policy"]): row for row in rows}
     lines = [
-        [name, *(f"{ratio[name, policy]['ratio']:.3f}" for policy in wanted), f"{ratio[name, 'headgate']['worst']:.3f}"] for name in prices
+        [name, *(f"{ratio[name, policy]['ratio']:.3f}" for policy in wanted), f"{ratio[name, 'headgate']['worst']:.3f}"]
+        for name in prices
     ]
     return table(["prices", *(f"`{name}`" for name in wanted), "headgate's worst run"], lines)
 
@@ -148,7 +170,7 @@ def regret_table(rows: list[Row]) -> str:
 def page() -> str:
     found = load()
     regret = json.loads((FOLDER / "regret.json").read_text("utf-8"))
-    return TEXT.format(
+    return TEMPLATE.read_text("utf-8").format(
         closed=closed_table(found),
         released=released_line(found["mnist"]),
         rivals=rival_table(found),
@@ -172,71 +194,15 @@ def said(found: dict[str, list[Row]]) -> dict[str, str]:
         "helped_even": percent(at(helped, "early-0")["closed_final"]),
         "foresight": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "final"),
         "foresight_mean": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "mean"),
-        "help": f"{100 * (at(found['logistic-helped'], 'constant')['final'][0] - at(found['ablations'], 'constant')['final'][0]):.1f}",
-        "help_ours": f"{100 * (at(found['logistic-helped'], 'headgate')['final'][0] - at(found['ablations'], 'headgate')['final'][0]):.1f}",
+        "help": _gain(found, "constant"),
+        "help_ours": _gain(found, "headgate"),
     }
 
 
-TEXT = """\
-# Better than the paper, inside both constraints
-
-Made by `python tools/better.py` from the results beside it; `make test` fails when it is out of date. Each linked page names the
-command that makes its numbers, and the recipe it runs lies beside it. *Closed* is (policy − constant) / (oracle − constant) of means over
-seeds; *final* is the best test accuracy so far at the end, *mean* the same averaged over the rounds. One setting of `headgate` throughout: its defaults.
-
-## What headgate closes
-
-{closed}
-
-In every run total spend is at most C·T and in every round every buffer holds at most B_m (last column: how many runs and samples were over).
-Constant admission is not held to that here: with dear prices its runs overspend.
-
-{released}
-
-**LeNet is where the policy falls short.** Ten seeds say little there: a closed share moves by ±10 points between seeds, so these are twenty.
-`headgate` closes {lenet_final} in the end and {lenet_mean} in the mean; an even pace closes {lenet_even} in the end, knowing all prices
-{lenet_known}, the released policy, with half as much money again and three times the memory, {lenet_released}. The net is still learning when
-the rounds end, and overfits a buffer that stands still: when whole buffers are renewed its accuracy drops by two to three points for a round. With the same help for
-all (below) headgate closes {helped_final} and {helped_mean}, the even pace {helped_even} in the end.
-
-## Against ACDPP with any of many settings
-
-ACDPP with `capacity` and `burst` at B_m and a purse of C·T (`purse = true`), the best of all V, ρ and K tried, chosen in hindsight.
-
-{rivals}
-
-## The front between early and late money
-
-![Final against mean accuracy for several early](front.svg)
-
-`early` mixes two paces: 0 spends evenly, for the last round; 1 spends half of the money in the first 8 % of the rounds, for the mean over rounds. 0.25 is the default:
-within seed noise of the best in the end with logistic regression, near the best in the mean, and the least that keeps the surrogate within a tenth of the clairvoyant bound under uniform
-prices and within a fifth under drifting ones (last section). LeNet and ResNet-9 would take less.
-
-## What each part is worth
-
-MNIST, logistic regression, ten seeds, budget 55; differences to `headgate` seed by seed with 95 % intervals. All of these keep both limits in every run.
-
-{ablations}
-
-- **Knowing the future is worth nothing that can be seen** ({foresight} points in the end and {foresight_mean} in the mean for headgate against cheapest first with all prices known).
-  The plan with the least surrogate, which knows all prices too, learns less: the surrogate counts distinct samples and not how often each is used.
-- **Keeping old samples harms.** A reservoir and the dynamic ratio keep what the model has long learnt and throw away what was just paid for; class balance helps nobody who has two classes.
-- **K-step on top of capacity** changes nothing that can be seen: buffers are renewed before samples are old.
-- **ACDPP's interval** forces purchases at any price; without it drift-plus-penalty stays where constant admission is, because its debt is paid in rounds, not in low prices.
-
-## Help for all alike
-
-`training.average` judges the mean of the server's models (polynomial-decay averaging), `training.shift` moves images by a pixel, anew every round. Both cost neither money nor
-samples, and every policy has them in the comparison. They are worth {help} points to constant admission in the end and {help_ours} to headgate (logistic regression): what makes samples last longer helps most who has fewest, so they raise
-accuracy, and hardly what is closed. Tried and left out: fewer local steps on a stale buffer (better with logistic regression, far worse with LeNet, which still needs the steps), a shift of two pixels (harms logistic regression), an exponential mean of models (harms early rounds).
-
-## The surrogate against what is possible
-
-Σ p(t) over the clairvoyant bound, T = 1,000, ten seeds: `headgate theory regret`. Every policy but `constant` keeps both limits.
-
-{regret}
-"""
+def _gain(found: dict[str, list[Row]], policy: str) -> str:
+    """What the help is worth to a policy in the end, in points."""
+    with_it, without = (at(found[name], policy)["final"][0] for name in ("logistic-helped", "ablations"))
+    return f"{100 * (with_it - without):.1f}"
 
 
 def draw(found: dict[str, list[Row]]) -> None:
@@ -247,13 +213,21 @@ def draw(found: dict[str, list[Row]]) -> None:
     early = {"early-0": "0", "early-10": "0.1", "headgate": "0.25", "early-50": "0.5", "early-100": "1"}
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
-        for axes, (name, title) in zip(grid, {n: STUDIES[n] for n in ("ablations", "logistic-helped", "lenet")}.items(), strict=True):
-            points = [(text, at(found[name], policy)) for policy, text in early.items() if any(r["policy"] == policy for r in found[name])]
+        for axes, (name, title) in zip(
+            grid, {n: STUDIES[n] for n in ("ablations", "logistic-helped", "lenet")}.items(), strict=True
+        ):
+            points = [
+                (text, at(found[name], policy))
+                for policy, text in early.items()
+                if any(r["policy"] == policy for r in found[name])
+            ]
             _line(axes, points, COLOURS[0], "headgate, by early")
             for policy, colour in (("released", COLOURS[1]), ("cheapest-first", COLOURS[2]), ("constant", "black")):
                 row = at(found[name], policy)
                 _line(axes, [("", row)], colour, policy if row["kept_limits"] else f"{policy} (over its limits)")
-            axes.set(title=title.replace(", every part by itself", ""), xlabel="final accuracy (%)", ylabel="mean over rounds (%)")
+            axes.set(
+                title=title.replace(", every part by itself", ""), xlabel="final accuracy (%)", ylabel="mean over rounds (%)"
+            )
         handles = dict(zip(*reversed(grid[0].get_legend_handles_labels()), strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
         save_figure(figure, FRONT)
