@@ -28,7 +28,7 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
                 line, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{line}\n{done.stderr}"
-    assert {file.name for file in folder.iterdir()} == {"rows.parquet", "rates.svg", "mine.toml", "first", "drawn"}
+    assert {file.name for file in folder.iterdir()} == {"rows.parquet", "rates.svg", "mine.toml", "first", "drawn", "compared"}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
