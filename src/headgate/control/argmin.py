@@ -33,8 +33,8 @@ class Objective(NamedTuple):
 
 def argmin_on(objective: Objective, lo: Floats, hi: Floats) -> Floats:
     """The minimiser on [lo, hi]; the larger one where two are equally good."""
-    start, end = np.clip(objective.bend[0], lo, hi), np.clip(objective.bend[1], lo, hi)
-    if not np.any(start < end):
+    start, end = (np.minimum(np.maximum(edge, lo), hi) for edge in objective.bend)
+    if not (start < end).any():
         return convex_argmin(objective, lo, hi)
     left_end, right_start = concave_part(objective, start, end)
     left = convex_argmin(objective, lo, left_end)
@@ -93,11 +93,9 @@ def concave_part(objective: Objective, start: Floats, end: Floats) -> tuple[Floa
     lowest = np.where(at_a <= at_b, a, b)
     for edge in (start, end):
         lowest = np.where(excess(edge) < excess(lowest), edge, lowest)
+    left, right = _edge(excess, np.stack([lowest, lowest]), np.stack([start, end]))
     concave = excess(lowest) < 0
-    return (
-        np.where(concave, _edge(excess, lowest, start), end),
-        np.where(concave, _edge(excess, lowest, end), end),
-    )
+    return np.where(concave, left, end), np.where(concave, right, end)
 
 
 def _edge(excess: Function, within: Floats, beyond: Floats) -> Floats:

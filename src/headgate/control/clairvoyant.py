@@ -138,18 +138,19 @@ def _search(prices: Floats, memory: int, values: Floats, money: float, mu: float
 
 def _levels(prices: Floats, memory: int, slope: Floats, mu: float) -> Ints:
     """Up to how many samples to buy in each round."""
-    levels = np.empty(prices.size, dtype=np.int64)
+    levels = []
     to_go = np.zeros(slope.size + memory)
     to_go[slope.size :] = np.inf  # nobody can pay for more
     reach = to_go[: slope.size]
-    for t in range(prices.size - 1, -1, -1):
+    for price in reversed(prices.tolist()):
         reach += slope
-        here = -mu * prices[t]
-        level = levels[t] = np.searchsorted(reach, here)
-        below = max(0, int(level) - memory)  # slopes rise, so the clip leaves what is above, and moves what is far below
+        here = -mu * price
+        level = int(reach.searchsorted(here))
+        levels.append(level)
+        below = max(0, level - memory)  # slopes rise, so the clip leaves what is above, and moves what is far below
         reach[:below] = to_go[memory : memory + below]
         reach[below:level] = here
-    return levels
+    return np.array(levels[::-1], dtype=np.int64)
 
 
 def _follow(levels: Ints, memory: int) -> Ints:

@@ -72,7 +72,7 @@ class Controller:
             unused=ledger.unused,
         )
         ask, memory = self.policy.admit(view, ledger.memory)
-        if not np.all(np.isfinite(ask.total)) or np.any(ask.total < 0):
+        if not ((ask.total >= 0) & (ask.total < np.inf)).all():
             raise SettingError(f"round {t}: {type(self.policy).__name__} asked for {ask.total.tolist()} samples")
         limit = retention.limit(self.system)
         room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
@@ -134,7 +134,7 @@ class Controller:
         cost = np.asarray(cost, dtype=np.float64)
         if cost.shape not in ((self.runs,), (self.runs, self.system.clients)):
             raise SettingError(f"round {t}: {cost.shape} prices for {self.runs} runs and {self.system.clients} clients")
-        if not np.all(np.isfinite(cost)) or np.any(cost < 0):
+        if not ((cost >= 0) & (cost < np.inf)).all():
             bad = cost[~(np.isfinite(cost) & (cost >= 0))].flat[0]
             raise SettingError(f"round {t}: a price of {bad}; prices must be finite and zero or more")
         return cost

@@ -36,7 +36,7 @@ def paper_penalty(k: bound.BoundConstants) -> Penalty:
 @paper("eq:dpp-policy", "eq:dpp-min-def")
 def minimise_objective(view: View, V: ArrayLike, penalty: Penalty, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
     """argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi, for every run."""
-    weight = np.broadcast_to(np.asarray(V, dtype=np.float64), n.shape)
+    weight = np.asarray(V, dtype=np.float64)
     pull = view.debt * view.price()
 
     def value(x: Floats) -> Floats:

@@ -98,7 +98,8 @@ def rehearse(
             orders = controller.decide(ledger, np.ascontiguousarray(prices[:, i % BLOCK]))
             after = controller.post(ledger, orders)
             held = after.occupancy
-            cost[i], debt[i], spend[i] = orders.cost.reshape(R, -1).mean(axis=-1), ledger.debt, orders.charge(orders.admitted)
+            cost[i] = orders.cost if orders.cost.ndim == 1 else orders.cost.mean(axis=-1)
+            debt[i], spend[i] = ledger.debt, orders.charge(orders.admitted)
             admitted[i], n[i], N[i] = orders.admitted.sum(axis=-1), held.sum(axis=-1), after.distinct
             uses[i], squared[i] = after.uses, after.squared_uses
             peak_excess[i] = (held - system.buffer).max(axis=-1)

@@ -32,9 +32,11 @@ class KStep:
             raise SettingError(f"K = {self.K}: a sample must be kept for at least one round")
 
     @cached_property
-    def _rows_by_K(self) -> list[tuple[int, Ints]]:
+    def _rows_by_K(self) -> list[tuple[int, Ints | slice]]:
         """The runs of each K; every round asks for them."""
-        return [(int(K), np.flatnonzero(np.asarray(self.K) == K)) for K in np.unique(self.K)]
+        rows = {int(K): np.flatnonzero(np.asarray(self.K) == K) for K in np.unique(self.K)}
+        together = {K: own[-1] - own[0] + 1 == own.size for K, own in rows.items()}  # as in a plan: a slice is quicker
+        return [(K, slice(int(own[0]), int(own[-1]) + 1) if together[K] else own) for K, own in rows.items()]
 
     def open(self, system: System, runs: int) -> Arrays:
         longest = int(np.max(self.K))

@@ -79,7 +79,8 @@ class Dpp(AdmissionPolicy):
         for most in (self.burst, self.capacity, room):
             if most is not None and not isinstance(most, str):
                 hi = np.minimum(hi, np.sum(most, axis=-1))
-        hi = np.broadcast_to(hi, view.debt.shape)
+        if hi.shape != view.debt.shape:
+            hi = np.broadcast_to(hi, view.debt.shape)
         lo = np.minimum(lo, hi)
         n = view.kept + np.float64(self.n0) * (view.t < np.asarray(self.K))
         N = view.distinct + np.float64(self.N0)
