@@ -1,0 +1,30 @@
+"""The same control over Flower: real clients, and nothing that was paid for is lost or paid for twice.
+
+Names are imported when they are asked for: the stores need no Flower, and a client of one's own no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headgate.flower.client import headgate_client as headgate_client
+    from headgate.flower.recipe import recipe_client as recipe_client
+    from headgate.flower.recipe import recipe_server as recipe_server
+    from headgate.flower.replay import replay as replay
+    from headgate.flower.rounds import Discipline as Discipline
+    from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
+
+_HOMES = {
+    "AdmissionStrategy": "strategy",
+    "Discipline": "rounds",
+    "headgate_client": "client",
+    "recipe_client": "recipe",
+    "recipe_server": "recipe",
+    "replay": "replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

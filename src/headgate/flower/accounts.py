@@ -1,0 +1,216 @@
+"""The server's accounts of one run: what it orders each round, what clients told, and the ledger that follows from both.
+
+Nothing here knows of Flower or of a model. The ledger in memory is the replay of the store at all times.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.config import Experiment
+from headgate.control.controller import Controller
+from headgate.control.types import Floats, Ints, Ledger, Orders, Window
+from headgate.errors import LedgerError, SettingError
+from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
+from headgate.flower.messages import NO_LIMIT, Order, Told
+from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
+from headgate.flower.rules import stated
+from headgate.flower.validation import disagreement, wrong_address
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A round whose orders are on disk."""
+
+    orders: Orders
+    before: Ledger
+    kept_from: Ints
+    limit: Ints | None
+    outstanding: Mapping[int, Mapping[int, Ordered]]
+    """client → round → order, this round's included"""
+
+    @property
+    def t(self) -> int:
+        return self.orders.t
+
+    def ordered(self, client: int) -> int:
+        own = self.outstanding.get(client, {}).get(self.t)
+        return 0 if own is None else own.ordered
+
+    def known(self, client: int) -> int:
+        return int(self.before.admitted[0, client])
+
+    def expected(self, client: int, admitted: int) -> int:
+        """What a client holds after it has admitted so many more than the server knew of."""
+        last = self.known(client) + admitted
+        first = max(int(self.before.dropped[0, client]), int(self.kept_from[0, client]))
+        if self.limit is not None:
+            first = max(first, last - int(self.limit[client]))
+        return last - first
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A client's answer, judged: what it told, and why its update may not count (None: it may)."""
+
+    client: int
+    told: Told | None
+    reason: str | None = None
+    offence: bool = False
+    """whether the reason is one that a client is answerable for"""
+
+
+class Accounts:
+    """One policy, one seed, one store."""
+
+    def __init__(self, experiment: Experiment, store: LedgerStore) -> None:
+        if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
+            raise SettingError(
+                f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
+                "a run on Flower has one policy and one seed"
+            )
+        self.experiment, self.store = experiment, store
+        (self.policy,) = experiment.policies
+        self.seed = int(experiment.seeds[0])
+        self.controller = Controller(experiment.system, experiment.policies[self.policy], 1, experiment.seeds)
+        self.rule, self.ratio = stated(experiment.policies[self.policy].retention)
+        self.ledger = replay(store, self.controller)
+        self.clients = store.clients()
+
+    @property
+    def t(self) -> int:
+        """The last settled round."""
+        return self.ledger.t
+
+    def client(self, client: int) -> ClientRow:
+        """What was last heard of it; nothing at first."""
+        return self.clients.get(client, ClientRow(client, 0, 0, False, 0, 0, 0, 0))
+
+    # the two halves of a round
+
+    def begin(self, price: Floats, present: Collection[int]) -> Round:
+        """The next round, with its orders on disk: those that were written before a crash, or new ones to who is there."""
+        begun = self.store.begun()
+        if begun is None:
+            reserved = reserve(self.store.outstanding())
+            orders = decided(self.controller, self.ledger, price, reserved)
+            self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)))
+        elif begun.round != self.t + 1:
+            raise LedgerError(f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged")
+        else:
+            orders = decided(self.controller, self.ledger, begun.price, begun.reserved)
+            check_orders(orders, self.store.orders(begun.round))
+        outstanding: dict[int, dict[int, Ordered]] = {}
+        for row in self.store.outstanding():
+            outstanding.setdefault(row.client, {})[row.round] = row
+        retention = self.controller.policy.retention
+        kept_from = retention.expire(self.ledger.retained, orders.t, Window(self.ledger.dropped, self.ledger.admitted))
+        return Round(orders, self.ledger, kept_from, retention.limit(self.experiment.system), outstanding)
+
+    def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
+        """Only what can cost something is written ahead: an order to admit nothing admits nothing."""
+        for client in sorted(present):
+            ordered = int(orders.admitted[0, client])
+            if ordered:
+                free = 0 if orders.free is None else min(int(orders.free[0, client]), ordered)
+                price = orders.cost[0] if orders.cost.ndim == 1 else orders.cost[0, client]
+                yield Ordered(orders.t, client, ordered, free, float(price))
+
+    def order(self, now: Round, client: int, train: bool = True) -> Order:
+        """What client `client` is told. To one without a row it is to admit nothing, and train on what it has."""
+        unheard = now.outstanding.get(client, {})
+        return Order(
+            experiment=self.store.experiment,
+            round=now.t,
+            client=client,
+            known=now.known(client),
+            last=now.known(client) + now.ordered(client),
+            kept_from=int(now.kept_from[0, client]),
+            limit=NO_LIMIT if now.limit is None else int(now.limit[client]),
+            acknowledged=min(unheard, default=now.t) - 1,
+            train=train,
+            rule=self.rule,
+            ratio=self.ratio,
+            seed=self.seed,
+        )
+
+    def judge(self, now: Round, order: Order, told: Told) -> Answer:
+        """Whether an answer agrees with what was ordered."""
+        reason = wrong_address(told, order)
+        if reason is not None:
+            return Answer(order.client, None, reason, offence=True)
+        unheard = now.outstanding.get(order.client, {})
+        admitted = sum(row.admitted or 0 for row in closed(unheard, told))
+        reason = disagreement(told, order, unheard, now.expected(order.client, admitted))
+        return Answer(order.client, told, reason, offence=reason is not None)
+
+    def settled(self, now: Round, answers: Iterable[Answer], offences: int) -> "Settlement":
+        """What the round comes to. Changes nothing."""
+        rows: list[Ordered] = []
+        clients: list[ClientRow] = []
+        events: list[Event] = []
+        for answer in answers:
+            row, told = self.client(answer.client), answer.told
+            if told is not None:
+                done = closed(now.outstanding.get(answer.client, {}), told)
+                rows += done
+                late = [one for one in done if one.round < now.t and one.admitted]
+                events += [
+                    Event(now.t, answer.client, "late", f"{one.admitted} samples of round {one.round}, {one.charge:g} in all")
+                    for one in late
+                ]
+                if told.lost > row.lost:
+                    events.append(Event(now.t, answer.client, "lost", f"{told.lost - row.lost} samples are gone with a store"))
+                if told.note:
+                    events.append(Event(now.t, answer.client, "short", told.note))
+                row = row._replace(heard=now.t, lost=told.lost, distinct=told.distinct, uses=told.uses, squares=told.squares)
+            if answer.reason is not None:
+                events.append(Event(now.t, answer.client, "rejected" if answer.offence else "failed", answer.reason))
+            if answer.offence:
+                row = row._replace(offences=row.offences + 1)
+                if row.offences >= offences and not row.quarantined:
+                    row = row._replace(quarantined=True)
+                    events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
+            clients.append(row)
+        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, rows))
+        return Settlement(now, ledger, rows, clients, events)
+
+    def commit(
+        self,
+        done: "Settlement",
+        parameters: tuple[str, str],
+        metrics: Mapping[str, Any],
+        occupancy: Mapping[str, Any] | None,
+    ) -> None:
+        """On disk, and then in memory."""
+        self.store.settle(done.now.t, done.rows, done.ledger, done.clients, done.events, parameters, metrics, occupancy)
+        self.ledger = done.ledger
+        self.clients = {**self.clients, **{row.client: row for row in done.clients}}
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """A round as it will be written."""
+
+    now: Round
+    ledger: Ledger
+    rows: list[Ordered]
+    clients: list[ClientRow]
+    events: list[Event]
+
+    def with_events(self, events: Iterable[Event]) -> "Settlement":
+        return replace(self, events=[*self.events, *events])
+
+
+def closed(unheard: Mapping[int, Ordered], told: Told) -> list[Ordered]:
+    """The orders that an answer settles: those up to its round, because a client does no order that is older than one it did.
+
+    What was told beyond what was ordered is not charged: it was never bought in our name.
+    """
+    said, before, rows = dict(zip(told.rounds, told.admitted, strict=True)), 0, []
+    for t, row in sorted(unheard.items()):
+        if t <= told.round:
+            admitted = min(said.get(t, 0), max(row.ordered - before, 0))
+            rows.append(row._replace(admitted=admitted, learned=told.round))
+            before += admitted
+    return rows

@@ -1,0 +1,1 @@
+"""Flower apps ready to run: the files of `template/`, with a recipe beside them."""

@@ -1,0 +1,1 @@
+"""The files that become an app; `write.py` says which go where."""

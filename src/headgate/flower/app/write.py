@@ -1,0 +1,112 @@
+"""Writes a Flower app that runs a recipe: what `headgate flower new` does."""
+
+import keyword
+import re
+import tomllib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import NamedTuple
+
+import tomli_w
+
+from headgate.config import Experiment, load
+from headgate.errors import DataError, SettingError
+
+TEMPLATE = files("headgate.flower.app") / "template"
+AROUND = {
+    "pyproject.toml": "pyproject.toml",
+    "README.md": "README.md",
+    "LICENSE": "LICENSE",
+    "gitignore": ".gitignore",  # of what is ignored, Flower takes nothing into the app's bundle
+    "env.sh": "env.sh",
+    "config.toml": "home/config.toml",
+}
+OURS, OWN = "ours", "own"
+"""who trains: headgate, as the recipe says, or the functions of the app's task.py"""
+FILES = {
+    OURS: {"server_app.py": "server_app.py", "client_app.py": "client_app.py"},
+    OWN: {"own_server_app.py": "server_app.py", "own_client_app.py": "client_app.py", "task.py": "task.py"},
+}
+
+
+def write_app(
+    folder: Path,
+    recipe: str,
+    overrides: Sequence[str] = (),
+    policy: str | None = None,
+    clients: int | None = None,
+    training: str = OURS,
+) -> Experiment:
+    """An app in `folder`, which must be new or empty; returns the experiment that it runs."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder}: exists already; choose another folder")
+    if training not in FILES:
+        raise SettingError(f"--training {training}: must be {OURS} or {OWN}")
+    package = package_name(folder.resolve().name)
+    experiment = load(recipe, single(recipe, overrides, policy, clients))
+    said = {
+        "package": package,
+        "name": package.replace("_", "-"),
+        "recipe": experiment.name,
+        "policy": next(iter(experiment.policies)),
+        "clients": experiment.system.clients,
+        "rounds": experiment.rounds,
+        "out": (folder.resolve() / "runs" / experiment.name).as_posix(),
+    }
+    home = folder / package
+    home.mkdir(parents=True)
+    (folder / "home").mkdir()
+    for source, name in AROUND.items():
+        text = (TEMPLATE / source).read_text("utf-8")
+        (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(said), "utf-8")
+    for source, name in {"__init__.py": "__init__.py", **FILES[training]}.items():
+        (home / name).write_text((TEMPLATE / "package" / source).read_text("utf-8"), "utf-8")
+    (home / "recipe.toml").write_text(tomli_w.dumps(experiment.resolved), "utf-8")
+    return experiment
+
+
+class AppSettings(NamedTuple):
+    """What a written app says of itself."""
+
+    clients: int
+    out: Path
+
+
+def app_settings(folder: Path) -> AppSettings:
+    """Read an app back; its files may have been edited since."""
+    try:
+        own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]
+        package = str(own["components"]["serverapp"]).partition(".")[0]
+        experiment = load(str(folder / package / "recipe.toml"))
+        return AppSettings(experiment.system.clients, Path(own["config"]["out"]))
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise DataError(f"{folder}: is no app made by headgate flower new ({error})") from None
+
+
+def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None) -> list[str]:
+    """A Flower run is one policy and one seed; with another number of clients, as much money for each of them."""
+    more = list(overrides)
+    given = load(recipe, more)
+    if clients is not None and clients != given.system.clients:
+        more.append(f"system.clients={clients}")
+        if not any(each.startswith("system.budget=") for each in overrides):
+            more.append(f"system.budget={given.system.budget * clients / given.system.clients:g}")
+        if given.data.partition == "pairs" and not any(each.startswith("data.partition=") for each in overrides):
+            more.append("data.partition=iid")  # in pairs, fewer clients would know fewer classes
+    name = policy or ("headgate" if len(given.policies) > 1 else next(iter(given.policies)))
+    return [*more, f'run.policies=["{name}"]', "run.seeds=1"]
+
+
+def package_name(name: str) -> str:
+    """
+    >>> package_name("My first app"), package_name("2nd")
+    ('my_first_app', 'app_2nd')
+    """
+    made = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_") or "app"
+    return (
+        f"app_{made}"
+        if made[0].isdigit() or keyword.iskeyword(made) or made in ("flwr", "headgate", "torch", "numpy")
+        else made
+    )

@@ -1,0 +1,231 @@
+"""A client's memory on disk: what it holds, what it has ever admitted, and on which orders.
+
+An admission has an id, (experiment, round, client). Its row, its samples, the cursor of the source and what retention drops
+are one transaction, so an order that comes twice, or again after a crash, finds the row and admits nothing.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from headgate.control.replacement import keeps
+from headgate.errors import DataError
+from headgate.flower.durable import Durable, Watch
+from headgate.flower.messages import NO_LIMIT, Order, Told
+from headgate.flower.rules import rule_of
+from headgate.flower.sources import Label, Source
+
+
+class Admission(NamedTuple):
+    """What a client did on an order."""
+
+    round: int
+    admitted: int
+    trained: bool
+    note: str
+
+
+class State(NamedTuple):
+    """Where a client stands in an experiment."""
+
+    position: int
+    """samples ever admitted, also counting those lost"""
+    first: int
+    """what lies before was dropped; under rules that draw lots: 0"""
+    cursor: int
+    """where its source goes on"""
+    lost: int
+
+
+class HeldSample(NamedTuple):
+    position: int
+    key: str
+    payload: bytes
+    label: Label | None
+
+
+class BufferStore(Durable):
+    """One client's file; it may hold several experiments, which never meet."""
+
+    format = "headgate buffer 1"
+    schema = (
+        "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, since REAL NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL, "
+        "first INTEGER NOT NULL, cursor INTEGER NOT NULL, lost INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER, client INTEGER, admitted INTEGER NOT NULL, "
+        "trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
+        "CREATE TABLE IF NOT EXISTS samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
+        "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
+        # by key, and for good: a sample that returns with a later pass of its stream is the same sample
+        "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL, PRIMARY KEY (experiment, key))",
+    )
+
+    def __init__(self, path: Path | str, client: int, watch: Watch | None = None) -> None:
+        super().__init__(path, watch)
+        self.client = client
+        if (found := self._settle_on("client", client)) != client:
+            self.close()
+            raise DataError(f"{self.path}: is the memory of client {found}, not of client {client}")
+
+    def since(self, node: int) -> float:
+        """When this node was first seen to be this client."""
+        with self.transaction():
+            self._db.execute("INSERT OR IGNORE INTO nodes VALUES (?, ?)", (str(node), time.time()))
+        return float(self._db.execute("SELECT since FROM nodes WHERE node = ?", (str(node),)).fetchone()[0])
+
+    # one order
+
+    def admit(self, order: Order, source: Source) -> bool:
+        """Do as ordered, once. False: a newer order was done already, so this one never will be."""
+        with self.transaction():
+            newest = self._newest(order.experiment)
+            if newest >= order.round:
+                return newest == order.round
+            state = self.state(order.experiment)
+            gone = max(order.known - state.position, 0)  # admitted once, but this file knows nothing of it
+            position = state.position + gone
+            wanted = max(order.last - position, 0)
+            batch = source.read(state.cursor, wanted, self._taken(order.experiment)) if wanted else None
+            samples = [] if batch is None else batch.samples
+            if len(samples) > wanted:
+                raise DataError(f"source of client {self.client}: gave {len(samples)} samples where {wanted} were asked for")
+            note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
+            cursor = state.cursor if batch is None else batch.cursor
+            self._db.execute(
+                "INSERT INTO admissions VALUES (?, ?, ?, ?, 0, ?)",
+                (order.experiment, order.round, self.client, len(samples), note),
+            )
+            for place, sample in enumerate(samples, position):
+                row = (order.experiment, place, sample.key, sample.payload, sample.label, order.round)
+                self._db.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
+                self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, sample.key))
+            last = position + len(samples)
+            first = self._retain(order, state.first, position, last)
+            self._db.execute(
+                "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?)",
+                (order.experiment, last, first, cursor, state.lost + gone),
+            )
+        return True
+
+    def _retain(self, order: Order, first: int, position: int, last: int) -> int:
+        """Drop what the rule drops; where the window begins now."""
+        rule = rule_of(order)
+        if rule is None:
+            room = last - order.limit if order.limit != NO_LIMIT else 0
+            first = max(first, min(order.kept_from, last), room)
+            self._db.execute("DELETE FROM samples WHERE experiment = ? AND position < ?", (order.experiment, first))
+            return first
+        rows = self._db.execute(
+            "SELECT position, label FROM samples WHERE experiment = ? ORDER BY position", (order.experiment,)
+        ).fetchall()
+        places = np.array([row[0] for row in rows], dtype=np.int64)
+        held, arriving = places[places < position], places[places >= position]
+        classes = [row[1] for row in rows]
+        numbers = np.unique([str(label) for label in classes], return_inverse=True)[1] if rows else None
+        stay = keeps(rule, order.seed, self.client, held, arriving, numbers)
+        self._db.executemany(
+            "DELETE FROM samples WHERE experiment = ? AND position = ?",
+            [(order.experiment, int(place)) for place in places[~stay]],
+        )
+        return 0
+
+    def fill_in_labels(self, experiment: str, source: Source) -> None:
+        """Labels that have come since their samples were admitted."""
+        rows = self._db.execute("SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL", (experiment,))
+        missing = [key for (key,) in rows]
+        found = source.labels(missing) if missing else {}
+        if found:
+            with self.transaction():
+                self._db.executemany(
+                    "UPDATE samples SET label = ? WHERE experiment = ? AND key = ? AND label IS NULL",
+                    [(label, experiment, key) for key, label in found.items()],
+                )
+
+    def count_uses(self, order: Order, keys: Sequence[str]) -> None:
+        """One more use of each of these samples, once for an order however often it trains."""
+        with self.transaction():
+            marked = self._db.execute(
+                "UPDATE admissions SET trained = 1 WHERE experiment = ? AND round = ? AND client = ? AND trained = 0",
+                (order.experiment, order.round, self.client),
+            )
+            if marked.rowcount:
+                self._db.executemany(
+                    "UPDATE uses SET uses = uses + 1 WHERE experiment = ? AND key = ?",
+                    [(order.experiment, key) for key in keys],
+                )
+
+    def tell(self, order: Order, n: int) -> Told:
+        """The answer to an order that was done: it, and all that the server had no answer to."""
+        state = self.state(order.experiment)
+        unheard = [one for one in self.admissions(order.experiment) if order.acknowledged < one.round <= order.round]
+        own = next(one for one in self.admissions(order.experiment) if one.round == order.round)
+        distinct, uses, squares = self._db.execute(
+            "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0) FROM uses "
+            "WHERE experiment = ? AND uses > 0",
+            (order.experiment,),
+        ).fetchone()
+        return Told(
+            experiment=order.experiment,
+            round=order.round,
+            client=self.client,
+            rounds=tuple(one.round for one in unheard),
+            admitted=tuple(one.admitted for one in unheard),
+            position=state.position,
+            occupancy=len(self.positions(order.experiment)),
+            n=n,
+            trained=own.trained,
+            lost=state.lost,
+            distinct=distinct,
+            uses=uses,
+            squares=squares,
+            note=own.note,
+        )
+
+    # what is there
+
+    def state(self, experiment: str) -> State:
+        row = self._db.execute(
+            "SELECT position, first, cursor, lost FROM experiments WHERE experiment = ?", (experiment,)
+        ).fetchone()
+        return State(0, 0, 0, 0) if row is None else State(*row)
+
+    def held(self, experiment: str) -> list[HeldSample]:
+        rows = self._db.execute(
+            "SELECT position, key, payload, label FROM samples WHERE experiment = ? ORDER BY position", (experiment,)
+        )
+        return [HeldSample(*row) for row in rows]
+
+    def positions(self, experiment: str) -> list[int]:
+        """Which of its admissions it holds, ascending."""
+        rows = self._db.execute("SELECT position FROM samples WHERE experiment = ? ORDER BY position", (experiment,))
+        return [position for (position,) in rows]
+
+    def admissions(self, experiment: str) -> list[Admission]:
+        rows = self._db.execute(
+            "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round",
+            (experiment, self.client),
+        )
+        return [Admission(round, admitted, bool(trained), note) for round, admitted, trained, note in rows]
+
+    def experiments(self) -> list[str]:
+        return [name for (name,) in self._db.execute("SELECT experiment FROM experiments ORDER BY experiment")]
+
+    def forget(self, experiment: str) -> None:
+        """Drop all that an experiment left here. It must be over: an order that comes later would begin anew."""
+        with self.transaction():
+            for table in ("experiments", "admissions", "samples", "uses"):
+                self._db.execute(f"DELETE FROM {table} WHERE experiment = ?", (experiment,))
+
+    def _newest(self, experiment: str) -> int:
+        row = self._db.execute("SELECT max(round) FROM admissions WHERE experiment = ?", (experiment,)).fetchone()
+        return row[0] or 0
+
+    def _taken(self, experiment: str) -> Callable[[str], bool]:
+        def taken(key: str) -> bool:
+            found = self._db.execute("SELECT 1 FROM uses WHERE experiment = ? AND key = ?", (experiment, key)).fetchone()
+            return found is not None
+
+        return taken

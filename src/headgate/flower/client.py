@@ -1,0 +1,116 @@
+"""A client's side: who it is, what it holds, and the user's own training on that.
+
+    @headgate_client(app, source=my_source)
+    def train(message, context, held):
+        ...
+
+takes the place of `@app.train()`. The function is called with what the client may train on; its reply gets a record of what
+was admitted. It is not called where there is nothing to train on.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
+
+from headgate.errors import DataError, SettingError
+from headgate.flower.buffer_store import BufferStore, HeldSample
+from headgate.flower.durable import Watch
+from headgate.flower.messages import RECORD, Identity, Order, from_wire, to_wire
+from headgate.flower.sources import Label, Source, unpack
+
+Train = Callable[[Message, Context, "Held"], Message]
+Sources = Source | Callable[[Context], Source]
+VARIABLE = "HEADGATE_STORE"
+
+
+class Held(Sequence[HeldSample]):
+    """What a client may train on in this round, in the order in which it was admitted."""
+
+    def __init__(self, samples: Sequence[HeldSample], order: Order) -> None:
+        self._samples, self.order = samples, order
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._samples[index]
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [sample.payload for sample in self._samples]
+
+    @property
+    def labels(self) -> list[Label]:
+        return [sample.label for sample in self._samples if sample.label is not None]
+
+    @property
+    def keys(self) -> list[str]:
+        return [sample.key for sample in self._samples]
+
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """(samples, labels) as arrays, where payloads were made by `sources.pack`."""
+        return np.stack([unpack(payload) for payload in self.payloads]), np.asarray(self.labels)
+
+
+def headgate_client(
+    app: ClientApp, source: Sources, store: Path | str | None = None, watch: Watch | None = None
+) -> Callable[[Train], Train]:
+    """Registers a training function and the client's identity with `app`.
+
+    `source` is where samples come from, or a function of the context that says so. `store` is the folder of the client's
+    memory; left out, it is the node's setting `headgate-store`, then $HEADGATE_STORE, then a folder of the user's.
+    """
+
+    def decorate(function: Train) -> Train:
+        @app.query("identity")
+        def identity(message: Message, context: Context) -> Message:
+            with closing(open_store(context, store, watch)) as own:
+                said = Identity(own.client, own.since(context.node_id))
+            return Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message)
+
+        @app.train()
+        def train(message: Message, context: Context) -> Message:
+            order = from_wire(Order, dict(message.content.config_records[RECORD]))
+            with closing(open_store(context, store, watch)) as own:
+                return _obey(order, own, _source(source, context), function, message, context)
+
+        return function
+
+    return decorate
+
+
+def _obey(order: Order, own: BufferStore, source: Source, function: Train, message: Message, context: Context) -> Message:
+    if order.client != own.client:
+        raise DataError(f"order.client = {order.client}: this is client {own.client}")
+    if not own.admit(order, source):
+        raise DataError(f"order.round = {order.round}: a newer order was done already, this one never will be")
+    own.fill_in_labels(order.experiment, source)
+    labelled = [sample for sample in own.held(order.experiment) if sample.label is not None]
+    reply = None
+    if labelled and order.train:
+        reply = function(message, context, Held(labelled, order))
+        own.count_uses(order, [sample.key for sample in labelled])
+    content = RecordDict() if reply is None else reply.content
+    content[RECORD] = ConfigRecord(to_wire(own.tell(order, len(labelled))))
+    return Message(content, reply_to=message) if reply is None else reply
+
+
+def open_store(context: Context, folder: Path | str | None = None, watch: Watch | None = None) -> BufferStore:
+    """The memory of the client that this node is."""
+    client = context.node_config.get("partition-id")
+    if isinstance(client, bool) or not isinstance(client, int) or client < 0:
+        raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
+    said = folder or context.node_config.get("headgate-store") or os.environ.get(VARIABLE)
+    home = Path(str(said)) if said else Path("~/.local/state/headgate").expanduser()
+    return BufferStore(home / f"client-{client:05d}.sqlite", client, watch)
+
+
+def _source(source: Sources, context: Context) -> Source:
+    return source if hasattr(source, "read") else source(context)  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""Flower's deployment engine, brought up with a private authority, TLS, node keys and a supervisor. Needs headgate[flower]."""

@@ -1,0 +1,186 @@
+"""A whole deployment on the loopback interface: authority, SuperLink, SuperNodes, supervisor, and a run to its end."""
+
+import json
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headgate.errors import DataError, HeadgateError
+from headgate.flower.deploy.certificates import Certificates, make_certificates, make_node_key
+from headgate.flower.deploy.processes import end, free_port, last_error, listening, marked
+from headgate.flower.deploy.superlink import SuperLink
+from headgate.flower.deploy.supernode import SuperNode
+from headgate.flower.deploy.supervisor import Kept, Supervisor
+from headgate.records.held import Held
+
+SERVER_APP = "flwr-serverapp"
+JOINING = 300.0
+"""seconds that SuperNodes may take to join: after a kill they are turned away for a minute"""
+STARTING = 120.0
+"""seconds that a ServerApp may take to appear"""
+ATTEMPTS = 5
+"""ServerApps that may be lost one after the other without a round between them"""
+Say = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+@dataclass
+class Loopback:
+    """Used with `with`: whatever happens inside, all of its processes are gone afterwards.
+
+    `folder` keeps certificates, keys, databases, buffers and logs, so that the same deployment can be brought up again.
+    """
+
+    folder: Path
+    nodes: int
+    say: Say = _silent
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """further variables for all processes"""
+
+    def __post_init__(self) -> None:
+        self.folder = self.folder.resolve()
+        self.mark = _mark_of(self.folder)
+        self.supervisor, self._held = Supervisor(self.say), Held()
+        certificates = Certificates(self.folder / "certificates")
+        self.link = SuperLink(self.folder / "superlink", certificates, free_port(), self.mark, more=self.environment)
+
+    def __enter__(self) -> "Loopback":
+        try:
+            self._held.take(self.folder, self.folder)
+        except DataError:
+            raise DataError(f"{self.folder}: another process has this deployment up") from None
+        try:
+            end([], self.mark, patience=0)  # what is left of one whose supervisor was killed
+            self._bring_up()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _bring_up(self) -> None:
+        if not self.link.certificates.server.exists():
+            make_certificates(self.link.certificates.folder)
+        self.supervisor.keep("SuperLink", self.link)
+        self.say(f"SuperLink: https://{self.link.where}, TLS by {self.link.certificates.authority}")
+        for client in range(self.nodes):
+            node = self.node(client)
+            if not node.key.exists():
+                make_node_key(node.key)
+            self.link.register(node.key.with_name("key.pub"))
+            self.supervisor.keep(f"SuperNode {client}", node)
+        self.say(f"SuperNodes: {self.nodes}, each with a registered key; logs in {self.folder}")
+        self.await_nodes()
+
+    def await_nodes(self, seconds: float = JOINING) -> None:
+        """Until every SuperNode has joined, those included that are being started again."""
+        until = time.monotonic() + seconds
+        while waiting := [name for name, each in self.supervisor.kept.items() if not _joined(each)]:
+            self.supervisor.look()
+            if time.monotonic() > until:
+                raise HeadgateError(f"{', '.join(waiting)}: did not join within {seconds:g} s; logs in {self.folder}")
+            time.sleep(0.2)
+
+    def node(self, client: int) -> SuperNode:
+        """The SuperNode of a client, with a port that is free now."""
+        home = self.folder / f"node-{client}"
+        config: dict[str, str | int] = {
+            "partition-id": client,
+            "num-partitions": self.nodes,
+            "headgate-store": str(home / "store"),
+        }
+        return SuperNode(
+            home,
+            self.link.where,
+            self.link.certificates.authority,
+            home / "key",
+            free_port(),
+            self.mark,
+            config,
+            self.environment,
+        )
+
+    def close(self) -> None:
+        """End SuperNodes before the SuperLink, so that they can take their leave."""
+        nodes = [each.process for name, each in self.supervisor.kept.items() if name != "SuperLink"]
+        _ask(nodes)
+        end(self.supervisor.processes, self.mark)
+        self._held.close()
+
+    def run(
+        self, app: Path, out: Path, settings: Mapping[str, Any] | None = None, tick: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Submit the app and follow it to its end; a ServerApp that is lost is submitted again, and goes on from its ledger."""
+        lost = 0
+        settled = -1
+        while True:
+            number = self.link.submit(app, {"out": str(out), **(settings or {})})
+            self.say(f"run {number}: submitted")
+            status = self._follow(number, out, tick)
+            if status == "finished:completed":
+                return
+            done = progress(out)[0]
+            lost, settled = (lost + 1, settled) if done == settled else (1, done)
+            if status.startswith("finished") or lost > ATTEMPTS:
+                log = self.folder / f"run-{number}.log"
+                log.write_text(self.link.said(number), "utf-8")
+                raise HeadgateError(f"run {number}: {status} after round {done}: {last_error(log)} ({log})")
+            self.say(f"run {number}: its ServerApp is gone after round {done}; submitted again")
+            self.link.stop(number)
+
+    def _follow(self, number: int, out: Path, tick: Callable[[int, int], None] | None) -> str:
+        """Until the run has ended or has no ServerApp any more; its status then."""
+        began, seen = time.monotonic(), False
+        while True:
+            self.supervisor.look()
+            if tick is not None:
+                tick(*progress(out))
+            here = any(marked(self.mark, SERVER_APP))
+            seen = seen or here
+            if not here and (seen or time.monotonic() - began > STARTING) and listening(self.link.port):
+                status = self.link.status(number)
+                if status.startswith("finished") or seen:
+                    return status
+                raise HeadgateError(f"run {number}: no ServerApp has started; see {self.link.log}")
+            time.sleep(0.5)
+
+
+def _mark_of(folder: Path) -> str:
+    """Of all processes of this deployment, now and before."""
+    path = folder / "mark"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(8), "utf-8")
+    return path.read_text("utf-8").strip()
+
+
+def _joined(each: Kept) -> bool:
+    return not isinstance(each.service, SuperNode) or (each.process.poll() is None and each.service.joined())
+
+
+def progress(out: Path) -> tuple[int, int]:
+    """(rounds settled, rounds in all) of a run folder; zeros before it is there."""
+    try:
+        state = json.loads((out / "state.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return 0, 0
+    return int(state["round"]), int(state["rounds"])
+
+
+def _ask(processes: list[subprocess.Popen[bytes]], patience: float = 5.0) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    until = time.monotonic() + patience
+    while time.monotonic() < until and any(process.poll() is None for process in processes):
+        time.sleep(0.1)

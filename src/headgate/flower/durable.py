@@ -1,0 +1,78 @@
+"""SQLite as both stores use it: a commit is on disk, and who dies between two statements leaves whole transactions."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headgate.errors import DataError
+
+Watch = Callable[[str], None]
+"""Told every statement before it is executed."""
+SYNCHRONOUS = "FULL"
+"""a commit is on disk when it returns"""
+PATIENCE = 60.0
+"""seconds to wait for another process that writes the same file"""
+
+
+class Durable:
+    """A SQLite file with a format of its own, made when it is not there."""
+
+    schema: tuple[str, ...]
+    """statements that make the tables, each of which does nothing where they are there"""
+    format: str
+
+    def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise DataError(f"{self.path}: cannot be opened ({error})") from None
+        self._db.set_trace_callback(watch)
+        try:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+                self._make()
+            found = self.meta("format")
+        except sqlite3.Error as error:
+            self.close()
+            raise DataError(f"{self.path}: is not a file of {self.format} ({error})") from None
+        if found != self.format:
+            self.close()
+            raise DataError(f"{self.path}: holds {found}, expected {self.format}")
+
+    def _make(self) -> None:
+        with self.transaction():  # two processes may be here at once
+            for statement in ("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value)", *self.schema):
+                self._db.execute(statement)
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (self.format,))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing; no other process writes in between."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def meta(self, key: str) -> str | int | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def _settle_on(self, key: str, value: str | int) -> str | int:
+        """What `key` is from now on: `value`, unless it was settled before."""
+        found = self.meta(key)
+        if found is None:
+            with self.transaction():
+                self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, value))
+            found = self.meta(key)
+        assert found is not None
+        return found
+
+    def close(self) -> None:
+        self._db.close()

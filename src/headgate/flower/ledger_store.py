@@ -1,0 +1,242 @@
+"""The server's accounts on disk: every order that can cost money, written ahead of its sending, and what became of it.
+
+A round is two transactions. `begin`: its price and its orders, before any message is sent. `settle`: what clients told,
+what the ledger says after it, and which file holds the parameters. Killed in between, the round is sent again with the same
+orders, which admit nothing twice. An order is one row with one place for what was admitted on it, so it is charged once.
+"""
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headgate.control.types import Floats, Ledger
+from headgate.errors import LedgerError
+from headgate.flower.durable import Durable, Watch
+
+
+class Ordered(NamedTuple):
+    """An order to admit, and what became of it."""
+
+    round: int
+    client: int
+    ordered: int
+    free: int
+    """how many of them are not paid for"""
+    price: float
+    admitted: int | None = None
+    """None: nobody knows yet, so it may have cost all it could"""
+    learned: int | None = None
+    """the round in which it became known"""
+
+    @property
+    def charge(self) -> float:
+        return self.price * max((self.admitted or 0) - self.free, 0)
+
+
+class Settled(NamedTuple):
+    """A round that is over."""
+
+    round: int
+    price: Floats
+    reserved: float
+    debt: float
+    spent: float
+    parameters: str
+    sha256: str
+    metrics: dict[str, Any]
+    occupancy: dict[str, Any] | None
+
+
+class Begun(NamedTuple):
+    """A round whose orders were written, and perhaps sent."""
+
+    round: int
+    price: Floats
+    reserved: float
+
+
+class Event(NamedTuple):
+    """Something that a reader of the record should know: a rejection, a quarantine, late or lost samples."""
+
+    round: int
+    client: int
+    kind: str
+    reason: str
+
+
+class ClientRow(NamedTuple):
+    """What the server last heard of a client."""
+
+    client: int
+    heard: int
+    """the round of its last valid answer"""
+    offences: int
+    quarantined: bool
+    lost: int
+    distinct: int
+    uses: int
+    squares: int
+
+
+class Node(NamedTuple):
+    node: int
+    client: int
+    since: float
+
+
+class LedgerStore(Durable):
+    format = "headgate flower ledger 1"
+    schema = (
+        "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, "
+        "settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, metrics TEXT, occupancy TEXT)",
+        "CREATE TABLE IF NOT EXISTS orders (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, "
+        "price REAL NOT NULL, admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client))",
+        "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
+        "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL, "
+        "quarantined INTEGER NOT NULL, lost INTEGER NOT NULL, distinct_used INTEGER NOT NULL, uses INTEGER NOT NULL, "
+        "squares INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, client INTEGER NOT NULL, since REAL NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, "
+        "kind TEXT NOT NULL, reason TEXT NOT NULL)",
+    )
+
+    def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
+        super().__init__(path, watch)
+        self.experiment = str(self._settle_on("experiment", secrets.token_hex(8)))
+        """the first part of every admission's id: no two runs share it"""
+
+    # writing
+
+    def begin(self, t: int, price: Floats, reserved: float, orders: Sequence[Ordered]) -> None:
+        """Before anything is sent."""
+        with self.transaction():
+            self._insert(
+                "INSERT INTO rounds (round, price, reserved, settled) VALUES (?, ?, ?, 0)",
+                (t, np.asarray(price, np.float64).tobytes(), reserved),
+            )
+            self._db.executemany(
+                "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)", [row[:5] for row in orders]
+            )
+
+    def settle(
+        self,
+        t: int,
+        closed: Iterable[Ordered],
+        ledger: Ledger,
+        clients: Iterable[ClientRow],
+        events: Iterable[Event],
+        parameters: tuple[str, str],
+        metrics: Mapping[str, Any],
+        occupancy: Mapping[str, Any] | None,
+    ) -> None:
+        """All that a round came to, at once."""
+        with self.transaction():
+            for row in closed:
+                done = self._db.execute(
+                    "UPDATE orders SET admitted = ?, learned = ? WHERE round = ? AND client = ? AND admitted IS NULL",
+                    (row.admitted, row.learned, row.round, row.client),
+                )
+                if done.rowcount != 1:
+                    raise LedgerError(f"round {t}: the order of round {row.round} to client {row.client} is closed already")
+            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
+            self._note(events)
+            done = self._db.execute(
+                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, occupancy = ? "
+                "WHERE round = ? AND settled = 0",
+                (
+                    float(ledger.debt[0]),
+                    float(ledger.spent[0]),
+                    *parameters,
+                    json.dumps(dict(metrics)),
+                    None if occupancy is None else json.dumps(dict(occupancy)),
+                    t,
+                ),
+            )
+            if done.rowcount != 1:
+                raise LedgerError(f"round {t}: is not open, so it cannot be settled")
+
+    def know(self, nodes: Iterable[Node]) -> None:
+        """Which clients some nodes are."""
+        with self.transaction():
+            self._db.executemany(
+                "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", [(str(node.node), node.client, node.since) for node in nodes]
+            )
+
+    def note(self, events: Iterable[Event]) -> None:
+        with self.transaction():
+            self._note(events)
+
+    def _note(self, events: Iterable[Event]) -> None:
+        self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", list(events))
+
+    def _insert(self, statement: str, values: tuple[Any, ...]) -> None:
+        try:
+            self._db.execute(statement, values)
+        except sqlite3.IntegrityError:
+            raise LedgerError(f"round {values[0]}: was begun already") from None
+
+    def remember_initial(self, parameters: str, sha256: str) -> None:
+        """Which file holds the parameters before round 1."""
+        with self.transaction():
+            self._db.execute("INSERT INTO meta VALUES ('parameters', ?), ('sha256', ?)", (parameters, sha256))
+
+    # reading
+
+    def initial(self) -> tuple[str, str]:
+        """The file of the parameters before round 1 and its SHA-256; empty where there is none yet."""
+        return str(self.meta("parameters") or ""), str(self.meta("sha256") or "")
+
+    @property
+    def settled(self) -> int:
+        """The last round that is over; 0 before the first."""
+        return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds WHERE settled = 1").fetchone()[0])
+
+    def begun(self) -> Begun | None:
+        """The round that was begun and is not settled."""
+        row = self._db.execute("SELECT round, price, reserved FROM rounds WHERE settled = 0").fetchone()
+        return None if row is None else Begun(row[0], np.frombuffer(row[1]), row[2])
+
+    def rounds(self, after: int = 0) -> list[Settled]:
+        rows = self._db.execute(
+            "SELECT round, price, reserved, debt, spent, parameters, sha256, metrics, occupancy FROM rounds "
+            "WHERE settled = 1 AND round > ? ORDER BY round",
+            (after,),
+        )
+        return [
+            Settled(*row)._replace(
+                price=np.frombuffer(row[1]),
+                metrics=json.loads(row[7]),
+                occupancy=None if row[8] is None else json.loads(row[8]),
+            )
+            for row in rows
+        ]
+
+    def orders(self, t: int | None = None) -> list[Ordered]:
+        """All, or those of round t."""
+        where, values = ("", ()) if t is None else ("WHERE round = ?", (t,))
+        rows = self._db.execute(
+            f"SELECT round, client, ordered, free, price, admitted, learned FROM orders {where} ORDER BY client, round", values
+        )
+        return [Ordered(*row) for row in rows]
+
+    def outstanding(self) -> list[Ordered]:
+        """Orders of which nobody knows what became."""
+        rows = self._db.execute(
+            "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
+        )
+        return [Ordered(*row) for row in rows]
+
+    def clients(self) -> dict[int, ClientRow]:
+        rows = self._db.execute("SELECT * FROM clients")
+        return {row[0]: ClientRow(*row)._replace(quarantined=bool(row[3])) for row in rows}
+
+    def nodes(self) -> list[Node]:
+        return [Node(int(node), client, since) for node, client, since in self._db.execute("SELECT * FROM nodes")]
+
+    def events(self) -> list[Event]:
+        return [Event(*row) for row in self._db.execute("SELECT round, client, kind, reason FROM events ORDER BY id")]

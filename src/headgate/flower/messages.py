@@ -1,0 +1,138 @@
+"""What server and client say to each other, as frozen values that travel as records of plain values.
+
+Whatever arrives is checked field by field before anybody looks at it: it may come from another version, or from anyone.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from headgate.errors import DataError
+
+RECORD = "headgate"
+"""the name of our record beside the arrays and metrics of a message"""
+NO_LIMIT = 0
+LARGEST = 2**53
+"""whole numbers beyond it are nobody's count"""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Order:
+    """Round t: admit until you have ever admitted `last` samples, and train. Saying it twice admits nothing twice."""
+
+    experiment: str
+    round: int
+    client: int
+    known: int
+    """samples the server knows this client has ever admitted"""
+    last: int
+    kept_from: int
+    """what lies before this place of the client's admissions is too old"""
+    limit: int
+    """the most samples it may hold, oldest first to go; NO_LIMIT: age alone decides"""
+    acknowledged: int
+    """the server knows what became of its orders up to this round"""
+    train: bool
+    """False: only admit; this round's cohort trains without this client"""
+    rule: str = "window"
+    ratio: float = 0.0
+    seed: int = 0
+    """rules that draw lots draw by the run's seed"""
+
+    def __post_init__(self) -> None:
+        if self.last < self.known:
+            raise DataError(f"order.last = {self.last}: less than order.known = {self.known}")
+
+
+@dataclass(frozen=True)
+class Told:
+    """A client's answer: what it did on this order and on those that the server had no answer to."""
+
+    experiment: str
+    round: int
+    client: int
+    rounds: tuple[int, ...]
+    admitted: tuple[int, ...]
+    """in each of these rounds"""
+    position: int
+    """samples ever admitted"""
+    occupancy: int
+    """samples held"""
+    n: int
+    """those of them that have a label, and were trained on where `trained`"""
+    trained: bool
+    lost: int
+    """samples that were admitted but are gone with an earlier store"""
+    distinct: int
+    """different samples ever trained on, and the sums of their use counts and of the squares of these"""
+    uses: int
+    squares: int
+    note: str
+    """why it admitted less than it was told to; empty where it did not"""
+
+    def __post_init__(self) -> None:
+        if len(self.rounds) != len(self.admitted):
+            raise DataError(f"told.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
+        if list(self.rounds) != sorted(set(self.rounds)) or any(t > self.round for t in self.rounds):
+            raise DataError(f"told.rounds = {list(self.rounds)}: must ascend up to round {self.round}")
+        if self.n > self.occupancy:
+            raise DataError(f"told.n = {self.n}: more than told.occupancy = {self.occupancy}")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which client a node is, and since when (seconds since 1970): where two nodes claim a client, the newer one is it."""
+
+    client: int
+    since: float
+
+
+def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
+    """As a record holds it."""
+    entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
+    return {name: list(entry) if isinstance(entry, tuple) else entry for name, entry in entries}
+
+
+def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
+    """The value in a record; refused with the name of the field that is wrong.
+
+    >>> from_wire(Identity, {"client": 3, "since": 12.5})
+    Identity(client=3, since=12.5)
+    """
+    known, name = _FIELDS[kind], kind.__name__.lower()
+    for key in record:
+        if key not in known:
+            raise DataError(f"{name}.{key}: not a field of this version")
+    values = {}
+    for key, hint in known.items():
+        if key not in record:
+            raise DataError(f"{name}.{key}: is missing")
+        values[key] = _checked(f"{name}.{key}", hint, record[key])
+    return kind(**values)
+
+
+_FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Told, Identity)}
+"""name → type of every field, in their order; worked out once, for thousands of messages a round"""
+
+
+def _checked(name: str, hint: Any, value: Any) -> Any:
+    if hint == tuple[int, ...]:
+        if not isinstance(value, list):
+            raise DataError(f"{name} = {_short(value)}: must be a list of whole numbers")
+        return tuple(_checked(name, int, entry) for entry in value)
+    if hint is int:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+            raise DataError(f"{name} = {_short(value)}: must be a whole number, 0 or more")
+    elif hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise DataError(f"{name} = {_short(value)}: must be a finite number")
+    elif not isinstance(value, hint):
+        raise DataError(f"{name} = {_short(value)}: must be {'true or false' if hint is bool else 'text'}")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

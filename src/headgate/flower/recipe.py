@@ -1,0 +1,225 @@
+"""Both sides of a run on Flower, ready-made from a recipe: the simulator's data, streams, models and training.
+
+Everything is drawn as the simulator draws it, so that the same recipe and seed admit the same samples and learn the same
+model there and here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from headgate.config import Experiment, load
+from headgate.control.types import Ints
+from headgate.errors import SettingError
+from headgate.flower.client import Held, headgate_client
+from headgate.flower.durable import Watch
+from headgate.flower.messages import Order
+from headgate.flower.rounds import Discipline
+from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack
+from headgate.flower.strategy import AdmissionStrategy
+from headgate.learning.cohort import draw_cohort
+from headgate.learning.datasets import Dataset, hold_out, load_dataset
+from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.models import Flat, build_model, initial_parameters
+from headgate.learning.streams import Stream
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+EVALUATED = 2_000
+"""test images at once"""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a recipe says about learning."""
+
+    experiment: Experiment
+    dataset: Dataset
+
+    def __post_init__(self) -> None:
+        training = self.experiment.training
+        for name, value, without in (("average", training.average, None), ("shift", training.shift, 0)):
+            if value != without:
+                raise SettingError(f"training.{name} = {value}: the simulator alone does that; leave it out on Flower")
+
+    @property
+    def seed(self) -> int:
+        return int(self.experiment.seeds[0])
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        name = self.experiment.training.dtype
+        if name not in DTYPES:
+            raise SettingError(f"training.dtype = {name}: clients on Flower compute in {' or '.join(DTYPES)}")
+        return DTYPES[name]
+
+    @cached_property
+    def training(self) -> LocalTraining:
+        own = self.experiment.training
+        return LocalTraining(own.lr, own.steps, own.momentum, own.weight_decay, own.batch_size)
+
+    @cached_property
+    def stream(self) -> Stream:
+        data, clients = self.experiment.data, self.experiment.system.clients
+        owners = data.rule().split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
+        return Stream(owners, self.seed, data.stream)
+
+    def model(self) -> nn.Module:
+        return build_model(self.experiment.model.name, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
+
+    def start(self) -> ArrayRecord:
+        """The model before round 1."""
+        flat, name = Flat(self.model()), self.experiment.model.name
+        vector = initial_parameters(name, self.dataset.shape, len(self.dataset.classes), self.seed).to(self.dtype)
+        return _record(flat.views(vector))
+
+    def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
+        mean, std = (torch.tensor(x, dtype=self.dtype).view(-1, 1, 1) for x in (self.dataset.mean, self.dataset.std))
+        return (torch.from_numpy(images).to(self.dtype) / 255 - mean) / std
+
+    def train(self, arrays: ArrayRecord, held: Held, order: Order) -> tuple[ArrayRecord, float]:
+        """The model after local training, and the loss of what is held before it."""
+        model = self._loaded(arrays)
+        images, labels = held.arrays()
+        x, y = self.normalised(images), torch.from_numpy(labels.astype(np.int64))
+        with torch.no_grad():
+            before = float(cross_entropy(model(x), y))
+        own = self.training
+        step = torch.optim.SGD(model.parameters(), lr=own.lr, momentum=own.momentum, weight_decay=own.weight_decay)
+        for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
+            step.zero_grad()
+            loss: Tensor = cross_entropy(model(x[rows]), y[rows])
+            torch.autograd.backward(loss)
+            step.step()
+        return _record(dict(model.named_parameters())), before
+
+    def _place(self, order: Order) -> int:
+        """The client's place among those that train, by which its mini-batches are drawn."""
+        cohort = self.experiment.training.cohort
+        if cohort is None:
+            return order.client
+        drawn = draw_cohort(self.seed, order.round, self.experiment.system.clients, cohort)
+        return int(np.searchsorted(drawn, order.client))
+
+    def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
+        """Accuracy and mean loss on the test set."""
+        model, hits, loss = self._loaded(arrays), 0, 0.0
+        images, labels = self.dataset.test_images, torch.from_numpy(self.dataset.test_labels)
+        with torch.no_grad():
+            for first in range(0, len(labels), EVALUATED):
+                y = labels[first : first + EVALUATED]
+                logits = model(self.normalised(images[first : first + EVALUATED]))
+                hits += int((logits.argmax(dim=1) == y).sum())
+                loss += float(cross_entropy(logits, y, reduction="sum"))
+        return MetricRecord({"test_accuracy": hits / len(labels), "test_loss": loss / len(labels)})
+
+    def _loaded(self, arrays: ArrayRecord) -> nn.Module:
+        model = self.model()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(torch.from_numpy(arrays[name].numpy().copy()))
+        return model
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeSource:
+    """The stream of one client as the recipe deals it."""
+
+    task: Task
+    client: int
+
+    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
+        stream, data = self.task.stream, self.task.dataset
+        last = cursor + count
+        if stream.kind == "stop":
+            last = max(min(last, int(stream.lengths[self.client])), cursor)
+        positions: Ints = np.arange(cursor, last)
+        numbers, rows = stream.at(np.full_like(positions, self.client), positions)
+        samples = [
+            Sample(str(number), pack(data.train_images[row]), int(data.train_labels[row]))
+            for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
+        ]
+        return Batch(samples, last)
+
+    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
+        return {}
+
+
+@cache
+def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> Task:
+    """Made once in a process: the data are read, and streams keep their orders."""
+    experiment = load(recipe, overrides)
+    return Task(experiment, hold_out(load_dataset(experiment.data.name), experiment.data.validation))
+
+
+def recipe_client(
+    recipe: str | None = None, overrides: Sequence[str] = (), store: Path | str | None = None, watch: Watch | None = None
+) -> ClientApp:
+    """A ClientApp that admits and trains as the recipe says; what is left out is told by the run's config."""
+    app = ClientApp()
+
+    def own_source(context: Context) -> Source:
+        return RecipeSource(_task(context, recipe, overrides), int(context.node_config["partition-id"]))
+
+    @headgate_client(app, source=own_source, store=store, watch=watch)
+    def train(message: Message, context: Context, held: Held) -> Message:
+        task = _task(context, recipe, overrides)
+        arrays, loss = task.train(message.content.array_records["arrays"], held, held.order)
+        metrics = MetricRecord({"train_loss": loss, "num-examples": len(held)})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def recipe_server(
+    recipe: str | None = None,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    discipline: Discipline | None = None,
+) -> ServerApp:
+    """A ServerApp that plays the recipe into a run folder; what is left out is told by the run's config."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        task, told = _task(context, recipe, overrides), context.run_config
+        into = folder if folder is not None else told.get("out")
+        if not into:
+            raise SettingError("run config out: must name the run folder")
+        rules = discipline or discipline_of(told)
+        strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules)
+        try:
+            strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
+        finally:
+            strategy.close()
+
+    return app
+
+
+def discipline_of(told: Mapping[str, Any]) -> Discipline:
+    """Round discipline as a run's config states it: deadline, quorum, gather, norm-cap, offences."""
+    kinds = {"deadline": float, "quorum": int, "gather": float, "norm-cap": float, "offences": int}
+    stated = {name.replace("-", "_"): kind(told[name]) for name, kind in kinds.items() if name in told}
+    return Discipline(**stated)
+
+
+def _task(context: Context, recipe: str | None, overrides: Sequence[str]) -> Task:
+    told = context.run_config
+    name = recipe or str(told.get("recipe") or "")
+    if not name:
+        raise SettingError("run config recipe: must name a recipe or a .toml file")
+    more = tuple(each.strip() for each in str(told.get("set") or "").split(";") if each.strip())
+    return task_of(name, (*overrides, *more))
+
+
+def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
+    return ArrayRecord({name: Array(tensor.detach().numpy().copy()) for name, tensor in tensors.items()})

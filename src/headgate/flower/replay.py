@@ -1,0 +1,82 @@
+"""The ledger from what is on disk: prices, orders and reports, played through the same control again."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from headgate.control.controller import Controller
+from headgate.control.types import Floats, Ledger, Orders, Report
+from headgate.errors import LedgerError
+from headgate.flower.ledger_store import LedgerStore, Ordered
+
+
+def replay(store: LedgerStore, controller: Controller) -> Ledger:
+    """The ledger after the last settled round; refused where what was recorded is not what control makes of it."""
+    ledger = controller.open()
+    learned: dict[int, list[Ordered]] = {}
+    sent: dict[int, list[Ordered]] = {}
+    for row in store.orders():
+        sent.setdefault(row.round, []).append(row)
+        if row.learned is not None:
+            learned.setdefault(row.learned, []).append(row)
+    for past in store.rounds():
+        if past.round != ledger.t + 1:
+            raise LedgerError(f"round {ledger.t + 1}: is missing in {store.path}")
+        orders = decided(controller, ledger, past.price, past.reserved)
+        check_orders(orders, sent.get(past.round, []))
+        ledger = controller.post(ledger, orders, report_of(orders, learned.get(past.round, [])))
+        for name, live, recorded in (("Z", float(ledger.debt[0]), past.debt), ("spend", float(ledger.spent[0]), past.spent)):
+            if live != recorded:
+                raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")
+    return ledger
+
+
+def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float) -> Orders:
+    """The orders of the next round of one run at `price`, one number or one for each client."""
+    cost = np.asarray(price, np.float64).reshape(1) if np.size(price) == 1 else np.asarray(price, np.float64)[None, :]
+    return controller.decide(ledger, cost, np.array([reserved]))
+
+
+def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
+    """Refuse recorded orders that control would not give."""
+    for row in recorded:
+        wanted = int(orders.admitted[0, row.client])
+        if row.ordered != wanted:
+            raise LedgerError(
+                f"round {orders.t}: client {row.client} was ordered {row.ordered} samples, the replay orders {wanted}"
+            )
+
+
+def report_of(orders: Orders, learned: Iterable[Ordered]) -> Report:
+    """What became known in a round: admissions on its own orders, and late ones at the prices of theirs."""
+    admitted, late, charge = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0
+    for row in sorted(learned, key=lambda row: (row.client, row.round)):  # the order of a sum is part of it
+        assert row.admitted is not None
+        if row.round == orders.t:
+            admitted[0, row.client] = row.admitted
+        else:
+            late[0, row.client] += row.admitted
+            charge += row.charge
+    return Report(admitted, late, np.array([charge])) if late.any() else Report(admitted)
+
+
+def reserve(outstanding: Iterable[Ordered]) -> float:
+    """The most that orders may have cost of which nobody knows what became.
+
+    The orders to a client overlap: each says up to where to admit, so a sample is bought on one of them. At worst each
+    was bought on the dearest order that it is part of.
+
+    >>> reserve([Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0), Ordered(2, 1, 1, 0, 1.0)])
+    14.0
+    """
+    total, by_client = 0.0, dict[int, list[Ordered]]()
+    for row in outstanding:
+        by_client.setdefault(row.client, []).append(row)
+    for client in sorted(by_client):
+        covered = 0
+        for row in sorted(by_client[client], key=lambda row: (-row.price, row.round)):
+            paid = row.ordered - row.free
+            if paid > covered:
+                total += row.price * (paid - covered)
+                covered = paid
+    return total

@@ -1,0 +1,293 @@
+"""headgate as a strategy of Flower: it decides what each client may admit, averages what they learn, and forgets nothing.
+
+`start` is Flower's, with two differences: it goes on where the run folder stands, and it never waits for ever.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from logging import INFO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.common import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from numpy.typing import ArrayLike, NDArray
+
+from headgate.config import Experiment, load
+from headgate.control.types import Floats
+from headgate.errors import SettingError
+from headgate.flower.accounts import Accounts, Round, Settlement
+from headgate.flower.ledger_store import Event, LedgerStore
+from headgate.flower.messages import Order
+from headgate.flower.parameters import average, keep_only, read_parameters, write_parameters
+from headgate.flower.roster import Roster
+from headgate.flower.rounds import Discipline, Heard, Update, hear, letters, mean_metrics
+from headgate.flower.run_folder import LEDGER, RunRecord
+from headgate.learning.aggregate import aggregation_weights
+from headgate.learning.cohort import draw_cohort
+from headgate.records.held import Held
+from headgate.theory.bound import learning_error
+from headgate.theory.reuse import effective_sample_size
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+FEW = 1_000
+"""clients up to which what each holds is recorded"""
+
+
+class AdmissionStrategy(Strategy):
+    """One policy of headgate over the clients of a grid, in a run folder like the simulator's.
+
+    `experiment`, or the recipe that it is loaded from, has one policy and one seed. Its prices count unless `prices` gives
+    round t's, one number or one for each client. `client_evaluation` asks clients to evaluate after every round, as Flower's
+    own strategies do.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment | str,
+        folder: Path | str,
+        *,
+        discipline: Discipline | None = None,
+        prices: Callable[[int], ArrayLike] | None = None,
+        client_evaluation: bool = False,
+        watch: Callable[[str], None] | None = None,
+    ) -> None:
+        experiment = load(experiment) if isinstance(experiment, str) else experiment
+        self.experiment, self.discipline = experiment, discipline or Discipline()
+        if self.discipline.quorum > experiment.system.clients:
+            raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
+        self._prices, self._client_evaluation = prices, client_evaluation
+        self._record = RunRecord.open(Path(folder), experiment)
+        self._held = Held()
+        try:
+            self._held.take(self._record.folder, self._record.folder)
+            self.store = LedgerStore(self._record.folder / LEDGER, watch)
+            self._held.callback(self.store.close)
+            self.accounts = Accounts(experiment, self.store)
+        except BaseException:
+            self._held.close()
+            raise
+        self._roster = Roster(self.store, experiment.system.clients)
+        self._evaluate: Evaluate | None = None
+        self._model: dict[str, NDArray[Any]] = {}
+        self._file = ("", "")
+        self._now: Round | None = None
+        self._sent: dict[int, Order] = {}
+
+    @property
+    def ledger(self) -> Any:
+        return self.accounts.ledger
+
+    def close(self) -> None:
+        """Let go of the run folder."""
+        self._held.close()
+
+    # Flower's strategy
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int | None = None,
+        timeout: float | None = None,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """Play all rounds that are left, up to `num_rounds` where it is given. `timeout` is the deadline of a round."""
+        rounds = self.experiment.rounds if num_rounds is None else num_rounds
+        if rounds > self.experiment.rounds:
+            raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
+        if timeout is not None:
+            self.discipline = replace(self.discipline, deadline=timeout)
+        self._evaluate, result = evaluate_fn, Result()
+        arrays = self._go_on(initial_arrays)
+        self._record.state("running", self.accounts.t)
+        self.summary()
+        while self.accounts.t < rounds:
+            t = self.accounts.t + 1
+            messages = self.configure_train(t, arrays, train_config or ConfigRecord(), grid)
+            replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
+            moved, metrics = self.aggregate_train(t, replies)
+            arrays = arrays if moved is None else moved
+            if metrics is not None:
+                result.train_metrics_clientapp[t] = metrics
+            if self._client_evaluation:
+                asked = self.configure_evaluate(t, arrays, evaluate_config or ConfigRecord(), grid)
+                judged = self.aggregate_evaluate(t, grid.send_and_receive(asked, timeout=self.discipline.deadline))
+                if judged is not None:
+                    result.evaluate_metrics_clientapp[t] = judged
+        result.arrays = arrays
+        for past in self.store.rounds():
+            judged_here = {name: past.metrics[name] for name in ("test_accuracy", "test_loss")}
+            if any(value is not None for value in judged_here.values()):
+                kept = {name: value for name, value in judged_here.items() if value is not None}
+                result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
+        self._record.state("finished" if self.accounts.t == self.experiment.rounds else "interrupted", self.accounts.t)
+        return result
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        """Round t's orders, on disk before they are sent, each in a record of its client's own."""
+        rules = self.discipline
+        there = self._roster.gather(grid, server_round, rules.quorum, rules.gather, rules.deadline)
+        nodes = {client: node for client, node in there.items() if not self.accounts.client(client).quarantined}
+        self._now = self.accounts.begin(self._price(server_round), nodes)
+        trains = self._cohort(server_round)
+        self._sent = {
+            node: self.accounts.order(self._now, client, trains is None or client in trains) for client, node in nodes.items()
+        }
+        return letters(self._sent, arrays, config, rules.deadline)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Settle round t: what was admitted, whoever it was that told; the model, if a quorum did."""
+        now = self._now
+        if now is None or now.t != server_round:
+            raise SettingError(f"server_round = {server_round}: no orders were given for it")
+        heard = hear(self.accounts, now, self._sent, replies, self._model, self.discipline)
+        done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events(heard.events)
+        model, events = self._average(now.t, heard)
+        moved = model is not None
+        arrays = record_of(model if model is not None else self._model)
+        metrics = self._metrics(done, heard, self._judged(now.t, arrays))
+        file = write_parameters(self._record.parameters, now.t, model) if model is not None else self._file
+        self.accounts.commit(done.with_events(events), file, metrics, self._occupancy(done))
+        if model is not None:
+            self._model, self._file = model, file
+        self._now, self._sent = None, {}
+        self._record.append(self.store.rounds(after=now.t - 1)[0])
+        self._record.state("running", now.t)
+        keep_only(self._record.parameters, [file[0]])
+        log(INFO, "round %s: %s of %s answers count, %s", now.t, heard.valid, len(heard.answers), _in_words(metrics))
+        return (arrays if moved else None), mean_metrics(heard.updates)
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        there = self._roster.look(grid, server_round, self.discipline.deadline)
+        return [
+            Message(
+                RecordDict({"arrays": arrays, "config": ConfigRecord({**config, "server-round": server_round})}),
+                node,
+                MessageType.EVALUATE,
+                ttl=self.discipline.deadline,
+                group_id=str(server_round),
+            )
+            for client, node in there.items()
+            if not self.accounts.client(client).quarantined
+        ]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        judged = []
+        for reply in replies:
+            if not reply.has_error():
+                metrics = {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+                n = metrics.get("num-examples", 0)
+                if isinstance(n, int) and n > 0:
+                    judged.append(Update(-1, n, {}, metrics))
+        return mean_metrics(judged) if judged else None
+
+    def summary(self) -> None:
+        system = self.experiment.system
+        log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
+        log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
+
+    # its parts
+
+    def _go_on(self, initial: ArrayRecord) -> ArrayRecord:
+        """The model as the last settled round left it; tables as the ledger has them."""
+        folder, settled = self._record.parameters, self.store.rounds(after=self.accounts.t - 1)
+        self._file = (settled[0].parameters, settled[0].sha256) if settled else self.store.initial()
+        if not self._file[0]:
+            self._file = write_parameters(folder, 0, numpy_of(initial))
+            self.store.remember_initial(*self._file)
+        self._model = read_parameters(folder, *self._file)
+        self._record.rewrite(self.store)
+        keep_only(folder, [self._file[0]])
+        return record_of(self._model)
+
+    def _price(self, t: int) -> Floats:
+        if self._prices is None:
+            return np.asarray(self.experiment.costs.path(self.experiment.seeds, t, t + 1)[0, 0])
+        price = np.asarray(self._prices(t), np.float64)
+        if price.size not in (1, self.experiment.system.clients):
+            raise SettingError(f"prices({t}) = {price.tolist()}: must be one number, or one for each client")
+        return price
+
+    def _cohort(self, t: int) -> set[int] | None:
+        size = self.experiment.training.cohort
+        if size is None:
+            return None
+        return set(draw_cohort(self.accounts.seed, t, self.experiment.system.clients, size).tolist())
+
+    def _average(self, t: int, heard: Heard) -> tuple[dict[str, NDArray[Any]] | None, list[Event]]:
+        """The model after the round; None where it stays as it is."""
+        if heard.valid < self.discipline.quorum:
+            return None, [Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")]
+        if not heard.updates:
+            return None, []
+        clients = np.array([update.client for update in heard.updates])
+        n = np.array([[update.n for update in heard.updates]])
+        weights = aggregation_weights(self.experiment.training.aggregation, self.experiment.system.weight[clients][None], n)[0]
+        if not weights.any():
+            return None, []
+        model = average(self._model, [update.model for update in heard.updates], weights)
+        if not all(np.isfinite(array).all() for array in model.values() if array.dtype.kind == "f"):
+            return None, [Event(t, -1, "diverged", "the average is not finite; the model stays as it was")]
+        return model, []
+
+    def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
+        """Accuracy and loss by the user's function, under the names that Flower's examples give them or ours."""
+        due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
+        found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
+        given = {} if found is None else {name: float(value) for name, value in found.items() if np.isscalar(value)}  # type: ignore[arg-type]
+        return {
+            "test_accuracy": given.get("test_accuracy", given.get("accuracy")),
+            "test_loss": given.get("test_loss", given.get("loss")),
+        }
+
+    def _metrics(self, done: Settlement, heard: Heard, judged: dict[str, float | None]) -> dict[str, Any]:
+        """A row as the simulator's. N and n_eff are of what clients say they trained on."""
+        before, after, now = done.now.before, done.ledger, done.now
+        clients = {**self.accounts.clients, **{row.client: row for row in done.clients}}.values()
+        N, uses, squares = (sum(getattr(row, name) for row in clients) for name in ("distinct", "uses", "squares"))
+        n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
+        trained = sum(update.n for update in heard.updates)
+        bound = learning_error(np.array([trained]), np.array([N]), np.array([n_eff / N if N else 1.0]), self.experiment.bound)
+        told = mean_metrics(heard.updates)
+        loss = told.get("train_loss", told.get("loss"))
+        row = {
+            "policy": self.accounts.policy,
+            "seed": self.accounts.seed,
+            "t": now.t,
+            **judged,
+            "train_loss": loss,
+            "n": int(after.occupancy.sum()),
+            "N": N,
+            "n_eff": n_eff,
+            "admitted": int(after.admitted.sum() - before.admitted.sum()),
+            "cost": float(now.orders.cost.mean()),
+            "spend": float(after.spent[0] - before.spent[0]),
+            "debt": float(before.debt[0]),
+            "bound": float(bound[0]),
+        }
+        return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
+
+    def _occupancy(self, done: Settlement) -> dict[str, Any] | None:
+        if self.experiment.system.clients > FEW:
+            return None
+        held = done.ledger.occupancy[0].tolist()
+        return {"policy": self.accounts.policy, "seed": self.accounts.seed, "t": done.now.t, "n": held}
+
+
+def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
+    return {name: array.numpy() for name, array in arrays.items()}
+
+
+def record_of(model: dict[str, NDArray[Any]]) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in model.items()})
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    accuracy = "" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}"
+    return f"{row['admitted']} samples admitted for {row['spend']:.6g}, {row['n']} held{accuracy}"

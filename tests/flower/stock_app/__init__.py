@@ -1,0 +1,1 @@
+"""An ordinary Flower app for PyTorch, before and after headgate came in."""

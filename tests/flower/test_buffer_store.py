@@ -1,0 +1,164 @@
+"""A client's memory: what it admits, drops, counts and tells."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.control.controller import Controller
+from headgate.control.replacement import ClassBalanced, DynamicRatio, Reservoir, StaticRatio
+from headgate.control.retention import Fifo, KStep
+from headgate.control.types import AdmissionPolicy, Ask, System
+from headgate.errors import DataError, SettingError
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.messages import NO_LIMIT, Order
+from headgate.flower.rules import stated
+from headgate.flower.sources import CallableSource, Sample, pack
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+ENDLESS = CallableSource(lambda i: Sample(str(i), pack(i), i % 3))
+
+
+def an_order(t, known, last, **more):
+    return Order(
+        "e", t, 0, **{"known": known, "last": last, "kept_from": 0, "limit": 3, "acknowledged": 0, "train": True} | more
+    )
+
+
+def test_an_order_is_done_once(tmp_path):
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        for _ in range(3):
+            assert store.admit(an_order(1, 0, 2), ENDLESS)
+        assert store.positions("e") == [0, 1]
+        assert not store.admit(an_order(0, 0, 9), ENDLESS)
+        for _ in range(2):
+            store.count_uses(an_order(1, 0, 2), ["0", "1"])
+        told = store.tell(an_order(1, 0, 2), 2)
+    assert (told.rounds, told.admitted, told.position, told.occupancy) == ((1,), (2,), 2, 2)
+    assert (told.distinct, told.uses, told.squares, told.trained) == (2, 2, 2, True)
+
+
+def test_a_sample_that_comes_by_again_goes_on_with_its_count(tmp_path):
+    again = CallableSource(lambda i: Sample(str(i % 2), pack(i), 0))
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        for t in (1, 2, 3):
+            order = an_order(t, t - 1, t, limit=1)
+            store.admit(order, again)
+            store.count_uses(order, [sample.key for sample in store.held("e")])
+        told = store.tell(order, 1)
+    assert (told.distinct, told.uses, told.squares) == (2, 3, 5)
+
+
+def test_experiments_never_meet_and_can_be_forgotten(tmp_path):
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        store.admit(an_order(5, 0, 2), ENDLESS)
+        other = Order("f", 1, 0, 0, 1, 0, 3, 0, True)
+        assert store.admit(other, ENDLESS)
+        assert (store.positions("e"), store.positions("f")) == ([0, 1], [0])
+        assert store.experiments() == ["e", "f"]
+        store.forget("e")
+        assert (store.experiments(), store.positions("e"), store.admissions("e")) == (["f"], [], [])
+
+
+def test_a_source_that_gives_too_much_or_fails_admits_nothing(tmp_path):
+    class Generous:
+        def read(self, cursor, count, taken):
+            return ENDLESS.read(cursor, count + 1, taken)
+
+    def failing(i):
+        if i == 1:
+            raise OSError("a sensor is gone")
+        return Sample(str(i), b"")
+
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        with pytest.raises(DataError, match="gave 3 samples where 2 were asked for"):
+            store.admit(an_order(1, 0, 2), Generous())
+        with pytest.raises(OSError, match="sensor"):
+            store.admit(an_order(1, 0, 2), CallableSource(failing))
+        assert store.admissions("e") == []
+        assert store.state("e") == (0, 0, 0, 0)
+        assert store.admit(an_order(1, 0, 2), ENDLESS)
+
+
+def test_labels_are_filled_in_when_they_come(tmp_path):
+    known = {}
+    source = CallableSource(
+        lambda i: Sample(str(i), b"", None), later=lambda keys: {key: known[key] for key in keys if key in known}
+    )
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        store.admit(an_order(1, 0, 2), source)
+        store.fill_in_labels("e", source)
+        assert [sample.label for sample in store.held("e")] == [None, None]
+        known["1"] = 4
+        store.fill_in_labels("e", source)
+        assert [sample.label for sample in store.held("e")] == [None, 4]
+        known |= {"0": 1, "1": 9}
+        store.fill_in_labels("e", source)
+        assert [sample.label for sample in store.held("e")] == [1, 4]
+
+
+def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
+    BufferStore(tmp_path / "b", 3).close()
+    with pytest.raises(DataError, match="is the memory of client 3, not of client 4"):
+        BufferStore(tmp_path / "b", 4)
+    (tmp_path / "text").write_text("nothing like it" * 100)
+    with pytest.raises(DataError, match="is not a file of headgate buffer 1"):
+        BufferStore(tmp_path / "text", 0)
+    from headgate.flower.ledger_store import LedgerStore
+
+    LedgerStore(tmp_path / "ledger").close()
+    with pytest.raises(DataError, match="holds headgate flower ledger 1, expected headgate buffer 1"):
+        BufferStore(tmp_path / "ledger", 0)
+
+
+class Scripted(AdmissionPolicy):
+    """Admits what a list says."""
+
+    def __init__(self, rule, script):
+        self.rule, self.script = rule, script
+
+    @property
+    def retention(self):
+        return self.rule
+
+    def admit(self, view, memory):
+        return Ask(np.zeros(1), given=np.array([[self.script[view.t - 1]]])), memory
+
+
+RULES = [Fifo(3), KStep(2), Reservoir(3), StaticRatio(3, 0.5), DynamicRatio(3), ClassBalanced(3)]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+@given(script=st.lists(st.integers(0, 5), min_size=1, max_size=8))
+def test_a_client_holds_what_the_servers_ledger_says(rule, script, tmp_path_factory):
+    """Client 0 by its own file, the server by its ledger, told the same labels."""
+    labels = (lambda runs, clients, positions: positions % 3) if isinstance(rule, ClassBalanced) else None
+    controller = Controller(System(np.array([3]), 1.0), Scripted(rule, script), 1, np.array([7]), labels)
+    ledger, (name, ratio) = controller.open(), stated(rule)
+    with closing(BufferStore(tmp_path_factory.mktemp("buffer") / "b", 0)) as store:
+        for t in range(1, len(script) + 1):
+            orders = controller.decide(ledger, np.array([1.0]))
+            limit = rule.limit(controller.system)
+            kept_from = 0 if limit is not None else int(orders.first[0, 0])
+            order = an_order(
+                t, int(ledger.admitted[0, 0]), int(orders.last[0, 0]), kept_from=kept_from,
+                limit=NO_LIMIT if limit is None else int(limit[0]), rule=name, ratio=ratio, seed=7,
+            )  # fmt: skip
+            store.admit(order, ENDLESS)
+            ledger = controller.post(ledger, orders)
+            if ledger.places is None:
+                held = list(range(ledger.dropped[0, 0], ledger.admitted[0, 0]))
+            else:
+                held = [place for place in ledger.places[0, 0].tolist() if place >= 0]
+            assert store.positions("e") == held
+
+
+def test_a_rule_that_clients_do_not_know_is_refused():
+    class Own:
+        pass
+
+    with pytest.raises(SettingError, match="retention = Own: clients on Flower know windows, reservoir"):
+        stated(Own())

@@ -1,0 +1,401 @@
+"""Flower deployed with TLS and node authentication: processes are killed, and nothing paid for is lost or paid twice.
+
+The app is the one that `headgate flower new --training own` writes, with places in it at which it says that it was there
+and waits while a file is in its way: so a process is killed at the place that is meant, however slow the machine is.
+With HEADGATE_FAULTS=FOLDER set, further faults are tried and every outcome becomes a row in that folder: tools/faults.py.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headgate.config import load
+from headgate.control.controller import Controller
+from headgate.control.types import Report
+from headgate.flower.app.write import OWN, write_app
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.deploy.certificates import make_certificates, make_node_key
+from headgate.flower.deploy.loopback import SERVER_APP, Loopback, progress
+from headgate.flower.deploy.processes import free_port, kill_marked, listening, marked
+from headgate.flower.deploy.supernode import REFUSED
+from headgate.flower.ledger_store import LedgerStore
+from headgate.flower.replay import replay
+
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found by /proc"),
+]
+NODES, PATIENCE = 4, 900
+CLIENT_APP = "flwr-clientapp"
+FAULTS = os.environ.get("HEADGATE_FAULTS")
+PASSING = '''
+import os
+import time
+from pathlib import Path
+
+POINTS = Path(os.environ["HEADGATE_TEST_POINTS"])
+
+
+def by(point):
+    """Say that this place was reached, and wait while a file of its name is in the way."""
+    (POINTS / f"{point}.reached").write_text(str(os.getpid()))
+    while (POINTS / point).exists():
+        time.sleep(0.1)
+
+
+class Grid:
+    """The grid, with a place before orders are sent and one after the answers have come."""
+
+    def __init__(self, grid):
+        self.grid = grid
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, **more):
+        messages = list(messages)
+        orders = messages and messages[0].metadata.message_type == "train"
+        if orders:
+            by(f"ordered-{messages[0].metadata.group_id}")
+        replies = list(self.grid.send_and_receive(messages, **more))
+        if orders:
+            by(f"heard-{messages[0].metadata.group_id}")
+        return replies
+'''
+
+
+# the app and its places
+
+
+@dataclass
+class Stage:
+    """An app with places, and the folder in which they are."""
+
+    app: Path
+    out: Path
+    points: Path
+    failed: list = field(default_factory=list)
+    """why the run ended before its end"""
+
+    def hold(self, *points):
+        for point in points:
+            (self.points / point).touch()
+
+    def release(self, point):
+        (self.points / point).unlink()
+
+    def reached(self, point):
+        return (self.points / f"{point}.reached").exists()
+
+    def await_point(self, point):
+        patiently(lambda: self.reached(point) or self.failed, point)
+        assert not self.failed, self.failed
+
+
+def patiently(condition, what):
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, f"{what}: not within {PATIENCE} s"
+        time.sleep(0.1)
+
+
+def stage(folder, rounds):
+    app = folder / "staged"
+    write_app(app, "digits", [f"run.rounds={rounds}", "cost.low=1", "cost.high=2"], "constant", NODES, OWN)
+    package = app / "staged"
+    (package / "passing.py").write_text(PASSING)
+    edits = {
+        "client_app.py": (
+            "    after = ",
+            "    passing.by(f\"client-{context.node_config['partition-id']}-{message.metadata.group_id}\")\n    after = ",
+        ),
+        "server_app.py": ("strategy.start(grid,", "strategy.start(passing.Grid(grid),"),
+    }
+    for name, (old, new) in edits.items():
+        text = (package / name).read_text()
+        assert text.count(old) == 1
+        (package / name).write_text(text.replace(old, new).replace("from . import task", "from . import passing, task"))
+    points = folder / "points"
+    points.mkdir()
+    return Stage(app, app / "runs" / "digits", points)
+
+
+@contextmanager
+def brought_up(folder, staged):
+    said = []
+    with Loopback(folder / "deployment", NODES, said.append, {"HEADGATE_TEST_POINTS": str(staged.points)}) as deployment:
+        deployment.said = said
+        yield deployment
+
+
+@contextmanager
+def playing(deployment, staged):
+    """The run, followed by the supervisor in a thread; in the end it must have come to its end."""
+
+    def follow():
+        try:
+            deployment.run(staged.app, staged.out, {"deadline": 600.0})
+        except BaseException as error:
+            staged.failed.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        for point in staged.points.iterdir():
+            if point.suffix != ".reached":
+                point.unlink()
+        thread.join(PATIENCE)
+    assert not thread.is_alive(), deployment.said
+    assert not staged.failed, (staged.failed, deployment.said)
+
+
+# faults
+
+
+def kill_supernode(deployment, client):
+    os.kill(deployment.supervisor.kept[f"SuperNode {client}"].process.pid, signal.SIGKILL)
+
+
+def kill_superlink(deployment):
+    os.kill(deployment.supervisor.kept["SuperLink"].process.pid, signal.SIGKILL)
+
+
+def kill_server_app(deployment):
+    (pid,) = marked(deployment.mark, SERVER_APP)
+    kill_marked(pid, deployment.mark)
+
+
+def kill_client_app(staged, deployment, point):
+    kill_marked(int((staged.points / f"{point}.reached").read_text()), deployment.mark)
+
+
+def await_return(deployment, client, starts):
+    """The supervisor has started the SuperNode again, and it was let in."""
+    kept = deployment.supervisor.kept[f"SuperNode {client}"]
+    patiently(lambda: kept.starts > starts and kept.process.poll() is None and kept.service.joined(), f"SuperNode {client}")
+
+
+# what must hold afterwards
+
+
+@dataclass
+class Books:
+    """What the server wrote and what the clients wrote, side by side."""
+
+    store: LedgerStore
+    clients: list
+    experiment: object
+    late: list = field(default_factory=list)
+
+
+def audit(staged, deployment):
+    """Ledger, buffers and Z are those of an undisturbed replay by control alone of what the clients' own books say."""
+    (recipe,) = staged.app.glob("staged/recipe.toml")
+    experiment = load(str(recipe))
+    (policy,) = experiment.policies.values()
+    store = LedgerStore(staged.out / "ledger.sqlite")
+    buffers = [
+        BufferStore(next((deployment.folder / f"node-{client}" / "store").glob("*.sqlite")), client) for client in range(NODES)
+    ]
+    bought = [{one.round: one.admitted for one in buffer.admissions(store.experiment)} for buffer in buffers]
+    orders = {(row.round, row.client): row for row in store.orders()}
+    controller = Controller(experiment.system, policy, 1, experiment.seeds)
+    ledger = controller.open()
+    rounds = store.rounds()
+    assert [past.round for past in rounds] == list(range(1, experiment.rounds + 1))
+    for past in rounds:
+        decided = controller.decide(ledger, past.price, np.array([past.reserved]))
+        admitted, late, charge = np.zeros_like(decided.admitted), np.zeros_like(decided.admitted), 0.0
+        for (t, client), row in sorted(orders.items(), key=lambda entry: (entry[0][1], entry[0][0])):
+            if t == past.round:
+                assert row.ordered == decided.admitted[0, client]
+            if row.learned != past.round:
+                continue
+            real = bought[client].get(t, 0)
+            assert row.admitted == real, f"client {client} bought {real} in round {t}, and was charged for {row.admitted}"
+            if t == past.round:
+                admitted[0, client] = real
+            else:
+                late[0, client] += real
+                charge += row.price * real
+        ledger = controller.post(
+            ledger, decided, Report(admitted, late, np.array([charge])) if late.any() else Report(admitted)
+        )
+        assert ledger.debt[0] == past.debt, f"Z after round {past.round}"
+        assert ledger.spent[0] == past.spent
+    again = replay(store, controller)
+    assert again.debt.tobytes() == ledger.debt.tobytes()
+    # every sample that a client has bought is charged, at the price of its round, once
+    price = {past.round: float(past.price[0]) for past in rounds}
+    paid = sum(price[t] * count for own in bought for t, count in own.items())
+    assert ledger.spent[0] == pytest.approx(paid, rel=1e-12)
+    for client, buffer in enumerate(buffers):
+        state = buffer.state(store.experiment)
+        assert state.lost == 0
+        assert state.position == sum(bought[client].values()) == ledger.admitted[0, client]
+        assert buffer.positions(store.experiment) == list(range(ledger.dropped[0, client], ledger.admitted[0, client]))
+    assert progress(staged.out) == (experiment.rounds, experiment.rounds)
+    assert json.loads((staged.out / "state.json").read_text())["state"] == "finished"
+    return Books(store, bought, experiment, [row for row in store.orders() if row.learned not in (None, row.round)])
+
+
+def charged(books, t):
+    """In words, what the clients' books and the server's say of a round."""
+    rows = [row for row in books.store.orders() if row.round == t]
+    late = [row for row in rows if row.learned not in (t, None)]
+    told = [f"those of client {row.client} in round {row.learned}, at the price of round {t}" for row in late]
+    bought = sum(own.get(t, 0) for own in books.clients)
+    paid = sum(row.admitted or 0 for row in rows)
+    return f"round {t}: {bought} samples bought, {paid} charged" + (f", {' and '.join(told)}" if told else "")
+
+
+def write_row(component, kill_point, expected, outcome):
+    """One line of docs/faults.md, where rows are asked for."""
+    if FAULTS:
+        Path(FAULTS).mkdir(parents=True, exist_ok=True)
+        said = {"component": component, "kill_point": kill_point, "expected": expected, "outcome": outcome}
+        with (Path(FAULTS) / "deployment.jsonl").open("a") as file:
+            file.write(json.dumps(said) + "\n")
+
+
+COMES_BACK = "the supervisor brings it back; what it had bought is charged when it is heard of"
+GOES_ON = "submitted again, it goes on from the ledger with the same orders"
+
+
+def test_a_supernode_and_the_server_app_are_killed_and_everything_adds_up(tmp_path):
+    staged = stage(tmp_path, rounds=6)
+    staged.hold("client-1-2", "client-2-4", "client-0-5")
+    with brought_up(tmp_path, staged) as deployment:
+        stranger = deployment.node(NODES)
+        make_node_key(stranger.key)
+        refused = stranger.start()
+        with playing(deployment, staged):
+            staged.await_point("client-1-2")
+            kill_supernode(deployment, 1)
+            staged.release("client-1-2")
+            staged.await_point("client-2-4")
+            kill_server_app(deployment)
+            staged.release("client-2-4")
+            staged.await_point("client-0-5")
+            await_return(deployment, 1, starts=1)
+            staged.release("client-0-5")
+        assert refused.wait(PATIENCE) == 1
+        assert stranger.exit_code() == REFUSED
+        books = audit(staged, deployment)
+        assert sum("submitted again" in line for line in deployment.said) == 1
+        assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 7)), "every round admits something"
+        assert (2, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
+        mark = deployment.mark
+    assert list(marked(mark)) == []
+    write_row("SuperNode", "while its client trains", COMES_BACK, charged(books, 2))
+    write_row("ServerApp", "while clients train", GOES_ON, charged(books, 4))
+    write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {stranger.exit_code()}")
+
+
+@pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and writes docs/faults.md from it")
+def test_every_process_is_killed_at_every_place(tmp_path):
+    staged = stage(tmp_path, rounds=9)
+    staged.hold("client-1-2", "client-2-3", "ordered-4", "client-0-5", "heard-6", "client-3-7", "client-0-8")
+    with brought_up(tmp_path, staged) as deployment:
+        with playing(deployment, staged):
+            staged.await_point("client-1-2")
+            kill_client_app(staged, deployment, "client-1-2")
+            staged.release("client-1-2")
+            staged.await_point("client-2-3")
+            kill_supernode(deployment, 2)
+            kill_client_app(staged, deployment, "client-2-3")
+            staged.release("client-2-3")
+            for point in ("ordered-4", "client-0-5", "heard-6"):
+                staged.await_point(point)
+                kill_server_app(deployment)
+                staged.release(point)
+            staged.await_point("client-3-7")
+            kill_superlink(deployment)
+            staged.release("client-3-7")
+            staged.await_point("client-0-8")
+            await_return(deployment, 2, starts=1)
+            staged.release("client-0-8")
+        books = audit(staged, deployment)
+        submitted = sum("submitted again" in line for line in deployment.said)
+        assert submitted in (3, 4)  # a ServerApp may go with its SuperLink
+    write_row("client process", "while it trains", "its SuperNode answers with an error, or not at all", charged(books, 2))
+    write_row("SuperNode and its client process", "while the client trains", COMES_BACK, charged(books, 3))
+    write_row("ServerApp", "between writing the orders and sending them", GOES_ON, charged(books, 4))
+    write_row("ServerApp", "while clients train, a second time in one run", GOES_ON, charged(books, 5))
+    write_row("ServerApp", "between the last answer and settling", GOES_ON, charged(books, 6))
+    link = (
+        f"{charged(books, 7)}; {'its ServerApp went with it and was submitted again' if submitted == 4 else 'nobody else went'}"
+    )
+    write_row("SuperLink", "while clients train", "started again with its database, the run goes on", link)
+
+
+def test_the_commands_for_real_machines_keep_running_and_leave_nothing_behind(tmp_path):
+    own, port = make_certificates(tmp_path / "certificates"), free_port()
+    public = make_node_key(tmp_path / "node.key")
+    told = {name: tmp_path / f"{name}.txt" for name in ("superlink", "supernode")}
+    words = {
+        "superlink": ["link", "--certificates", own.folder, "--port", port, "--register", public],
+        "supernode": ["node", "--superlink", f"127.0.0.1:{port}", "--authority", own.authority, "--key", tmp_path / "node.key"],
+    }
+    words["supernode"] += ["--client", 0, "--clients", 1]
+    running = []
+
+    def command(name):
+        line = [sys.executable, "-m", "headgate.cli", "flower", name, *map(str, words[name])]
+        with told[name].open("w") as out:
+            running.append(subprocess.Popen(line, cwd=tmp_path, stdout=out, stderr=out))
+
+    try:
+        command("superlink")
+        patiently(lambda: "to run an app" in told["superlink"].read_text(), "superlink")
+        command("supernode")
+        log = tmp_path / "node" / "supernode.log"
+        patiently(lambda: log.exists() and "SuperNode ID:" in log.read_text("utf-8", "replace"), "supernode")
+        (pid,) = mentioning(tmp_path, "flower-supernode")
+        os.kill(pid, signal.SIGKILL)
+        patiently(lambda: "killed by signal 9; next start" in told["supernode"].read_text(), "supervisor")
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        codes = [process.wait(PATIENCE) for process in running]
+    assert codes == [130, 130], [path.read_text() for path in told.values()]
+    assert not listening(port)
+    assert mentioning(tmp_path, "flower-") == []
+
+
+def test_deploy_example_by_command_and_what_it_leaves_to_look_at(tmp_path):
+    headgate = [sys.executable, "-m", "headgate.cli"]
+    example = ["flower", "deploy-example", "app", "--nodes", "1", "--rounds", "1", "--training", "own"]
+    for _ in range(2):  # the second time there is nothing left to do, and it says the same
+        done = subprocess.run([*headgate, *example], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        out = tmp_path / "app" / "runs" / "digits"
+        assert f"run folder: {out}" in done.stdout
+        assert mentioning(tmp_path, "flower-") == []
+    listed = subprocess.run([*headgate, "runs", "app/runs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "finished" in listed.stdout, listed.stderr
+
+
+def mentioning(folder, word):
+    """Processes with both in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_text("utf-8", "replace")
+        except OSError:
+            continue
+        if word in line and str(folder) in line:
+            found.append(int(path.parent.name))
+    return found

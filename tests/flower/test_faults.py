@@ -1,0 +1,143 @@
+"""Whatever happens to messages, clients and the server: exactly once, nothing lost, Z is the replay, within the budget."""
+
+from contextlib import closing
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worlds import POLICIES, World, an_experiment, same_ledgers, start
+
+from headgate.flower.accounts import Accounts
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+ROUNDS, CLIENTS = 6, 3
+HARMLESS = ["message lost", "message delayed", "message overtaken", "message twice", "reply lost", "reply twice", "broken"]
+FAULTS = st.dictionaries(
+    st.tuples(st.integers(1, ROUNDS - 1), st.integers(0, CLIENTS - 1)),
+    st.sampled_from([*HARMLESS, "reply changed"]),
+    max_size=9,
+)
+DEATHS = st.dictionaries(st.integers(1, ROUNDS), st.sampled_from(["before sending", "after sending"]), max_size=2)
+ABSENT = st.dictionaries(st.integers(1, ROUNDS - 1), st.sets(st.integers(0, CLIENTS - 1)), max_size=3)
+
+
+def changed(reply):
+    """A reply that claims one sample more than it should."""
+    if reply.has_error():
+        return reply
+    told = dict(reply.content["headgate"])
+    reply.content["headgate"] = ConfigRecord({**told, "position": told["position"] + 1})
+    return reply
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(policy=st.sampled_from(sorted(POLICIES)), faults=FAULTS, deaths=DEATHS, absent=ABSENT, limit=st.sampled_from([None, 4]))
+def test_exactly_once_whatever_happens(policy, faults, deaths, absent, limit):
+    with TemporaryDirectory() as folder:
+        world = World(folder, an_experiment(policy, ROUNDS, budget=4.0), limit=limit)
+        world.grid.faults, world.grid.tamper = {at: kind for at, kind in faults.items() if kind != "broken"}, changed
+        world.broken |= {at for at, kind in faults.items() if kind == "broken"}
+        everybody, liars = dict(world.grid.nodes), set()
+        for t in range(1, ROUNDS + 1):
+            gone = absent.get(t, set())
+            world.grid.nodes = {node: one for node, one in everybody.items() if one.client not in gone}
+            world.grid.server_dies = deaths.get(t, "")
+            if not world.play(t):
+                world.grid.server_dies = ""
+                world.audit(liars)
+                assert world.play(t)
+            world.grid.nodes = everybody
+            liars |= {m for (at, m), kind in faults.items() if at == t and kind == "reply changed"}
+            world.audit(liars)
+        with world.store() as store:  # nothing went wrong in the last round, so all is known of those who may answer
+            trusted = set(world.clients) - {row.client for row in store.clients().values() if row.quarantined}
+            assert not [row for row in store.outstanding() if row.client in trusted]
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_restart_after_every_round_changes_no_bit(policy, tmp_path):
+    experiment = an_experiment(policy, ROUNDS)
+    once, often = World(tmp_path / "once", experiment), World(tmp_path / "often", experiment)
+    assert once.play()
+    for t in range(1, ROUNDS + 1):
+        often.grid.server_dies = "after sending" if t % 2 else ""
+        often.play(t)
+        often.grid.server_dies = ""
+        assert often.play(t)
+    same_ledgers(once.audit(), often.audit())
+    with once.store() as a, often.store() as b:
+        assert [past.metrics for past in a.rounds()] == [past.metrics for past in b.rounds()]
+        assert a.rounds()[-1].sha256 == b.rounds()[-1].sha256
+    for name in ("metrics.jsonl", "occupancy.jsonl"):
+        assert (once.folder / "run" / name).read_bytes() == (often.folder / "run" / name).read_bytes()
+
+
+def test_the_live_ledger_is_the_replay_after_every_round(tmp_path):
+    world = World(tmp_path, an_experiment("kstep", ROUNDS))
+    world.grid.faults = {(2, 0): "reply lost", (3, 1): "message delayed"}
+    for t in range(1, ROUNDS + 1):
+        with closing(world.strategy()) as strategy:
+            strategy.start(world.grid, start(), num_rounds=t)
+            same_ledgers(strategy.ledger, Accounts(world.experiment, strategy.store).ledger)
+
+
+def test_what_was_admitted_in_silence_is_charged_at_its_own_price_when_it_becomes_known(tmp_path):
+    prices = {1: 1.0, 2: 3.0, 3: 2.0}
+    world = World(tmp_path, an_experiment("fifo", 3), prices=prices.get)
+    world.grid.faults = {(1, 0): "reply lost"}
+    world.play(1)
+    with world.store() as store:
+        (lost,) = store.outstanding()
+    assert (lost.round, lost.client) == (1, 0)
+    before = world.audit()
+    assert before.admitted[0, 0] == 0
+    world.play(2)
+    after = world.audit()
+    with world.store() as store:
+        new = {row.client: row.admitted for row in store.orders(2)}
+        assert store.outstanding() == []
+    assert after.admitted[0, 0] == lost.ordered + new.get(0, 0)
+    assert after.spent[0] == before.spent[0] + 3.0 * sum(new.values()) + 1.0 * lost.ordered
+    (event,) = world.events("late")
+    assert (event.round, event.client) == (2, 0)
+    assert f"{lost.ordered} samples of round 1" in event.reason
+
+
+def test_money_of_orders_without_an_answer_is_set_aside(tmp_path):
+    """All clients are silent until the last round, in which samples are cheap: what they bought before is not spent again."""
+    world = World(tmp_path, an_experiment("fifo", 6, budget=2.0), prices=lambda t: 3.0 if t < 6 else 0.5)
+    world.grid.faults = {(t, m): "reply lost" for t in range(1, 6) for m in world.clients}
+    world.play(5)
+    assert world.audit().spent[0] == 0
+    with world.store() as store:
+        assert store.outstanding()
+    world.play()
+    ledger = world.audit()
+    assert 0 < ledger.spent[0] <= 2.0 * 6
+    assert np.all(ledger.occupancy[0] <= world.experiment.system.buffer)
+
+
+def test_an_order_overtaken_by_a_newer_one_is_never_done(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    world.grid.faults = {(1, 2): "message overtaken"}
+    world.play()
+    world.audit()
+    with world.store() as store, world.buffer(2) as buffer:
+        assert [one.round for one in buffer.admissions(store.experiment)] == [2, 3]
+        assert next(row for row in store.orders(1) if row.client == 2).admitted == 0
+
+
+def test_a_message_that_comes_twice_trains_twice_but_counts_once(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 2))
+    world.grid.faults = {(t, m): "message twice" for t in (1, 2) for m in world.clients}
+    world.play()
+    ledger = world.audit()
+    twin = World(tmp_path / "twin", an_experiment("fifo", 2))
+    twin.play()
+    same_ledgers(ledger, twin.audit())
+    with world.store() as a, twin.store() as b:
+        assert [past.metrics for past in a.rounds()] == [past.metrics for past in b.rounds()]
+        assert {event.kind for event in a.events()} == {"again"}

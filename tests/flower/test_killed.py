@@ -1,0 +1,36 @@
+"""Killed between any two statements, on either side, and come back: exactly once."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from headgate.flower.quiet import ENVIRONMENT
+
+
+def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path):
+    out = tmp_path / "rows.json"
+    script = Path(__file__).with_name("killed.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "--out", str(out), "--policies", "fifo"],
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = json.loads(out.read_text("utf-8")) if out.exists() else []
+    wrong = [row for row in rows if row["outcome"] != row["expected"]]
+    assert done.returncode == 0, (wrong[:3], done.stderr[-2000:])
+    points = " ".join(row["kill_point"] for row in rows)
+    assert {row["component"] for row in rows} == {"client", "server"}
+    for statement in (
+        "INSERT INTO admissions",
+        "INSERT INTO samples",
+        "DELETE FROM samples",
+        "UPDATE admissions SET",
+        "COMMIT",
+    ):
+        assert statement in points
+    for point in ("INSERT INTO rounds", "INSERT INTO orders", "UPDATE orders SET", "UPDATE rounds SET", "00000001.safetensors"):
+        assert point in points

@@ -1,0 +1,47 @@
+"""The server's model: averages, and a file that is whole or not there."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.errors import DataError
+from headgate.flower.parameters import average, keep_only, read_parameters, write_parameters
+
+MODEL = {"w": np.array([1.0, -2.0]), "b": np.float32(0.5) * np.ones(1, np.float32), "steps": np.array(3)}
+VALUES = st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(0, 99), st.floats(0.01, 1.0)), min_size=1, max_size=6)
+
+
+@given(VALUES)
+def test_an_average_is_the_weighted_mean_and_keeps_types(drawn):
+    weights = np.array([weight for _, _, weight in drawn])
+    weights /= weights.sum()
+    updates = [{"w": np.full(2, x), "b": np.full(1, x, np.float32), "steps": np.array(n)} for x, n, _ in drawn]
+    after = average(MODEL, updates, weights)
+    mean = sum(w * x for w, (x, _, _) in zip(weights, drawn, strict=True))
+    assert after["w"] == pytest.approx(np.full(2, mean), abs=1e-9)
+    assert {name: array.dtype for name, array in after.items()} == {name: array.dtype for name, array in MODEL.items()}
+    steps = sum(w * n for w, (_, n, _) in zip(weights, drawn, strict=True))
+    assert abs(after["steps"] - steps) <= 0.5 + 1e-9
+
+
+def test_without_updates_the_model_is_the_same_to_the_bit():
+    after = average(MODEL, [], np.zeros(0))
+    assert all(after[name] is MODEL[name] for name in MODEL)
+
+
+def test_parameters_survive_and_damage_is_noticed(tmp_path):
+    name, digest = write_parameters(tmp_path, 12, MODEL)
+    assert name == "00000012.safetensors"
+    there = read_parameters(tmp_path, name, digest)
+    for key, array in MODEL.items():
+        assert there[key].dtype == array.dtype
+        assert np.array_equal(there[key], array)
+    with pytest.raises(DataError, match="is damaged"):
+        read_parameters(tmp_path, name, "0" * 64)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_parameters(tmp_path, "none", digest)
+    write_parameters(tmp_path, 13, MODEL)
+    (tmp_path / ".00000014.safetensors.partial").write_bytes(b"half")
+    keep_only(tmp_path, ["00000013.safetensors"])
+    assert [path.name for path in tmp_path.iterdir()] == ["00000013.safetensors"]

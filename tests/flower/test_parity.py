@@ -1,0 +1,114 @@
+"""The same recipe and seed in the simulator and on Flower: the same admissions, prices, debts and buffers, the same model."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from grids import FakeGrid, Node
+from simulated import RUNS
+
+from headgate.flower.accounts import Accounts
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.ledger_store import LedgerStore
+from headgate.flower.parameters import read_parameters
+from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower.recipe import recipe_client, task_of
+from headgate.flower.rounds import Discipline
+from headgate.flower.run_folder import LEDGER, PARAMETERS
+from headgate.flower.strategy import AdmissionStrategy
+from headgate.records.reader import RunFolder
+from headgate.simulation.engine import Simulation
+
+ROUNDS = 5
+SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
+SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
+
+
+def simulated(task):
+    """(rows, what is held after each round, the last ledger, the model)"""
+    simulation = Simulation(task.experiment, task.dataset, torch.device("cpu"), "reference")
+    rounds = [simulation.step() for _ in range(task.experiment.rounds)]
+    (ledger,) = simulation.ledgers.values()
+    return [done.metrics[0] for done in rounds], [done.occupancy[0] for done in rounds], ledger, simulation.theta[0].numpy()
+
+
+def assert_same(task, folder, stores):
+    metrics, occupancy, ledger, theta = simulated(task)
+    run = RunFolder.open(folder)
+    for mine, theirs in zip(run.metrics().to_dicts(), metrics, strict=True):
+        for name, value in theirs.items():
+            exact = name not in ("test_loss", "train_loss", "test_accuracy")
+            same = mine[name] == value if exact or value is None else mine[name] == pytest.approx(value, rel=1e-9, nan_ok=True)
+            assert same or (mine[name] is None and np.isnan(value)), (name, mine, theirs)
+    assert run.occupancy().to_dicts() == occupancy
+    with closing(LedgerStore(folder / LEDGER)) as store:
+        accounts = Accounts(task.experiment, store)
+        counts = ("uses", "squared_uses") if accounts.rule != "class-balanced" else ()  # the server knows no labels
+        for name in ("debt", "spent", "admitted", "dropped", "carry", "credit", *counts):
+            assert np.array_equal(getattr(accounts.ledger, name), getattr(ledger, name)), name
+        ordered = {(row.round, row.client): row.admitted for row in store.orders()}
+        assert sum(ordered.values()) == ledger.admitted.sum()
+        for m in range(task.experiment.system.clients):
+            with closing(BufferStore(stores / f"client-{m:05d}.sqlite", m)) as buffer:
+                held = buffer.held(store.experiment)
+            if ledger.places is None:
+                positions = np.arange(ledger.dropped[0, m], ledger.admitted[0, m])
+            else:
+                positions = np.sort(ledger.places[0, m][ledger.places[0, m] >= 0])
+            numbers = task.stream.at(np.full_like(positions, m), positions).samples
+            assert [sample.position for sample in held] == positions.tolist()
+            assert [int(sample.key) for sample in held] == numbers.tolist()
+        last = store.rounds()[-1]
+    model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256)
+    flat = np.concatenate([model[name].ravel() for name, _ in task.model().named_parameters()])
+    np.testing.assert_allclose(flat, theta, rtol=1e-10, atol=1e-12)
+
+
+CASES = {
+    **RUNS,
+    "dynamic": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.retention=dynamic"],
+    "class-balanced": [
+        'run.policies=["headgate"]',
+        "policies.headgate.kind=headgate",
+        'policies.headgate.retention="class-balanced"',
+    ],
+    "a stream that ends": ['run.policies=["headgate"]', "data.stream=stop", "data.partition=iid", "data.per_client=4"],
+    "a cohort in mini-batches": [
+        'run.policies=["acdpp"]',
+        "training.cohort=4",
+        "training.batch_size=2",
+        "training.momentum=0.5",
+    ],
+    "a price for each client": ['run.policies=["headgate"]', "cost.per_client=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]"],
+    "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
+}
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
+    overrides = (*SMALL, *CASES[case])
+    task = task_of("digits", overrides)
+    app = recipe_client("digits", overrides, store=tmp_path / "stores")
+    grid = FakeGrid({100 + m: Node(app, m) for m in range(task.experiment.system.clients)})
+    with closing(AdmissionStrategy(task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0))) as strategy:
+        strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
+    assert_same(task, tmp_path / "run", tmp_path / "stores")
+
+
+def test_the_simulator_and_flowers_simulation_engine_do_the_same(tmp_path):
+    script = Path(__file__).with_name("simulated.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), "digits", *SMALL],
+        env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (tmp_path / "done.json").exists(), done.stderr[-4000:]
+    for name, more in RUNS.items():
+        assert_same(task_of("digits", (*SMALL, *more)), tmp_path / name, tmp_path / "stores")

@@ -1,0 +1,235 @@
+"""Round discipline: who is there, who is waited for, what a round without enough answers is."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from grids import FakeGrid, Node
+from worlds import World, an_experiment, counting_app, start
+
+from headgate.errors import DataError, LedgerError, SettingError
+from headgate.flower.accounts import Accounts
+from headgate.flower.ledger_store import LedgerStore
+from headgate.flower.roster import Roster
+from headgate.flower.rounds import Discipline
+from headgate.flower.strategy import AdmissionStrategy
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
+
+def test_without_a_quorum_the_model_stays_but_admissions_count(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3), Discipline(gather=0.0, quorum=3))
+    world.grid.faults = {(1, 2): "message lost"}
+    world.play(1)
+    ledger = world.audit()
+    assert ledger.spent[0] > 0
+    assert ledger.admitted[0, :2].sum() > 0
+    with world.store() as store:
+        assert store.rounds()[0].sha256 == store.initial()[1]
+    assert [event.reason for event in world.events("no quorum")] == ["2 valid answers, 3 are needed"]
+    world.play()
+    with world.store() as store:
+        assert store.rounds()[1].sha256 != store.initial()[1]
+    world.audit()
+
+
+def test_the_model_keeps_its_names_shapes_and_types(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 2))
+    with closing(world.strategy()) as strategy:
+        arrays = strategy.start(world.grid, start()).arrays
+    for name, array in start().items():
+        assert (arrays[name].numpy().shape, arrays[name].numpy().dtype) == (array.numpy().shape, array.numpy().dtype)
+    assert arrays["steps"].numpy() == 2
+
+
+def test_the_deadline_of_a_start_counts(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 1))
+    world.grid.faults = {(1, 0): "message lost"}
+    world.play(timeout=2.5)
+    assert [event.reason for event in world.events("failed")] == ["no answer within 2.5 s"]
+
+
+def test_a_round_in_which_nobody_has_a_sample_changes_nothing(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 2), limit=0)
+    world.play()
+    ledger = world.audit()
+    assert ledger.spent[0] == 0
+    assert {event.kind for event in world.events()} == {"short"}
+    with world.store() as store:
+        assert [past.sha256 for past in store.rounds()] == [store.initial()[1]] * 2
+        assert store.rounds()[-1].metrics["train_loss"] is None
+    assert world.events("rejected", "failed") == []
+
+
+def test_rounds_without_any_client_pass_and_cost_nothing(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    everybody, world.grid.nodes = world.grid.nodes, {}
+    world.play(2)
+    world.grid.nodes = everybody
+    world.play()
+    ledger = world.audit()
+    with world.store() as store:
+        assert [past.metrics["admitted"] > 0 for past in store.rounds()] == [False, False, True]
+        assert {row.round for row in store.orders()} == {3}
+    assert ledger.t == 3
+
+
+def test_who_comes_later_and_who_comes_back_takes_part(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 6))
+    everybody = dict(world.grid.nodes)
+    for t, there in enumerate([(0,), (0, 1), (1,), (0, 1, 2), (0, 2), (0, 1, 2)], 1):
+        world.grid.nodes = {node: one for node, one in everybody.items() if one.client in there}
+        world.play(t)
+        world.audit()
+    assert {(t, m) for t, m in world.grid.trained} >= {(1, 0), (2, 1), (4, 2), (6, 0), (6, 1), (6, 2)}
+    assert world.grid.queries == 3  # each once, also by a new server process
+
+
+def test_of_two_nodes_that_claim_a_client_the_newer_one_is_it(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    world.play(1)
+    told = []
+    app = counting_app(world.folder / "stores")
+
+    def newer(message, context):
+        told.append((context.node_id, message.metadata.message_type))
+        return app(message, context)
+
+    world.grid.nodes |= {100: Node(lambda message, context: told.append("old"), 0), 50: Node(newer, 0)}
+    world.play()
+    assert told == [(50, "query.identity"), (50, "train"), (50, "train")]
+    world.audit()
+
+
+def test_nobody_is_waited_for_for_ever_and_silent_nodes_are_asked_less_and_less(tmp_path):
+    waits = []
+    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
+
+        def silent(message, context):
+            raise RuntimeError
+
+        grid = FakeGrid({7: Node(silent, 0)})
+        roster = Roster(store, 1, sleep=waits.append)
+        for _ in range(20):
+            assert roster.look(grid, 1, answer_within=1.0) == {}
+        assert grid.queries == 4  # on looks 1, 3, 7 and 15
+        assert roster.gather(grid, 1, wanted=1, seconds=0.0, answer_within=1.0) == {}
+        assert waits == []
+        roster.gather(grid, 1, wanted=1, seconds=0.05, answer_within=1.0)
+        assert waits
+        assert max(waits) <= 0.05
+
+
+def test_a_node_that_is_no_client_of_this_run_is_noted_and_left_alone(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 2))
+    world.grid.nodes[999] = Node(counting_app(world.folder / "stores"), 55)
+    world.play()
+    reasons = [event.reason for event in world.events("unknown")]
+    assert any("node 999: identity.client = 55: there are 3 clients" in reason for reason in reasons)
+    world.audit()
+
+
+def test_a_client_that_lost_its_memory_buys_nothing_twice(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 6))
+    world.play(3)
+    for path in (world.folder / "stores").glob("client-00001*"):
+        path.unlink()
+    world.play(4)
+    (event,) = world.events("lost")
+    assert event.client == 1
+    world.play()
+    with world.store() as store, world.buffer(1) as buffer:
+        accounts = Accounts(world.experiment, store)
+        state = buffer.state(store.experiment)
+        assert state.position == accounts.ledger.admitted[0, 1]
+        assert state.lost == store.clients()[1].lost > 0
+        assert set(buffer.positions(store.experiment)) <= set(range(accounts.ledger.dropped[0, 1], state.position))
+        later = [row for row in store.orders() if row.client == 1 and row.round > 3]
+        assert all(row.admitted <= row.ordered for row in later)
+    assert world.events("rejected") == []
+
+
+def test_only_the_cohort_trains_but_everybody_admits(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 4, training={"cohort": 1}))
+    world.play()
+    ledger = world.audit()
+    assert np.all(ledger.admitted > 0)
+    with world.store() as store:
+        trained = 0
+        for m in world.clients:
+            with world.buffer(m) as buffer:
+                trained += sum(one.trained for one in buffer.admissions(store.experiment))
+    assert 1 <= trained <= 4
+
+
+def test_a_run_folder_belongs_to_its_settings_and_to_one_process(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    world.play(1)
+    other = an_experiment("fifo", 3, budget=10.0)
+    with pytest.raises(DataError, match="was begun with other settings"):
+        AdmissionStrategy(other, tmp_path / "run")
+    with closing(world.strategy()), pytest.raises(DataError, match="being played by another process"):
+        world.strategy()
+
+
+def test_what_has_no_meaning_is_refused(tmp_path):
+    with pytest.raises(SettingError, match="one policy and one seed"):
+        AdmissionStrategy(an_experiment("fifo", run={"rounds": 3, "seeds": 2, "policies": ["fifo"]}), tmp_path / "a")
+    with pytest.raises(SettingError, match=r"discipline\.quorum = 9: there are 3 clients"):
+        AdmissionStrategy(an_experiment(), tmp_path / "b", discipline=Discipline(quorum=9))
+    for field, value in {"deadline": 0.0, "gather": -1.0, "norm_cap": 0.0, "quorum": 0, "offences": 0}.items():
+        with pytest.raises(SettingError, match=rf"discipline\.{field} = "):
+            Discipline(**{field: value})
+    world = World(tmp_path / "c", an_experiment("fifo", 3))
+    with closing(world.strategy()) as strategy:
+        with pytest.raises(SettingError, match=r"num_rounds = 4: the recipe plans for run\.rounds = 3"):
+            strategy.start(world.grid, start(), num_rounds=4)
+        with pytest.raises(SettingError, match="no orders were given"):
+            strategy.aggregate_train(1, [])
+    short = World(tmp_path / "d", an_experiment("fifo", 3), prices=lambda t: [1.0, 2.0])
+    with pytest.raises(SettingError, match=r"prices\(1\) = \[1\.0, 2\.0\]"):
+        short.play()
+
+
+def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 4))
+    world.play(3)
+    for change, reason in {
+        "UPDATE rounds SET debt = debt + 1 WHERE round = 2": "round 2: Z is",
+        "UPDATE rounds SET debt = debt - 1, spent = spent + 1 WHERE round = 2": "round 2: spend is",
+        "UPDATE rounds SET spent = spent - 1; UPDATE orders SET ordered = ordered + 1 WHERE round = 1": "round 1: client 0 was",
+        "DELETE FROM rounds WHERE round = 1": "round 1: is missing",
+    }.items():
+        with world.store() as store:
+            for statement in change.split(";"):
+                store._db.execute(statement)
+            with pytest.raises(LedgerError, match=reason):
+                Accounts(world.experiment, store)
+
+
+def test_damaged_parameters_are_refused(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 4))
+    world.play(2)
+    (path,) = (tmp_path / "run" / "parameters").iterdir()
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match=f"{path.name}: is damaged"):
+        world.play()
+
+
+def test_clients_are_asked_to_evaluate_where_that_is_wanted(tmp_path):
+    from flwr.app import Message, MetricRecord, RecordDict
+
+    world = World(tmp_path, an_experiment("fifo", 2))
+    app = counting_app(world.folder / "stores")
+
+    @app.evaluate()
+    def evaluate(message, context):
+        value = float(context.node_config["partition-id"])
+        record = MetricRecord({"accuracy": value, "num-examples": 1 + int(value)})
+        return Message(RecordDict({"metrics": record}), reply_to=message)
+
+    world.grid.nodes = {100 + m: Node(app, m) for m in world.clients}
+    strategy = AdmissionStrategy(world.experiment, tmp_path / "run", discipline=world.discipline, client_evaluation=True)
+    with closing(strategy):
+        result = strategy.start(world.grid, start())
+    assert result.evaluate_metrics_clientapp[2]["accuracy"] == pytest.approx((0 * 1 + 1 * 2 + 2 * 3) / 6)

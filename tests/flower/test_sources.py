@@ -1,0 +1,142 @@
+"""Sources give every sample once, whatever they are asked for at a time, and labels when they come."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.errors import DataError
+from headgate.flower.sources import ArraySource, CallableSource, CsvSource, FolderSource, JsonLinesSource, Sample, pack, unpack
+
+PORTIONS = st.lists(st.integers(0, 4), min_size=1, max_size=8)
+
+
+def drawn(source, portions):
+    """All that comes when a source is asked for so many at a time, as a client would."""
+    cursor, keys, samples = 0, set(), []
+    for count in portions:
+        batch = source.read(cursor, count, keys.__contains__)
+        again = source.read(cursor, count, keys.__contains__)
+        assert again == batch  # asked again after a crash, it gives the same
+        assert len(batch.samples) <= count
+        cursor = batch.cursor
+        samples += batch.samples
+        keys |= {sample.key for sample in batch.samples}
+    return samples
+
+
+def lines(path, count):
+    path.write_text("".join(json.dumps({"x": i, "label": i % 3}) + "\n" for i in range(count)), "utf-8")
+    return JsonLinesSource(path)
+
+
+def rows(path, count):
+    path.write_text("x,label\n" + "".join(f"{i},{i % 3}\n" for i in range(count)), "utf-8")
+    return CsvSource(path)
+
+
+def files(path, count):
+    path.mkdir(exist_ok=True)
+    for i in range(count):
+        (path / f"{i:02d}.bin").write_bytes(bytes([i]))
+        (path / f"{i:02d}.bin.label").write_text(str(i % 3))
+        os.utime(path / f"{i:02d}.bin", ns=(i, i))
+    return FolderSource(path)
+
+
+def function(path, count):
+    return CallableSource(lambda i: Sample(str(i), pack(i), i % 3) if i < count else None)
+
+
+def arrays(path, count):
+    return ArraySource(np.arange(2 * count).reshape(count, 2), np.arange(count) % 3)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@pytest.mark.parametrize("make", [lines, rows, files, function, arrays])
+@given(portions=PORTIONS, count=st.integers(0, 9))
+def test_every_sample_comes_once_and_in_order(make, portions, count, tmp_path_factory):
+    source = make(tmp_path_factory.mktemp("source") / "it", count)
+    samples = drawn(source, portions)
+    wanted = min(sum(portions), count)
+    assert [sample.label for sample in samples] == [i % 3 for i in range(wanted)]
+    assert len({sample.key for sample in samples}) == wanted
+
+
+def test_a_line_counts_when_its_end_is_there(tmp_path):
+    path = tmp_path / "it.jsonl"
+    path.write_bytes(b'{"x": 1, "label": 0}\n{"x": 2, "la')
+    source = JsonLinesSource(path)
+    first = source.read(0, 9, lambda key: False)
+    assert len(first.samples) == 1
+    with path.open("ab") as file:
+        file.write(b'bel": 1}\n\n{"x": 3, "label": 2}\n')
+    rest = source.read(first.cursor, 9, lambda key: False)
+    assert [json.loads(sample.payload)["x"] for sample in rest.samples] == [2, 3]
+    assert source.read(rest.cursor, 9, lambda key: False).samples == []
+
+
+def test_a_row_of_csv_counts_when_its_end_is_there(tmp_path):
+    path = tmp_path / "it.csv"
+    path.write_text('x,label\n1,0\n"a, b",')
+    source = CsvSource(path)
+    first = source.read(0, 9, lambda key: False)
+    assert len(first.samples) == 1
+    with path.open("a") as file:
+        file.write("cat\n")
+    (second,) = source.read(first.cursor, 9, lambda key: False).samples
+    assert second.label == "cat"
+    assert json.loads(second.payload) == {"x": "a, b", "label": "cat"}
+
+
+def test_labels_may_come_later(tmp_path):
+    (tmp_path / "it.jsonl").write_text('{"key": "a", "x": 1}\n{"key": "b", "x": 2, "label": 7}\n')
+    source = JsonLinesSource(tmp_path / "it.jsonl", later=tmp_path / "labels.jsonl")
+    assert [sample.label for sample in source.read(0, 9, lambda key: False).samples] == [None, 7]
+    assert source.labels(["a"]) == {}
+    (tmp_path / "labels.jsonl").write_text('{"key": "a", "label": 3}\n{"key": "z", "label": 1}\n{"key": "a"')
+    assert source.labels(["a"]) == {"a": 3}
+
+    (tmp_path / "it.csv").write_text("key,x,label\na,1,\nb,2,7\n")
+    csv = CsvSource(tmp_path / "it.csv", later=tmp_path / "labels.csv")
+    assert [sample.label for sample in csv.read(0, 9, lambda key: False).samples] == [None, 7]
+    (tmp_path / "labels.csv").write_text("key,label\na,0.5\n")
+    assert csv.labels(["a", "b"]) == {"a": 0.5}
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "one.png").write_bytes(b"1")
+    (tmp_path / "folder" / ".two.png").write_bytes(b"being written")
+    folder = FolderSource(tmp_path / "folder", "*.png")
+    assert folder.read(0, 9, lambda key: False).samples == [Sample("one.png", b"1", None)]
+    (tmp_path / "folder" / "one.png.label").write_text("5\n")
+    assert folder.labels(["one.png"]) == {"one.png": 5}
+
+    function = CallableSource(lambda i: None, later=lambda keys: dict.fromkeys(keys, 1))
+    assert function.labels(["q"]) == {"q": 1}
+
+
+def test_what_is_damaged_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "it.jsonl"
+    for text, reason in (("[1]\n", "the line at byte 0 is not a JSON object"), ('{"label": true}\n', "label = True must be")):
+        path.write_text(text)
+        with pytest.raises(DataError, match=reason):
+            JsonLinesSource(path).read(0, 1, lambda key: False)
+    (tmp_path / "it.csv").write_text("x,label\n1,2,3\n")
+    with pytest.raises(DataError, match="has 3 entries for 2 columns"):
+        CsvSource(tmp_path / "it.csv").read(0, 1, lambda key: False)
+    for source in (FolderSource(tmp_path / "no"), JsonLinesSource(tmp_path / "no"), CsvSource(tmp_path / "no")):
+        with pytest.raises(DataError, match="no: "):
+            source.read(0, 1, lambda key: False)
+    with pytest.raises(DataError, match="holds no array"):
+        unpack(b"no array")
+
+
+@given(st.lists(st.floats(allow_nan=False), max_size=5), st.sampled_from(["<f4", "<f8", "<i8", "u1"]))
+def test_arrays_survive_packing(values, kind):
+    array = np.nan_to_num(np.array(values), posinf=9, neginf=-9).clip(0, 200).astype(kind)
+    there = unpack(pack(array))
+    assert there.dtype == array.dtype
+    assert np.array_equal(there, array)

@@ -1,0 +1,163 @@
+"""A small federation in one process: clients that count, a server, and an audit that nothing is lost or paid for twice."""
+
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from grids import FakeGrid, Node, ServerDied
+
+from headgate.config.experiment import build
+from headgate.flower.accounts import Accounts
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.client import headgate_client
+from headgate.flower.ledger_store import LedgerStore
+from headgate.flower.rounds import Discipline
+from headgate.flower.run_folder import LEDGER
+from headgate.flower.sources import CallableSource, Sample, pack
+from headgate.flower.strategy import AdmissionStrategy
+
+POLICIES = {
+    "fifo": {"kind": "headgate"},
+    "reservoir": {"kind": "headgate", "retention": "reservoir"},
+    "kstep": {"kind": "acdpp", "K": 2, "rate": 4.0},
+    "both": {"kind": "constant", "K": 2, "rate": 5.0, "capacity": "buffer"},
+}
+WITHIN_BUDGET = ("fifo", "reservoir")
+"""policies that never spend more than C·T"""
+
+
+def an_experiment(policy="fifo", rounds=6, clients=3, budget=9.0, **more):
+    recipe = {
+        "system": {"buffers": [3, 2, 4], "clients": clients, "budget": budget},
+        "cost": {"kind": "uniform", "low": 1.0, "high": 4.0},
+        "run": {"rounds": rounds, "seeds": 1, "policies": [policy]},
+        "policies": {policy: POLICIES.get(policy, {"kind": policy})},
+        **more,
+    }
+    return build("small", recipe, Path())
+
+
+def start():
+    return ArrayRecord({"w": Array(np.zeros(2)), "steps": Array(np.zeros((), np.int64))})
+
+
+def counting_app(store, broken=frozenset(), limit=None, watch=None):
+    """Sample i of a client is the array [i, 1]; training adds the mean of what is held. `broken` names (round, client)s in
+    which the client breaks off after admission; no stream gives more than `limit` samples."""
+    app = ClientApp()
+
+    def source(context):
+        client = context.node_config["partition-id"]
+
+        def sample(i):
+            return None if limit is not None and i >= limit else Sample(f"{client}/{i}", pack([float(i), 1.0]), i % 3)
+
+        return CallableSource(sample)
+
+    @headgate_client(app, source=source, store=store, watch=watch)
+    def train(message, context, held):
+        if (held.order.round, held.order.client) in broken:
+            raise RuntimeError("broke off")
+        arrays = message.content.array_records["arrays"]
+        samples, _ = held.arrays()
+        after = {"w": arrays["w"].numpy() + samples.mean(axis=0), "steps": arrays["steps"].numpy() + 1}
+        record = ArrayRecord({name: Array(np.asarray(array)) for name, array in after.items()})
+        metrics = MetricRecord({"train_loss": 1.0, "num-examples": len(held)})
+        return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+class World:
+    """The federation of an experiment, in a folder."""
+
+    def __init__(self, folder, experiment, discipline=None, limit=None, prices=None):
+        self.folder, self.experiment, self.prices = Path(folder), experiment, prices
+        self.discipline = discipline or Discipline(gather=0.0, deadline=5.0)
+        self.broken = set()
+        app = counting_app(self.folder / "stores", self.broken, limit)
+        self.clients = range(experiment.system.clients)
+        self.grid = FakeGrid({100 + m: Node(app, m) for m in self.clients})
+
+    def play(self, until=None, **more):
+        """Rounds up to `until` by a new server process, as it were; False where it died on the way."""
+        with closing(self.strategy()) as strategy:
+            try:
+                strategy.start(self.grid, start(), num_rounds=until, **more)
+            except ServerDied:
+                return False
+            return True
+
+    def strategy(self):
+        return AdmissionStrategy(self.experiment, self.folder / "run", discipline=self.discipline, prices=self.prices)
+
+    def store(self):
+        return closing(LedgerStore(self.folder / "run" / LEDGER))
+
+    def buffer(self, client):
+        return closing(BufferStore(self.folder / "stores" / f"client-{client:05d}.sqlite", client))
+
+    def events(self, *kinds):
+        with self.store() as store:
+            return [event for event in store.events() if event.kind in kinds or not kinds]
+
+    def heard(self, store):
+        return {row.client for row in store.clients().values() if row.heard == store.settled}
+
+    def audit(self, liars=frozenset()):
+        """Everything adds up; `liars` are clients whose answers were changed on the way. Returns the replayed ledger."""
+        with self.store() as store:
+            accounts = Accounts(self.experiment, store)  # the replay, which must agree with what was recorded
+            ledger, name = accounts.ledger, store.experiment
+            prices = {past.round: past.price for past in store.rounds()}
+            if (begun := store.begun()) is not None:
+                prices[begun.round] = begun.price
+            owing = 0.0
+            for m in self.clients:
+                orders = {row.round: row for row in store.orders() if row.client == m}
+                with self.buffer(m) as buffer:
+                    state, done = buffer.state(name), {one.round: one.admitted for one in buffer.admissions(name)}
+                    assert sum(done.values()) + state.lost == state.position
+                    assert state.cursor == sum(done.values()), "a sample was skipped or taken twice"
+                    for t, admitted in done.items():
+                        ordered = orders[t].ordered if t in orders else 0
+                        assert admitted <= ordered, "admitted more than was ordered"
+                        if t in orders and orders[t].admitted is None:
+                            owing += float(np.broadcast_to(prices[t], len(self.clients))[m]) * admitted
+                    if m in liars:
+                        continue
+                    for t, row in orders.items():
+                        if row.admitted is not None:
+                            assert row.admitted == done.get(t, 0), f"client {m}, round {t}: charged for what it did not do"
+                    known = sum(row.admitted or 0 for row in orders.values())
+                    assert known == ledger.admitted[0, m]
+                    if begun is None and m in self.heard(store):
+                        assert ledger.admitted[0, m] == state.position
+                        assert buffer.positions(name) == self.held(accounts, m)
+            charged = sum(row.charge for row in store.orders())
+            assert np.isclose(charged, ledger.spent[0], rtol=1e-12)
+            if next(iter(self.experiment.policies)) in WITHIN_BUDGET:
+                limit = self.experiment.system.budget * self.experiment.rounds
+                assert ledger.spent[0] + owing <= limit * (1 + 1e-12), "more was spent than there is"
+            return ledger
+
+    @staticmethod
+    def held(accounts, m):
+        ledger = accounts.ledger
+        if ledger.places is None:
+            return list(range(ledger.dropped[0, m], ledger.admitted[0, m]))
+        return sorted(ledger.places[0, m][ledger.places[0, m] >= 0].tolist())
+
+
+def same_ledgers(one, other):
+    """Bit for bit."""
+    for field in fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(a, dict):
+            assert a.keys() == b.keys()
+            assert all(np.array_equal(a[name], b[name]) for name in a)
+        else:
+            assert np.array_equal(a, b), field.name
