@@ -64,7 +64,7 @@ class RunFolder:
                 raise DataError(f"{path}: not a run folder, {name} is missing")
         run = cls(path, _read_toml(path / CONFIG), read_object(path / ENVIRONMENT), read_object(path / STATE))
         _check_config(path / CONFIG, run.config)
-        _check_state(path / STATE, run.state)
+        check_state(path / STATE, run.state)
         return run
 
     @property
@@ -239,7 +239,8 @@ def _check_config(path: Path, config: dict[str, Any]) -> None:
         raise DataError(f"{path}: system.budget = {budget!r} must be a number from 0 on")
 
 
-def _check_state(path: Path, state: dict[str, Any]) -> None:
+def check_state(path: Path, state: dict[str, Any]) -> None:
+    """Refuses a state that does not say what `RunFolder` needs to know."""
     said = state.get("state")
     if said not in STATES:
         raise DataError(f"{path}: state = {said!r} must be one of {', '.join(STATES)}")

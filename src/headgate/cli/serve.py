@@ -1,0 +1,43 @@
+"""The command of the page: serve."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.errors import DataError, SettingError
+
+
+def serve(
+    runs_dir: Annotated[Path, typer.Argument(help="Where the run folders are, or one run folder.")] = Path("runs"),
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Other than this machine's own, it is only open to those with the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8040,
+    token: Annotated[
+        str | None,
+        typer.Option(help="What the link must contain; made where it is needed and not given.", show_default=False),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Open a page to look at: live runs, comparisons, a planner, and the gate itself.
+
+    It shows what is in RUNS_DIR as it is written, changes nothing there, and loads nothing from elsewhere. While it
+    runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
+    """
+    try:
+        from headgate.web.serving import serve as serve_page
+        from headgate.web.serving import token_for
+    except ModuleNotFoundError as error:
+        raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
+    if not runs_dir.is_dir():
+        raise DataError(f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs, mkdir an empty one")
+
+    def started(link: str) -> None:
+        print(f"{runs_dir} is shown at\n\n  {link}\n\nCtrl-C ends it.", flush=True)
+        if open_:
+            import webbrowser
+
+            webbrowser.open(link)
+
+    serve_page(runs_dir, host, port, token_for(host, token), started)

@@ -1,0 +1,199 @@
+"""What may be planned, what is refused, and the recipe that it comes to.
+
+Nothing a visitor sends can name a file or a module, and what would take too long or too much memory is refused before
+anything is built.
+"""
+
+import shlex
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from headgate.config import Experiment, build, recipe_names, recipe_text
+from headgate.config.costs import COSTS
+from headgate.config.parse import nearest
+from headgate.config.policies import PolicySettings
+from headgate.config.settings import Settings, Whole
+from headgate.errors import HeadgateError, InfeasibleError, SettingError
+from headgate.web.uploads import MOST_PRICES
+
+LIMITS = {
+    "clients": 1000,
+    "rounds": 5000,
+    "seeds": 20,
+    "prices": MOST_PRICES,
+    "places": 250_000,  # clients times the largest buffer
+    "decisions": 2_000_000,  # clients times rounds times seeds
+    "number": 1e9,
+}
+FILE, PRICES = "plan.toml", "prices.csv"
+
+
+class PlanRequest(Settings):
+    """What may be asked."""
+
+    system: dict[str, Any]
+    cost: dict[str, Any]
+    rounds: Whole
+    seeds: Whole = 5
+    policy: str = "acdpp"
+    K: Whole | None = None
+    """left out: chosen"""
+    gamma: float = 0.5
+    phi: float = 0.5
+    options: dict[str, Any] = Field(default_factory=dict)
+    """other keys of the policy, as in a recipe"""
+    bound: dict[str, Any] = Field(default_factory=dict)
+    trace: bool = False
+    page: str = ""
+    """a newer request of the same page takes the place of an older one"""
+
+
+def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any], str | None]:
+    """The experiment, the recipe that makes it again, and its prices as a file where it has some."""
+    if asked.policy not in PolicySettings.kinds:
+        raise SettingError(f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(PolicySettings.kinds))}")
+    _check_sizes(asked)
+    cost, prices = dict(asked.cost), None
+    if cost.get("kind") == "trace":
+        prices = _prices(cost.pop("prices", None), asked.rounds)
+        for key in ("file", "column"):
+            if key in cost:
+                raise SettingError(f"cost.{key}: prices are sent with the plan, as cost.prices")
+        cost |= {"file": PRICES, "column": "cost"}
+    own = {**asked.options, "kind": asked.policy} | ({} if asked.K is None else {"K": asked.K})
+    fields = PolicySettings.kinds[asked.policy].model_fields
+    own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in fields and key not in own}
+    recipe = {
+        "system": dict(asked.system),
+        "cost": cost,
+        "run": {"rounds": asked.rounds, "seeds": asked.seeds, "policies": [asked.policy]},
+        "bound": dict(asked.bound),
+        "policies": {asked.policy: own},
+    }
+    recipe = _without_none(recipe)
+    return build_recipe(recipe, prices), recipe, prices
+
+
+def build_recipe(recipe: Mapping[str, Any], prices: str | None) -> Experiment:
+    if prices is None:
+        return build("plan", recipe, Path())
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / PRICES).write_text(prices, "utf-8")
+        try:
+            return build("plan", recipe, Path(folder))
+        except HeadgateError as error:
+            raise type(error)(str(error).replace(f"{Path(folder) / PRICES}", "cost.prices")) from None
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: what is null is left out."""
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return value
+
+
+def _check_sizes(asked: PlanRequest) -> None:
+    """What would take too long or too much memory is refused before anything is built."""
+    for name, value, least in (("rounds", asked.rounds, 2), ("seeds", asked.seeds, 1)):
+        if not least <= value <= LIMITS[name]:
+            raise SettingError(f"{name} = {value}: must be {least} to {LIMITS[name]:,}")
+    if asked.K is not None and not 1 <= asked.K <= LIMITS["rounds"]:
+        raise SettingError(f"K = {asked.K}: must be 1 to {LIMITS['rounds']:,}")
+    for key in asked.options.keys() & {"K", "kind"}:
+        raise SettingError(f"options.{key}: is asked for as {'policy' if key == 'kind' else key}")
+    if asked.options.get("capacity", "buffer") not in ("buffer", None):
+        raise SettingError(f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer")
+    for section in ("system", "cost", "options", "bound"):
+        _check_numbers(section, getattr(asked, section))
+    buffers, clients = asked.system.get("buffers"), asked.system.get("clients")
+    if not isinstance(buffers, list) or not buffers or not all(isinstance(each, int) for each in buffers):
+        raise SettingError("system.buffers: must be a list of whole numbers, one for each client")
+    count = clients if isinstance(clients, int) else len(buffers)
+    if not 1 <= count <= LIMITS["clients"]:
+        raise SettingError(f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}")
+    if count * max(buffers) > LIMITS["places"]:
+        raise SettingError(f"system.buffers: {count} clients times {max(buffers)} places; at most {LIMITS['places']:,}")
+    if count * asked.rounds * asked.seeds > LIMITS["decisions"]:
+        what = f"{count} clients, {asked.rounds} rounds and {asked.seeds} seeds"
+        raise SettingError(f"rounds = {asked.rounds}: {what} are more than {LIMITS['decisions']:,} decisions")
+
+
+def check_waiting(experiment: Experiment) -> None:
+    """K is about the rounds that it takes to fill the buffers, and retention remembers so many."""
+    system = experiment.system
+    filled = experiment.costs.mean(experiment.rounds) * system.memory / system.budget
+    if filled > 2 * LIMITS["rounds"]:
+        raise InfeasibleError(
+            f"system.budget = {system.budget:g}: fills the buffers of {system.memory} samples in {filled:,.0f} rounds; "
+            f"at most {2 * LIMITS['rounds']:,} can be planned"
+        )
+
+
+def _check_numbers(where: str, value: Any, depth: int = 0) -> None:
+    if depth > 6:
+        raise SettingError(f"{where[:100]}: too deep")
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _check_numbers(f"{where}.{key}", each, depth + 1)
+    elif isinstance(value, list):
+        most = LIMITS["prices"] if where == "cost.prices" else LIMITS["clients"]
+        if len(value) > most:
+            raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
+        for each in value:
+            _check_numbers(where, each, depth + 1)
+    elif isinstance(value, int | float) and abs(value) > LIMITS["number"]:
+        raise SettingError(f"{where[:100]} = {str(value)[:40]}: must not be beyond {LIMITS['number']:g}")
+    elif isinstance(value, int) and where in ("cost.length", "cost.rounds") and value > LIMITS["rounds"]:
+        raise SettingError(f"{where} = {value}: at most {LIMITS['rounds']:,}")
+
+
+def _prices(prices: Any, rounds: int) -> str:
+    """As the file that the recipe names. A run meets no more of them than it has rounds."""
+    if not isinstance(prices, list) or not prices or not all(type(each) in (int, float) for each in prices):
+        raise SettingError("cost.prices: must be a list of numbers")
+    return "\n".join(["cost", *(repr(float(each)) for each in prices[:rounds])]) + "\n"
+
+
+def command(toml: str, prices: str | None, chosen: bool, asked: PlanRequest) -> str:
+    """Lines for a shell that leave the files and work it out again."""
+    files = {FILE: toml} | ({} if prices is None else {PRICES: prices})
+    written = "".join(f"cat > {shlex.quote(name)} <<'END'\n{text}END\n" for name, text in files.items())
+    if not chosen:
+        return f"{written}headgate rehearse {FILE}\n"
+    exponents = "".join(f" --{name} {value!r}" for name, value in (("gamma", asked.gamma), ("phi", asked.phi)) if value != 0.5)
+    return f"{written}headgate plan {FILE}{exponents}\n"
+
+
+# what can be chosen
+
+
+def choices() -> dict[str, Any]:
+    """Policies, kinds of prices with their keys, and recipes to start from."""
+    recipes = []
+    for name in recipe_names():
+        raw = tomllib.loads(recipe_text(name))
+        system = raw["system"]
+        if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
+            start = {"name": name, "system": system, "cost": raw["cost"], "rounds": raw["run"]["rounds"]}
+            recipes.append(start | {"bound": raw.get("bound", {})})
+    return {
+        "policies": list(PolicySettings.kinds),
+        "costs": {kind: [_key(name, field) for name, field in _keys(kind)] for kind in COSTS},
+        "recipes": recipes,
+        "limits": LIMITS,
+    }
+
+
+def _keys(kind: str) -> list[tuple[str, FieldInfo]]:
+    shared = ("kind", "per_client", "client_noise", "file", "column")
+    return [(name, field) for name, field in COSTS[kind].model_fields.items() if name not in shared]
+
+
+def _key(name: str, field: FieldInfo) -> dict[str, Any]:
+    return {"name": name, "required": field.is_required(), "default": None if field.is_required() else field.default}

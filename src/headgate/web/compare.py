@@ -1,0 +1,193 @@
+"""Several runs and policies on one axis, by round or by money, with differences and the settings that differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headgate.errors import SettingError
+from headgate.experiments.curves import thinned
+from headgate.experiments.intervals import Floats, Means, means, t_quantile
+from headgate.web.answers import LINES, Runs, number, plain, policies_of, runs_of
+from headgate.web.runs import Head, Library
+
+MOST_RUNS, MOST_LINES = 20, 40
+AXES = ("round", "money")
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A policy of a run: one value for each of its runs and each place on the axis."""
+
+    run: str
+    policy: str
+    seeds: list[int]
+    x: Floats
+    values: Floats
+    """(runs, places); NaN where a run has none"""
+    ends: Floats
+    """each run's last value"""
+
+
+def compare(
+    library: Library,
+    names: Sequence[str],
+    policies: Sequence[str],
+    x: str,
+    metric: str,
+    points: int,
+    to: tuple[str | None, str | None] = (None, None),
+) -> dict[str, Any]:
+    """`to` is the run and the policy of the line that the others are compared with; the first, unless said."""
+    if not 1 <= len(names) <= MOST_RUNS:
+        raise SettingError(f"runs: {len(names)} names; 1 to {MOST_RUNS} can be compared")
+    if x not in AXES or metric not in LINES:
+        raise SettingError(f"x = {x[:100]}, metric = {metric[:100]}: must be one of {', '.join(AXES)}, and {', '.join(LINES)}")
+    heads = {name: library.head(name) for name in dict.fromkeys(names)}
+    found = [
+        (head, runs)
+        for head in heads.values()
+        for policy in policies_of(head)
+        if not policies or policy in policies
+        for runs in [runs_of(head, library.metrics(head.name), policy)]
+    ]
+    if len(found) > MOST_LINES:
+        raise SettingError(f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer")
+    axis = _money(found, points) if x == "money" else None
+    lines = [_line(head.name, runs, metric, axis, points) for head, runs in found]
+    base = next((line for line in lines if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
+    if base is None and to != (None, None):
+        raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
+    return {
+        "x": x,
+        "metric": metric,
+        "runs": [_run(library, head) for head in heads.values()],
+        "lines": [_told(line, runs) for line, (_, runs) in zip(lines, found, strict=True)],
+        "differences": [_difference(line, base) for line in lines if base is not None and line is not base],
+        "settings": differing({name: library.open(name).config for name in heads}),
+    }
+
+
+def _run(library: Library, head: Head) -> dict[str, Any]:
+    row = library.row(head.name)
+    return {key: row[key] for key in ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")}
+
+
+def _money(found: Sequence[tuple[Head, Runs]], points: int) -> Floats:
+    """Amounts from the cheapest beginning to the dearest end, the same for all lines so that they can be subtracted."""
+    ends = [runs.line("spent")[:, : runs.complete][:, -1].max() for _, runs in found if runs.complete]
+    most = max((end for end in ends if np.isfinite(end)), default=0.0)
+    return np.linspace(0.0, most, points)[1:] if most > 0 else np.zeros(0)
+
+
+def _line(run: str, runs: Runs, metric: str, money: Floats | None, points: int) -> Line:
+    values = runs.line(metric)[:, : runs.complete]
+    ends = np.array([row[np.isfinite(row)][-1] if np.isfinite(row).any() else np.nan for row in values])
+    if money is None:
+        places = np.flatnonzero(np.isfinite(values).any(axis=0))
+        places = places[thinned(places.size, points)]
+        return Line(run, runs.policy, runs.seeds, (places + 1).astype(np.float64), values[:, places], ends)
+    spent = runs.line("spent")[:, : runs.complete]
+    # only amounts at which all runs have a value: a mean over some of them would jump
+    x = money[: int(np.searchsorted(money, spent[:, -1].min() * (1 + 1e-12), side="right"))] if spent.size else money[:0]
+    each = [after_spending(row, own, x) for row, own in zip(spent, values, strict=True)]
+    at = np.array(each).reshape(len(each), x.size)
+    return Line(run, runs.policy, runs.seeds, x, np.where(np.isfinite(at).all(axis=0), at, np.nan), ends)
+
+
+def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
+    """A run's value when it has spent no more than each amount; none before its first round and after its last."""
+    known = np.isfinite(values)
+    spent, values = spent[known], values[known]
+    place = np.searchsorted(spent, money * (1 + 1e-12), side="right") - 1
+    if not values.size:
+        return np.full(money.size, np.nan)
+    return np.where((place >= 0) & (money <= spent[-1] * (1 + 1e-9)), values[np.maximum(place, 0)], np.nan)
+
+
+def _told(line: Line, runs: Runs) -> dict[str, Any]:
+    mean, half = means(line.values) if line.x.size else Means(line.x, line.x)
+    known = np.isfinite(mean)
+    final = means(line.ends) if np.isfinite(line.ends).any() else None
+    spend = runs.column("spend")[:, : runs.complete]
+    return {
+        "run": line.run,
+        "policy": line.policy,
+        "seeds": len(line.seeds),
+        "x": plain(line.x[known]),
+        "mean": plain(mean[known]),
+        "half": plain(half[known]),
+        "final": None if final is None else {"mean": float(final.mean), "half": number(final.half), "runs": len(line.seeds)},
+        "spend_per_round": number(spend.mean()) if spend.size else None,
+    }
+
+
+def _difference(line: Line, to: Line) -> dict[str, Any]:
+    """`line` less `to`, at the places that both have; run by run where the seeds are the same."""
+    x, own, other = np.intersect1d(line.x, to.x, assume_unique=True, return_indices=True)
+    shared = [seed for seed in line.seeds if seed in to.seeds]
+    paired = sorted(line.seeds) == sorted(to.seeds) and bool(shared)
+
+    def less(a: Floats, b: Floats) -> Means:
+        if paired:
+            rows = [line.seeds.index(seed) for seed in shared], [to.seeds.index(seed) for seed in shared]
+            return means(a[rows[0]] - b[rows[1]])
+        return welch(a, b)
+
+    mean, half = less(line.values[:, own], to.values[:, other]) if x.size else Means(x, x)
+    ends = less(line.ends[:, None], to.ends[:, None]) if line.seeds and to.seeds else None
+    known = np.isfinite(mean)
+    return {
+        "run": line.run,
+        "policy": line.policy,
+        "to_run": to.run,
+        "to_policy": to.policy,
+        "paired": paired,
+        "seeds": len(shared) if paired else min(len(line.seeds), len(to.seeds)),
+        "x": plain(x[known]),
+        "mean": plain(mean[known]),
+        "half": plain(half[known]),
+        "final": {"mean": float(ends.mean[0]), "half": number(ends.half[0])}
+        if ends is not None and np.isfinite(ends.mean[0])
+        else None,
+    }
+
+
+def welch(a: Floats, b: Floats) -> Means:
+    """Difference of means of independent runs, (runs, places) each, with Welch's interval."""
+    mean = means(a).mean - means(b).mean
+    parts = []
+    for values in (a, b):
+        count = np.isfinite(values).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own = np.where(np.isfinite(values), values - means(values).mean, 0.0)
+            parts.append(((own**2).sum(axis=0) / (count - 1) / count, count))
+    (va, na), (vb, nb) = parts
+    half = np.full(mean.shape, np.nan)
+    for i in np.flatnonzero((na > 1) & (nb > 1)):
+        total = va[i] + vb[i]
+        freedom = total**2 / (va[i] ** 2 / (na[i] - 1) + vb[i] ** 2 / (nb[i] - 1)) if total > 0 else 1.0
+        half[i] = t_quantile(max(1, int(freedom))) * np.sqrt(total)
+    return Means(mean, half)
+
+
+def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Settings by dotted key that are not the same in all runs; of policies, those that every run plays.
+
+    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}, "model": {"name": "lenet"}}})
+    [{'key': 'run.seeds', 'values': [3, 5]}, {'key': 'model.name', 'values': [None, 'lenet']}]
+    """
+    leaves = [dict(_leaves(config)) for config in configs.values()]
+    shared = set.intersection(*({key[1] for key in own if key[0] == "policies"} for own in leaves))
+    keys = [key for key in dict.fromkeys(key for own in leaves for key in own) if key[0] != "policies" or key[1] in shared]
+    told = [{"key": ".".join(key), "values": [own.get(key) for own in leaves]} for key in keys]
+    return [each for each in told if any(value != each["values"][0] for value in each["values"])]
+
+
+def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value

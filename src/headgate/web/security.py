@@ -1,0 +1,115 @@
+"""Who may ask, and what a browser may do with the answer.
+
+On this machine alone nobody needs a token, but only names of this machine are answered to: else a page elsewhere could give
+its own name our address and read along. Reached from outside, everybody needs the token.
+"""
+
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "headgate_token"
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+EVERYWHERE = frozenset({"0.0.0.0", "::", ""})
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",  # plotly writes its styles into the page
+        "img-src 'self' data: blob:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def hostname(host: str) -> str:
+    """The name in a Host header, without its port.
+
+    >>> hostname("localhost:8040"), hostname("[::1]:8040"), hostname("127.0.0.1")
+    ('localhost', '::1', '127.0.0.1')
+    """
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+class Guard:
+    """Around the whole application."""
+
+    def __init__(self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None) -> None:
+        self._app, self._token = app, token
+        self._names = None if host in EVERYWHERE else LOOPBACK | {host.lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        asked, known = _asked_token(scope), False
+        refusal = self._refusal(headers, scope["method"])
+        if refusal is None and self._token is not None:
+            known = any(_same(self._token, each) for each in (asked, _cookie(headers), _bearer(headers)))
+            if not known:
+                refusal = 401, "token: missing or wrong; open the link that headgate serve printed"
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    sent[name] = value
+                sent.setdefault("Cache-Control", "no-cache")
+                if known and asked is not None and _same(self._token or "", asked):
+                    sent.append("Set-Cookie", f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict")
+            await send(message)
+
+        answer: ASGIApp = self._app if refusal is None else JSONResponse({"error": refusal[1]}, refusal[0])
+        await answer(scope, receive, guarded)
+
+    def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if self._names is not None and hostname(host) not in self._names:
+            return 400, f"host = {host[:100]!r}: not a name of this server"
+        origin = headers.get("origin")
+        if method not in ("GET", "HEAD") and origin is not None and origin.partition("://")[2].lower() != host.lower():
+            return 400, f"origin = {origin[:100]!r}: not a page of this server"
+        return None
+
+
+def _same(token: str, given: str | None) -> bool:
+    return given is not None and compare_digest(token.encode(), given.encode("utf-8", "surrogateescape"))
+
+
+def _asked_token(scope: Scope) -> str | None:
+    given = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=None).get("token")
+    return given[0] if given else None
+
+
+def _cookie(headers: Headers) -> str | None:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return found.value if found is not None else None
+
+
+def _bearer(headers: Headers) -> str | None:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None

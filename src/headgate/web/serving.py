@@ -1,0 +1,85 @@
+"""The server: one socket, one link, and a quiet end."""
+
+import re
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from headgate.errors import SettingError
+from headgate.web.app import make_app
+from headgate.web.security import EVERYWHERE, LOOPBACK
+
+SHORTEST_TOKEN = 16
+
+
+def token_for(host: str, given: str | None) -> str | None:
+    """On this machine none is needed; elsewhere one is made where none is given."""
+    if given is None:
+        return None if host.lower() in LOOPBACK else secrets.token_urlsafe(24)
+    if not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", given):
+        raise SettingError(f"--token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _")
+    return given
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on that address, or why there is none."""
+    if not 0 <= port <= 65535:
+        raise SettingError(f"--port {port}: must be 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
+        raise SettingError(f"--host {host}: is no address of this machine") from None
+    listening = socket.socket(family, kind, protocol)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        if isinstance(error, PermissionError):
+            raise SettingError(f"--port {port}: may not be used ({error.strerror}); choose one above 1023") from None
+        raise SettingError(f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0 takes a free one") from None
+    return listening
+
+
+def link_to(host: str, port: int, token: str | None) -> str:
+    """
+    >>> link_to("127.0.0.1", 8040, None), link_to("::1", 80, "abc")
+    ('http://127.0.0.1:8040/', 'http://[::1]:80/?token=abc')
+    """
+    name = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+
+
+class Server(uvicorn.Server):
+    """Says when it listens, and lets readers of events go before it ends."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell_started, self._tell_ending = started, ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._tell_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._tell_ending()
+        await super().shutdown(sockets)
+
+
+def serve(folder: Path, host: str, port: int, token: str | None, started: Callable[[str], None]) -> None:
+    """Until Ctrl-C; `started` is told the link."""
+    app = make_app(folder, host, token)
+    listening = listen(host, port)
+    link = link_to(host, listening.getsockname()[1], token)
+    settings: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    config = uvicorn.Config(app, loop="asyncio", http="h11", ws="none", timeout_graceful_shutdown=3, **settings)
+    server = Server(config, lambda: started(link), lambda: app.state.api.live.close())
+    with listening, suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])

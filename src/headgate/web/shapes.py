@@ -1,0 +1,337 @@
+"""The shapes of all answers. The document of the API is made from them, and tests hold the answers to them."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Numbers = list[float | None]
+State = Literal["running", "finished", "interrupted", "diverged"]
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(Shape):
+    error: str
+    """one line that names what was asked and its value"""
+
+
+class Health(Shape):
+    name: Literal["headgate"]
+    version: str
+    folder: str
+
+
+class Row(Shape):
+    """A run in the list."""
+
+    name: str
+    sweep: str | None
+    state: State
+    round: int
+    rounds: int
+    data: str | None
+    model: str | None
+    policies: list[str]
+    seeds: int
+    runs: int
+    diverged: int
+    budget: float | None
+    spend: dict[str, float | None]
+    """share of the budget that each policy spent"""
+    spend_share: float | None
+    best_accuracy: float | None
+    best_policy: str | None
+    spark: list[float]
+    started: float
+    elapsed: float | None
+    problem: str | None
+
+
+class Unreadable(Shape):
+    name: str
+    problem: str
+
+
+class RunList(Shape):
+    total: int
+    matching: int
+    offset: int
+    limit: int
+    rows: list[Row]
+    unreadable: list[Unreadable]
+
+
+class Estimate(Shape):
+    """Mean over runs, half its 80 % interval, and how many runs."""
+
+    mean: float
+    half: float | None
+    runs: int
+
+
+class Difference(Shape):
+    mean: float
+    half: float | None
+
+
+class PolicySummary(Shape):
+    policy: str
+    runs: int
+    diverged: int
+    rounds: int
+    budget: float
+    final_accuracy: Estimate | None
+    best_accuracy: Estimate | None
+    mean_accuracy: float | None
+    target: float | None
+    reached: int
+    first_round: float | None
+    spend_per_round: float | None
+    spend_share: float | None
+    cost_violation: float | None
+    buffer_violation: float | None
+    peak_n: int | None
+    peak_excess: int | None
+    N: float | None
+    n_eff: float | None
+    bound: float | None
+
+
+class Detail(Shape):
+    name: str
+    sweep: str | None
+    state: State
+    round: int
+    rounds: int
+    policies: list[str]
+    seeds: list[int]
+    diverged: list[dict[str, Any]]
+    guessing: list[dict[str, Any]]
+    budget: float
+    buffers: list[int]
+    memory: int
+    clients: int
+    target: float | None
+    started: float
+    elapsed: float | None
+    note: str | None
+    occupancy: bool
+    settings: dict[str, Any]
+    toml: str
+    environment: dict[str, Any]
+    headline: str
+    spend_note: str
+    warning: str
+    summary: list[PolicySummary]
+
+
+class Series(Shape):
+    """Mean over runs and half its 80 % interval; null where there is none."""
+
+    mean: Numbers
+    half: Numbers
+
+
+class PolicyCurves(Shape):
+    policy: str
+    runs: int
+    rounds: int
+    complete: int
+    t: list[int]
+    series: dict[str, Series]
+    evaluated: list[int]
+    judged: dict[str, Series]
+
+
+class Curves(Shape):
+    name: str
+    state: State
+    round: int
+    rounds: int
+    budget: float
+    memory: int
+    since: int
+    policies: list[PolicyCurves]
+
+
+class Clients(Shape):
+    name: str
+    policy: str
+    seed: int | None
+    clients: list[str]
+    buffers: list[float]
+    t: list[int]
+    last: int
+    ratio: list[Numbers]
+    held: list[Numbers]
+
+
+class Trace(Shape):
+    """One run, round by round."""
+
+    name: str | None
+    policy: str
+    seed: int
+    policies: list[str]
+    seeds: list[int]
+    state: State
+    rounds: int
+    first: int
+    budget: float
+    K: int | None
+    clients: list[str]
+    buffers: list[int]
+    t: list[int]
+    price: Numbers
+    spend: Numbers
+    spent: Numbers
+    debt: Numbers
+    admitted: Numbers
+    n: Numbers
+    N: Numbers
+    accuracy: Numbers
+    held: list[list[int]] | None
+    admitted_by_client: list[list[int]] | None
+    exact: bool
+
+
+class ComparedRun(Shape):
+    name: str
+    state: State
+    budget: float | None
+    round: int
+    rounds: int
+    data: str | None
+    model: str | None
+    seeds: int
+
+
+class ComparedLine(Shape):
+    run: str
+    policy: str
+    seeds: int
+    x: list[float]
+    mean: Numbers
+    half: Numbers
+    final: Estimate | None
+    spend_per_round: float | None
+
+
+class ComparedDifference(Shape):
+    run: str
+    policy: str
+    to_run: str
+    to_policy: str
+    paired: bool
+    seeds: int
+    x: list[float]
+    mean: Numbers
+    half: Numbers
+    final: Difference | None
+
+
+class DifferingSetting(Shape):
+    key: str
+    values: list[Any]
+
+
+class Comparison(Shape):
+    x: Literal["round", "money"]
+    metric: str
+    runs: list[ComparedRun]
+    lines: list[ComparedLine]
+    differences: list[ComparedDifference]
+    settings: list[DifferingSetting]
+
+
+class Key(Shape):
+    name: str
+    required: bool
+    default: Any
+
+
+class Recipe(Shape):
+    name: str
+    system: dict[str, Any]
+    cost: dict[str, Any]
+    rounds: int
+    bound: dict[str, Any]
+
+
+class Choices(Shape):
+    policies: list[str]
+    costs: dict[str, list[Key]]
+    recipes: list[Recipe]
+    limits: dict[str, float]
+
+
+class PlanCurves(Shape):
+    t: list[int]
+    series: dict[str, Series]
+
+
+class Clairvoyant(Shape):
+    bound: float
+    surrogate: float
+    ratio: float
+    seeds: int
+
+
+class Candidate(Shape):
+    K: int
+    rate: float
+    spend: float
+    bound: float | None
+    cost_violation: float
+    buffer_violation: float
+    peak_buffer: int
+    chosen: bool
+
+
+class Plan(Shape):
+    policy: str
+    K: int | None
+    rate: float | None
+    V: float | None
+    rho: float | None
+    why: str
+    rounds: int
+    seeds: int
+    budget: float
+    spend: float
+    spend_share: float
+    overspending_runs: int
+    cost_violation: float
+    buffer_violation: float
+    memory: int
+    peak_n: int
+    peak_buffer: int
+    peak_client: int
+    peak_excess: int
+    N: float
+    n_eff: float | None
+    bound: float | None
+    oracle_bound: float
+    regret: float | None
+    surrogate: float | None
+    clairvoyant: Clairvoyant | None
+    clairvoyant_note: str
+    candidates: list[Candidate]
+    curves: PlanCurves
+    trace: Trace | None
+    toml: str
+    prices_csv: str | None
+    command: str
+    took_ms: float
+
+
+class Prices(Shape):
+    column: str
+    columns: list[str]
+    count: int
+    prices: list[float]
+    least: float
+    most: float
+    mean: float

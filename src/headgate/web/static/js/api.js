@@ -1,0 +1,44 @@
+// What the server says; what it refuses comes as one line to show.
+
+export class Refused extends Error {
+  constructor(message, status, field) {
+    super(message);
+    this.status = status;
+    this.field = field || null;
+  }
+}
+
+async function answer(request) {
+  let response;
+  try {
+    response = await request;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused("The server does not answer. Is headgate serve still running?", 0);
+  }
+  const text = await response.text();
+  let body = null;
+  try {
+    body = JSON.parse(text);
+  } catch { /* not JSON, so not from the API */ }
+  if (!response.ok) throw new Refused(body?.error || `The server answered ${response.status}.`, response.status, body?.field);
+  if (body === null) throw new Refused("The server answered something that is not JSON.", response.status);
+  return body;
+}
+
+function address(path, query) {
+  const given = Object.entries(query || {}).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const text = new URLSearchParams(given).toString();
+  return `/api${path}${text ? `?${text}` : ""}`;
+}
+
+export const runPath = (name, rest = "") => `/runs/${encodeURIComponent(name)}${rest}`;
+export const get = (path, query, signal) => answer(fetch(address(path, query), { signal, headers: { accept: "application/json" } }));
+export const link = address;
+
+export function post(path, body, signal, type = "application/json") {
+  const sent = type === "application/json" ? JSON.stringify(body) : body;
+  return answer(fetch(address(path), { method: "POST", headers: { "content-type": type }, body: sent, signal }));
+}
+
+export const aborted = (error) => error.name === "AbortError";

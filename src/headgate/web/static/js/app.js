@@ -1,0 +1,68 @@
+// Which page is shown. Links inside are followed without loading anew; the address alone says what one sees.
+
+import { remember } from "./address.js";
+import { h, refill, say } from "./dom.js";
+import { startTheme } from "./theme.js";
+
+const PAGES = [
+  { at: /^\/$/, nav: "/", title: "Runs", load: () => import("./pages/runs.js") },
+  { at: /^\/run\/([^/]+)$/, nav: "/", title: "Run", load: () => import("./pages/run.js") },
+  { at: /^\/compare$/, nav: "/compare", title: "Compare", load: () => import("./pages/compare.js") },
+  { at: /^\/plan$/, nav: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
+  { at: /^\/gate(?:\/([^/]+))?$/, nav: "/gate", title: "Gate", load: () => import("./pages/gate.js") },
+];
+
+const main = document.getElementById("main");
+let leaving = new AbortController();
+
+async function show(arrived) {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const page = PAGES.find(({ at }) => at.test(location.pathname));
+  for (const link of document.querySelectorAll("nav a")) {
+    if (page && link.getAttribute("href") === page.nav) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!page) return lost();
+  const name = location.pathname.match(page.at)[1];
+  title(name ? decodeURIComponent(name) : page.title);
+  const { open } = await page.load();
+  if (signal.aborted) return;
+  main.replaceChildren();
+  open({ main, signal, name: name && decodeURIComponent(name), query: new URLSearchParams(location.search) });
+  if (!arrived) return;
+  window.scrollTo(0, 0);
+  main.focus({ preventScroll: true });
+  say(page.title);
+}
+
+function lost() {
+  title("Not found");
+  refill(main, h("h1", null, "There is no such page"), h("p", null, h("a", { href: "/" }, "All runs")));
+}
+
+export function title(text) {
+  document.title = `${text} · headgate`;
+}
+
+export function go(address) {
+  history.pushState(null, "", address);
+  show(true);
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
+  if (!PAGES.some(({ at }) => at.test(link.pathname))) return;
+  if (link.hash && link.pathname === location.pathname) return;
+  event.preventDefault();
+  go(link.href);
+});
+window.addEventListener("popstate", () => show(false));
+
+// The link that was printed carries the token; once it is a cookie, it need not stand in the address.
+if (new URLSearchParams(location.search).has("token")) remember({ token: null });
+startTheme(document.getElementById("theme"));
+show(false);

@@ -1,0 +1,99 @@
+// Before anything runs: buffers, money, prices and rounds in; K, rate, cost and memory out, while one drags.
+
+import { aborted, get, post } from "../api.js";
+import { h, put, refill, say } from "../dom.js";
+import { PlanAnswer } from "../plan_answer.js";
+import { planForm } from "../plan_form.js";
+import { DEFAULTS, fromQuery, toQuery, toRequest } from "../planning.js";
+
+const PAUSE = 60; // ms after the last movement
+const PAGE = `plan-${Math.random().toString(36).slice(2)}`;
+
+export async function open({ main, signal, query }) {
+  let plan = fromQuery(query);
+  let offered = { policies: [plan.policy], recipes: [], limits: {} };
+  let timer = 0;
+  let newest = 0;
+  let asking = null;
+
+  const form = h("form", { class: "plan-form", "aria-label": "What is given", onsubmit: (event) => event.preventDefault() });
+  const answer = new PlanAnswer(signal, () => plan);
+  put(main,
+    h("h1", null, "Plan"),
+    h("p", { class: "lede" }, "Say what you have: memory, money, prices and time. headgate says how much to let in each round, what it will cost and how close that comes to the best."),
+    h("div", { class: "plan" }, form, answer.node));
+
+  try {
+    offered = await get("/plan", null, signal);
+  } catch (error) {
+    if (aborted(error)) return;
+  }
+  if (plan.recipe && !query.has("buffers")) plan = withRecipe(plan, plan.recipe);
+  build();
+  ask();
+
+  function build() {
+    refill(form, planForm({ plan, offered, change, recipe: (name) => { plan = withRecipe(plan, name); build(); soon(); } }));
+  }
+
+  function withRecipe(old, name) {
+    const recipe = offered.recipes.find((one) => one.name === name);
+    if (!recipe) return { ...old, recipe: "" };
+    const { kind, ...cost } = recipe.cost;
+    const { buffers, budget, clients } = recipe.system;
+    return { ...DEFAULTS, recipe: name, buffers, budget, clients: Math.min(clients || buffers.length, offered.limits.clients || 1000), rounds: recipe.rounds, kind, cost, policy: old.policy };
+  }
+
+  // `rebuild` where other fields belong to it.
+  function change(changes, rebuild = false) {
+    plan = { ...plan, ...changes };
+    if (rebuild) build();
+    soon();
+  }
+
+  function soon() {
+    clearTimeout(timer);
+    timer = setTimeout(ask, PAUSE);
+  }
+
+  async function ask() {
+    history.replaceState(null, "", `/plan?${toQuery(plan)}`);
+    if (plan.kind === "trace" && !plan.prices) {
+      answer.wait("Choose a CSV file with a price for each round.");
+      return;
+    }
+    newest += 1;
+    const mine = newest;
+    asking?.abort();
+    asking = new AbortController();
+    answer.busy();
+    const bound = offered.recipes.find((one) => one.name === plan.recipe)?.bound;
+    try {
+      const told = await post("/plan", toRequest(plan, bound, { page: PAGE }), AbortSignal.any([asking.signal, signal]));
+      if (mine !== newest) return; // a newer question is on its way
+      right();
+      answer.show(told, plan);
+      say(told.K ? `K is ${told.K}` : "Planned");
+    } catch (error) {
+      if (aborted(error) || mine !== newest || error.status === 409) return;
+      wrong(error);
+      answer.refused(error.message);
+    }
+  }
+
+  // What the server refuses is said beside the field it names.
+  function wrong(error) {
+    right();
+    const field = [...form.querySelectorAll("[data-setting]")].find((node) => error.field === node.dataset.setting || error.message.startsWith(node.dataset.setting));
+    const place = field?.querySelector(".field-wrong");
+    if (!place) return;
+    place.hidden = false;
+    place.textContent = error.message;
+    for (const input of field.querySelectorAll("input")) input.setAttribute("aria-invalid", "true");
+  }
+
+  function right() {
+    for (const place of form.querySelectorAll(".field-wrong")) place.hidden = true;
+    for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+  }
+}

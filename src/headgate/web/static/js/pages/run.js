@@ -1,0 +1,189 @@
+// One run, also while it is played.
+
+import { aborted, get, link, runPath } from "../api.js";
+import { gateAddress, list, remember } from "../address.js";
+import { Curves } from "../curves.js";
+import { h, put, refill, say } from "../dom.js";
+import { Figure } from "../figure.js";
+import { duration, moment, number, plural, whole } from "../format.js";
+import { heatContent } from "../heat.js";
+import { follow, gathered } from "../live.js";
+import { choice, copyButton, failure, note, progress, skeleton, stateMark, swatch } from "../marks.js";
+import { looks as looksOf } from "../palette.js";
+import { contentOf, SECTIONS } from "../run_figures.js";
+import { SummaryTable } from "../summary.js";
+
+const PAUSE = 500; // ms between two looks at a run that is played
+
+export async function open({ main, signal, name, query }) {
+  const view = { hidden: new Set(list(query.get("hide"))), byMoney: query.get("x") === "money", heat: query.get("policy"), seed: query.get("seed") };
+  const curves = new Curves(name, signal);
+  let run = null;
+  let clients = null;
+  let figures = [];
+  let heat = null;
+
+  put(main, h("p", { class: "eyebrow" }, h("a", { href: "/" }, "Runs"), " / "), h("h1", null, name), skeleton(2), skeleton(1, "figure"));
+  try {
+    [run] = await Promise.all([get(runPath(name), null, signal), curves.refresh()]);
+  } catch (error) {
+    if (!aborted(error)) refill(main, h("h1", null, name), failure(error, () => location.reload()));
+    return;
+  }
+  const looks = looksOf(run.policies.map((policy) => ({ run: name, policy })));
+  const liveMark = h("span", { class: "live-mark" });
+  const status = h("p", { class: "status-line" });
+  const said = h("div");
+  const notes = h("div");
+  const table = new SummaryTable(run, looks);
+  const figuresPlace = h("div");
+  refill(main, heading(run), status, said, h("h2", null, "Results"), notes, table.node, figuresPlace, settings(run));
+  showHead();
+  showResults();
+  drawFigures();
+  if (!["finished", "diverged"].includes(run.state)) listen();
+
+  // Only what changes is drawn again: whoever stands on a link with the keyboard stays there.
+  function showHead() {
+    const { state, round, rounds } = run;
+    refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds played"), liveMark);
+    refill(said, run.headline && h("p", { class: "lede" }, run.headline),
+      h("dl", { class: "facts" }, facts(run).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text)))));
+  }
+
+  function showResults() {
+    const over = run.spend_note?.startsWith("Not comparable");
+    refill(notes, run.warning && note(run.warning, "warn"), run.spend_note && note(run.spend_note, over ? "warn" : ""), run.note && note(run.note));
+    table.update(run);
+  }
+
+  function drawFigures() {
+    if (!curves.reached()) {
+      refill(figuresPlace, h("h2", null, "Figures"), h("div", { class: "empty" }, h("p", null, run.state === "running" ? "The first round is being played. The figures appear when it is done." : "No round was played.")));
+      return;
+    }
+    const state = () => ({ run, curves, looks, hidden: view.hidden, byMoney: view.byMoney });
+    figures = [];
+    const sections = SECTIONS.map(({ title, figures: specs }) => h("section", { "aria-label": title }, h("h3", { class: "ruled" }, title),
+      h("div", { class: specs.length > 2 && !specs.some((spec) => spec.wide) ? "grid three" : "grid" }, specs.filter((spec) => contentOf(spec, state())).map((spec) => {
+        const figure = new Figure({
+          ...spec, signal, content: () => contentOf(spec, state()), csv: () => link(runPath(name, "/table.csv"), { figure: spec.key }),
+          tools: spec.money && choice("x", "Horizontal axis", [["round", "by round"], ["money", "by money"]], view.byMoney ? "money" : "round", (x) => {
+            view.byMoney = x === "money";
+            remember({ x: view.byMoney ? "money" : null });
+            figure.update();
+          }),
+        });
+        figures.push(figure);
+        return figure.node;
+      }), title === "Memory" && run.occupancy && heatFigure())));
+    refill(figuresPlace, h("h2", null, "Figures"), legend(), sections);
+  }
+
+  function legend() {
+    const buttons = run.policies.map((policy, i) => {
+      const button = h("button", { type: "button", class: "chip", "aria-pressed": String(!view.hidden.has(policy)) }, swatch(looks[i]), policy);
+      button.addEventListener("click", () => {
+        if (!view.hidden.delete(policy)) view.hidden.add(policy);
+        shown();
+      });
+      button.addEventListener("dblclick", () => {
+        const alone = view.hidden.size === run.policies.length - 1 && !view.hidden.has(policy);
+        view.hidden.clear();
+        if (!alone) for (const other of run.policies) if (other !== policy) view.hidden.add(other);
+        shown();
+      });
+      return button;
+    });
+    function shown() {
+      buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(!view.hidden.has(run.policies[i]))));
+      remember({ hide: [...view.hidden].join(",") });
+      for (const figure of figures) figure.update();
+    }
+    return h("div", { class: "legend", role: "group", "aria-label": "Policies shown in the figures" }, buttons);
+  }
+
+  function heatFigure() {
+    if (!run.policies.includes(view.heat)) view.heat = run.policies.find((policy) => policy !== "oracle") || run.policies[0];
+    const policy = h("select", { "aria-label": "Policy of the buffer map" }, run.policies.map((one) => h("option", { value: one, selected: one === view.heat }, one)));
+    const seed = h("select", { "aria-label": "Seed of the buffer map" }, h("option", { value: "" }, "mean of seeds"), run.seeds.map((one) => h("option", { value: one, selected: String(one) === view.seed }, `seed ${one}`)));
+    for (const select of [policy, seed]) {
+      select.addEventListener("change", () => {
+        Object.assign(view, { heat: policy.value, seed: seed.value || null });
+        remember({ policy: view.heat, seed: view.seed });
+        refreshHeat();
+      });
+    }
+    heat = new Figure({
+      title: "How full the buffers are, client by client", wide: true, signal, tools: [policy, seed],
+      about: "Samples a client holds, relative to its buffer B_m. The neutral colour is exactly full, blue has room, orange is over.",
+      content: () => clients && heatContent(clients), csv: () => link(runPath(name, "/table.csv"), { figure: "occupancy" }),
+    });
+    refreshHeat();
+    return heat.node;
+  }
+
+  async function refreshHeat() {
+    if (!heat && !run.occupancy) return;
+    try {
+      clients = await get(runPath(name, "/clients"), { policy: view.heat, seed: view.seed }, signal);
+      heat?.update();
+    } catch (error) {
+      if (!aborted(error)) heat?.failed(error.message);
+    }
+  }
+
+  // While it is played: the rounds that came, then state and results, then the map of the buffers.
+  function listen() {
+    const refresh = gathered(async () => {
+      const [moved, told] = await Promise.all([curves.refresh(), get(runPath(name), null, signal)]);
+      const before = run;
+      run = told;
+      showHead();
+      if (before.state !== run.state) say(`The run is ${run.state}`);
+      if (!moved) return;
+      showResults();
+      if (!figures.length || run.occupancy !== before.occupancy) drawFigures();
+      for (const figure of figures) figure.update();
+      await refreshHeat();
+    }, PAUSE);
+    follow(link(runPath(name, "/events")), refresh, (state) => {
+      liveMark.className = `live-mark ${state || ""}`;
+      liveMark.textContent = state || "";
+    }, signal);
+  }
+}
+
+function heading(run) {
+  return [
+    h("p", { class: "eyebrow" }, h("a", { href: "/" }, "Runs"), run.sweep && [" / ", h("a", { href: `/?search=${encodeURIComponent(run.sweep)}` }, run.sweep)]),
+    h("div", { class: "title-line" }, h("h1", null, run.name),
+      h("div", { class: "title-links" }, h("a", { class: "button", href: gateAddress(run.name) }, "Watch the gate"), h("a", { class: "button", href: `/compare?runs=${encodeURIComponent(run.name)}` }, "Compare"))),
+  ];
+}
+
+function facts(run) {
+  const { settings, environment } = run;
+  return [
+    ["data", settings.data?.name], ["model", settings.model?.name],
+    ["clients", `${whole(run.clients)}, buffers ${range(run.buffers)}`],
+    ["budget", `${number(run.budget)} a round`],
+    ["seeds", whole(run.seeds.length)],
+    ["target", run.target ? `${number(100 * run.target)} %` : null],
+    ["executor", [environment.executor, environment.device, environment.dtype].filter(Boolean).join(", ")],
+    ["started", moment(run.started)],
+    ["took", run.elapsed ? duration(run.elapsed) : null],
+  ].filter(([, text]) => text);
+}
+
+function range(buffers) {
+  const [low, high] = [Math.min(...buffers), Math.max(...buffers)];
+  return low === high ? `of ${number(low)}` : `${number(low)} to ${number(high)}`;
+}
+
+function settings(run) {
+  const rows = Object.entries(run.environment).map(([key, value]) => h("tr", null, h("th", { scope: "row" }, key), h("td", null, typeof value === "object" ? JSON.stringify(value) : String(value))));
+  return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings and environment"),
+    h("details", null, h("summary", null, `Settings, ${plural(run.toml.trim().split("\n").length, "line")} of TOML`), h("p", { class: "above" }, copyButton(() => run.toml, "Copy as TOML")), h("pre", { tabindex: "0" }, run.toml)),
+    h("details", null, h("summary", null, "Environment"), h("div", { class: "scroll" }, h("table", { class: "plain" }, h("tbody", null, rows)))));
+}

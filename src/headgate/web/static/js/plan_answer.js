@@ -1,0 +1,117 @@
+// What the planner says: the few numbers first, then the curves of the rehearsal.
+
+import { h, indexed, refill } from "./dom.js";
+import { asCsv, Figure } from "./figure.js";
+import { fixed, number, percent, plural, whole } from "./format.js";
+import { lineFigure, pressed } from "./lines.js";
+import { copyButton, skeleton } from "./marks.js";
+import { toQuery } from "./planning.js";
+
+const BLUE = { colour: 0, dash: 0 };
+const PRICE = { colour: 6, dash: 0 };
+const FIGURES = [
+  { title: "Money a round, so far", y: "Money a round", series: "spent", digits: ",.2f", perRound: true, level: (told) => ({ value: told.budget, text: `budget ${number(told.budget)}` }) },
+  { title: "Samples in memory, n", y: "Samples", series: "n", digits: ",.1f", from: "tozero", level: (told) => ({ value: told.memory, text: `all buffers ${whole(told.memory)}` }) },
+  { title: "Samples let in, and the price", y: "Samples a round", series: "admitted", digits: ",.1f", from: "tozero", beneath: { series: "price", y: "Price", digits: ",.2f", from: "tozero", share: 0.38 } },
+  { title: "Debt Z", y: "Money", series: "debt", digits: ",.1f", from: "tozero" },
+  { title: "Bound, each round", y: "Bound", series: "bound", digits: ".4~g", oracle: true },
+  { title: "Distinct samples, N", y: "Samples", series: "N", digits: ",.0f" },
+];
+
+export class PlanAnswer {
+  constructor(signal, plan) {
+    this.plan = plan;
+    this.told = null;
+    this.why = h("p", { class: "why" });
+    this.tiles = h("div", { class: "tiles" }, skeleton(6, "tiles"));
+    this.more = h("div");
+    this.wrong = h("p", { class: "note warn", role: "alert", hidden: true });
+    this.gate = h("a", { class: "button" }, "Watch the gate");
+    this.figures = FIGURES.map((spec) => new Figure({ title: spec.title, signal, content: () => this.told && content(spec, this.told), csv: () => asCsv(rowsOf(spec, this.told)) }));
+    this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.tiles, this.why,
+      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), copyButton(() => this.told?.command || "", "Copy as command"), this.gate),
+      this.more, h("div", { class: "grid" }, this.figures.map((figure) => figure.node)));
+  }
+
+  busy() {
+    this.node.setAttribute("aria-busy", "true");
+  }
+
+  wait(text) {
+    this.refused(text);
+  }
+
+  refused(message) {
+    this.node.setAttribute("aria-busy", "false");
+    this.node.classList.add("outdated");
+    this.wrong.hidden = false;
+    this.wrong.textContent = message;
+  }
+
+  show(told, plan) {
+    this.told = told;
+    this.node.setAttribute("aria-busy", "false");
+    this.node.classList.remove("outdated");
+    this.wrong.hidden = true;
+    this.gate.href = `/gate?${toQuery(plan)}`;
+    refill(this.tiles, tilesOf(told).map(tile));
+    this.why.textContent = told.why || "";
+    refill(this.more, candidates(told));
+    for (const figure of this.figures) figure.update();
+  }
+}
+
+function tile({ title, value, beside, over }) {
+  return h("div", { class: over ? "tile over" : "tile" }, h("span", { class: "tile-title" }, indexed(title)), h("span", { class: "tile-value" }, value), h("span", { class: "tile-beside" }, indexed(beside)));
+}
+
+function tilesOf(told) {
+  const apart = told.bound !== null && told.oracle_bound ? told.bound / told.oracle_bound : null;
+  const { clairvoyant } = told;
+  return [
+    told.K === null ? { title: "Policy", value: told.policy, beside: "has no K" } : { title: "Keep a sample K rounds", value: whole(told.K), beside: told.rate === null ? "" : `${number(told.rate)} samples let in a round` },
+    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend_share, 0)} of ${number(told.budget)}`, over: told.spend_share > 1.02 },
+    { title: "Most in memory", value: `${whole(told.peak_n)}`, beside: told.peak_excess > 0 ? `of ${whole(told.memory)}; one client ${whole(told.peak_excess)} over` : `of ${whole(told.memory)}; no client over`, over: told.peak_excess > 0 },
+    { title: "Distinct samples", value: whole(told.N), beside: `worth ${whole(told.n_eff)} used equally` },
+    { title: "Bound, beside the oracle", value: apart === null ? "–" : `${fixed(apart, 2)} ×`, beside: "the oracle pays nothing" },
+    { title: "Beside the clairvoyant", value: clairvoyant ? `${fixed(clairvoyant.ratio, 2)} ×` : "–", beside: clairvoyant ? "who knows all prices" : told.clairvoyant_note || "not worked out" },
+    { title: "Money above budget", value: number(told.cost_violation), beside: `in ${plural(told.rounds, "round")}; Vio_S`, over: told.spend_share > 1.02 },
+    { title: "Samples above buffers", value: number(told.buffer_violation), beside: "sum over rounds, in the mean; Vio_B", over: told.buffer_violation > 0 && told.peak_excess > 0 && told.buffer_violation > 0.001 * told.memory * told.rounds },
+  ];
+}
+
+function candidates(told) {
+  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `answered in ${whole(told.took_ms)} ms`].filter(Boolean).join(" · ");
+  const list = told.candidates || [];
+  const table = list.length > 0 && h("div", { class: "scroll" }, h("table", null,
+    h("thead", null, h("tr", null, ["K", "Rate", "Spend a round", "Bound", "Vio_S", "Vio_B", "Most in a buffer"].map((title) => h("th", { scope: "col" }, indexed(title))))),
+    h("tbody", null, list.map((one) => h("tr", { class: one.chosen ? "taken" : null }, h("th", { scope: "row" }, whole(one.K), one.chosen && h("span", { class: "small-print" }, " chosen")), [fixed(one.rate, 2), fixed(one.spend, 2), number(one.bound), number(one.cost_violation), number(one.buffer_violation), whole(one.peak_buffer)].map((text) => h("td", null, text)))))));
+  return h("details", { class: "fine" }, h("summary", null, list.length ? `The ${plural(list.length, "K", "K")} that were rehearsed` : "More"), table, h("p", { class: "below" }, fine));
+}
+
+function line(told, series, look, name, perRound) {
+  const { t, series: all } = told.curves;
+  const { mean, half } = all[series];
+  const at = t.map((_, i) => i).filter((i) => mean[i] !== null);
+  const scaled = (values) => values && at.map((i) => (values[i] === null ? null : values[i] / (perRound ? t[i] : 1)));
+  const x = at.map((i) => t[i]);
+  return { name, look, x, t: x, mean: scaled(mean), half: scaled(half) };
+}
+
+function content(spec, told) {
+  const lines = [line(told, spec.series, BLUE, told.policy, spec.perRound)];
+  if (spec.oracle) lines.push(line(told, "oracle_bound", PRICE, "oracle"));
+  if (!lines[0].x.length) return null;
+  const panes = [{ ...spec, lines, levels: spec.level ? [spec.level(told)] : [], least: 0, log: pressed(lines) }];
+  if (spec.beneath) panes.push({ ...spec.beneath, lines: [line(told, spec.beneath.series, PRICE, "price")], levels: [] });
+  const figure = lineFigure({ x: "Round", panes });
+  figure.layout.margin.l = 44;
+  const rows = rowsOf(spec, told);
+  return { ...figure, label: `${told.policy}, at the end: ${number(lines[0].mean.at(-1))}`, table: { columns: rows.columns, rows: rows.rows.map((row) => row.map(number)) } };
+}
+
+function rowsOf(spec, told) {
+  const { t, series } = told.curves;
+  const keys = [spec.series, ...(spec.beneath ? [spec.beneath.series] : []), ...(spec.oracle ? ["oracle_bound"] : [])];
+  return { columns: ["round", ...keys], rows: t.map((round, i) => [round, ...keys.map((key) => series[key].mean[i])]) };
+}

@@ -1,0 +1,127 @@
+// The fields of the planner.
+
+import { aborted, post } from "./api.js";
+import { h, refill } from "./dom.js";
+import { selectField, Slider, textField } from "./fields.js";
+import { number, plural } from "./format.js";
+import { choice } from "./marks.js";
+import { COSTS, costDefaults, keepPrices, POLICIES, wholes } from "./planning.js";
+
+const UPLOAD = 256 * 1024;
+const KNOWS_K = new Set(["acdpp", "dpp", "constant", "hybrid", "released"]);
+
+export function planForm({ plan, offered, change, recipe }) {
+  const group = (title, ...fields) => h("fieldset", { class: "group" }, h("legend", null, title), fields);
+  return [
+    offered.recipes.length > 0 && selectField({ label: "Start from", value: plan.recipe, options: [["", "your own"], ...offered.recipes.map(({ name }) => [name, name])], changed: recipe }),
+    group("Memory", memoryFields(plan, offered, change)),
+    group("Money and time",
+      new Slider({ label: "Budget", unit: "money a round", least: 1, most: 1000, step: 0.1, scale: "log", value: plan.budget, setting: "system.budget", changed: (budget) => change({ budget }) }).node,
+      new Slider({ label: "Horizon", unit: "rounds", least: 10, most: 2000, step: 1, scale: "log", value: plan.rounds, setting: "run.rounds", changed: (rounds) => change({ rounds }) }).node),
+    group("Prices", priceFields(plan, offered, change)),
+    group("Policy", policyFields(plan, offered, change)),
+  ];
+}
+
+// The list of buffers and its mean move together.
+function memoryFields(plan, offered, change) {
+  const mean = (list) => list.reduce((a, b) => a + b, 0) / list.length;
+  let { buffers } = plan;
+  const size = new Slider({
+    label: "Buffer of a client", unit: "samples, mean", least: 1, most: 200, step: 1, scale: "log", value: Math.round(mean(buffers)), setting: "system.buffers",
+    changed: (value) => {
+      const scale = value / Math.max(0.5, mean(plan.buffers));
+      buffers = plan.buffers.map((buffer) => Math.max(1, Math.round(buffer * scale)));
+      text.querySelector("input").value = buffers.join(", ");
+      change({ buffers });
+    },
+  });
+  const text = textField({
+    label: "Each client’s, in turn", value: buffers.join(", "), parse: wholes, about: "whole numbers; a list shorter than the clients is repeated",
+    changed: (given) => {
+      buffers = given;
+      plan = { ...plan, buffers };
+      size.set(Math.round(mean(given)));
+      change({ buffers });
+    },
+  });
+  const clients = new Slider({ label: "Clients", least: 1, most: 200, step: 1, scale: "log", value: plan.clients, setting: "system.clients", changed: (value) => change({ clients: value }) });
+  return [clients.node, size.node, text];
+}
+
+function priceFields(plan, offered, change) {
+  const kind = selectField({
+    label: "Prices are", value: plan.kind, about: COSTS[plan.kind].about, setting: "cost.kind", options: Object.entries(COSTS).map(([key, { title }]) => [key, title]),
+    changed: (chosen) => change({ kind: chosen, cost: costDefaults(chosen) }, true),
+  });
+  if (plan.kind === "trace") return [kind, upload(plan, change)];
+  const cost = { ...plan.cost };
+  return [kind, Object.entries(COSTS[plan.kind].fields).map(([name, [label, , least, most, step]]) => {
+    const changed = (value) => {
+      cost[name] = value;
+      change({ cost: { ...cost } });
+    };
+    const setting = `cost.${name}`;
+    if (typeof cost[name] === "boolean") return h("label", { class: "check" }, h("input", { type: "checkbox", checked: cost[name], onchange: (event) => changed(event.target.checked) }), label);
+    if (typeof cost[name] === "object") return textField({ label, setting, value: JSON.stringify(cost[name]), parse: numbers, changed });
+    return new Slider({ label, setting, least: least || 0, most, step, value: cost[name], changed }).node;
+  })];
+}
+
+function numbers(text) {
+  try {
+    const value = JSON.parse(text);
+    return Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function upload(plan, change) {
+  const told = h("p", { class: "field-about", role: "status" }, plan.prices ? `${plan.file}: ${plural(plan.prices.length, "price")}` : "a header line, then a row a round; the column is called cost");
+  const input = h("input", { type: "file", accept: ".csv,text/csv", id: "trace-file" });
+  input.addEventListener("change", async () => {
+    const [file] = input.files;
+    if (!file) return;
+    if (file.size > UPLOAD) {
+      told.textContent = `${file.name} is larger than 256 KiB.`;
+      return;
+    }
+    try {
+      const answer = await post("/trace", await file.text(), undefined, "text/csv");
+      keepPrices(answer.prices, file.name);
+      refill(told, `${file.name}: ${plural(answer.count, "price")}, ${number(answer.least)} to ${number(answer.most)}, mean ${number(answer.mean)}`);
+      change({ prices: answer.prices, file: file.name });
+    } catch (error) {
+      if (!aborted(error)) told.textContent = error.message;
+    }
+  });
+  return [
+    h("div", { class: "field text", "data-setting": "cost.prices" }, h("label", { for: "trace-file" }, "CSV file"), input, told, h("p", { class: "field-wrong", role: "alert", hidden: true })),
+    h("div", { class: "field text" }, h("span", { class: "label" }, "At its end"), choice("at-end", "At the end of the file", [["repeat", "begin again"], ["stop", "stop"]], plan.atEnd, (atEnd) => change({ atEnd }))),
+  ];
+}
+
+function policyFields(plan, offered, change) {
+  const names = offered.policies.filter((name) => name in POLICIES);
+  const fields = [selectField({ label: "Policy", value: plan.policy, about: POLICIES[plan.policy], setting: "policy", options: (names.length ? names : [plan.policy]).map((name) => [name, name]), changed: (policy) => change(KNOWS_K.has(policy) ? { policy } : { policy, K: null }, true) })];
+  if (KNOWS_K.has(plan.policy)) {
+    const slider = new Slider({ label: "K", unit: "rounds a sample is kept", least: 1, most: 60, step: 1, scale: "log", value: plan.K ?? 10, setting: "K", changed: (K) => change({ K }) });
+    slider.node.hidden = plan.K === null;
+    const choose = h("input", { type: "checkbox", checked: plan.K === null, id: "choose-K" });
+    choose.addEventListener("change", () => {
+      slider.node.hidden = choose.checked;
+      change({ K: choose.checked ? null : slider.value });
+    });
+    fields.push(h("label", { class: "check" }, choose, "Choose K for me"), slider.node);
+  }
+  if (plan.policy === "acdpp") {
+    fields.push(h("div", { class: "field text" }, h("label", { class: "check" }, h("input", { type: "checkbox", checked: plan.burst, onchange: (event) => change({ burst: event.target.checked }) }), "Never beyond the free places"),
+      h("p", { class: "field-about" }, "the paper’s own rule buys blindly in round 1, whatever it costs")));
+  }
+  const fine = h("details", { class: "fine" }, h("summary", null, "Fine tuning"),
+    new Slider({ label: "Seeds", about: "rehearsals, each with its own luck of prices", least: 1, most: 20, step: 1, value: plan.seeds, setting: "seeds", changed: (seeds) => change({ seeds }) }).node,
+    new Slider({ label: "γ", about: "V = T^γ: how much learning counts beside debt", least: 0.05, most: 0.95, step: 0.01, value: plan.gamma, setting: "gamma", changed: (gamma) => change({ gamma }) }).node,
+    new Slider({ label: "φ", about: "ρ = 1 − T^−φ: how far a round may leave the rate", least: 0.05, most: 0.95, step: 0.01, value: plan.phi, setting: "phi", changed: (phi) => change({ phi }) }).node);
+  return [...fields, fine];
+}

@@ -1,0 +1,83 @@
+// A plan as the page holds it, as an address says it, and as the server wants it.
+
+export const COSTS = {
+  uniform: { title: "Uniform", about: "any price between two, equally likely", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 10, 0.1, 100] } },
+  integer: { title: "Whole numbers", about: "any whole price between two, equally likely", fields: { low: ["Lowest", 1, 1, 50, 1], high: ["Highest", 10, 1, 100, 1] } },
+  constant: { title: "Constant", about: "always the same", fields: { value: ["Price", 5, 0.1, 50] } },
+  seasonal: { title: "Seasons", about: "up and down, with some chance", fields: { average: ["Average", 5.5, 0.5, 50], amplitude: ["Amplitude", 3.5, 0, 40], period: ["Period, rounds", 24, 2, 500, 1], noise: ["Noise", 0.5, 0, 10] } },
+  bursts: { title: "Bursts", about: "quiet, and now and then dear for a while", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 6, 0.1, 100], factor: ["Times dearer", 5, 1, 50], chance: ["Chance a round", 0.02, 0.001, 0.5, 0.001], length: ["Rounds long", 10, 1, 200, 1] } },
+  drift: { title: "Drift", about: "from one level to another", fields: { first: ["At first", 3, 0.1, 50], last: ["At last", 8, 0.1, 50], rounds: ["Over rounds", 100, 2, 5000, 1], noise: ["Noise", 0.5, 0, 10] } },
+  pareto: { title: "Heavy tails", about: "mostly cheap, sometimes very dear", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 100, 1, 1000], tail: ["Tail", 1.2, 0.2, 4, 0.1] } },
+  switches: { title: "Switches", about: "levels that follow one another", fields: { levels: ["Levels", [10, 1]], lengths: ["Rounds each", [50, 50]], repeat: ["Again and again", true] } },
+  markov: { title: "Markov chain", about: "levels, and the chances to change between them", fields: { levels: ["Levels", [1, 5, 9]], transition: ["Chances, row by row", [[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]]] } },
+  trace: { title: "A file of prices", about: "a CSV file with a price for each round", fields: {} },
+};
+
+export const POLICIES = {
+  acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round", headgate: "this project’s own: buys when prices are low, never above money or room",
+  dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", released: "as the paper’s scripts have it", oracle: "all new every round, whatever it costs",
+  pacing: "spends evenly", resolving: "plans again every round", threshold: "buys below a fixed price", lookahead: "tries what may come", pi: "a controller on the spend", bucket: "a bucket of tokens", random: "by chance",
+};
+
+export const DEFAULTS = {
+  recipe: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", cost: costDefaults("uniform"), policy: "acdpp", K: null, seeds: 5, gamma: 0.5, phi: 0.5, burst: false, prices: null, file: "", atEnd: "repeat",
+};
+
+let uploaded = { prices: null, file: "" }; // too long for an address; kept while the page is open
+
+export function costDefaults(kind) {
+  return Object.fromEntries(Object.entries(COSTS[kind].fields).map(([name, [, value]]) => [name, value]));
+}
+
+export function fromQuery(query) {
+  const number = (key) => (query.has(key) && query.get(key) !== "" && Number.isFinite(Number(query.get(key))) ? Number(query.get(key)) : DEFAULTS[key]);
+  const kind = query.get("cost") in COSTS ? query.get("cost") : DEFAULTS.kind;
+  const cost = costDefaults(kind);
+  for (const name of Object.keys(cost)) if (query.has(`cost.${name}`)) cost[name] = read(query.get(`cost.${name}`), cost[name]);
+  return {
+    ...DEFAULTS, ...uploaded, kind, cost,
+    recipe: query.get("recipe") || "",
+    buffers: query.has("buffers") ? wholes(query.get("buffers")) || DEFAULTS.buffers : DEFAULTS.buffers,
+    clients: number("clients"), budget: number("budget"), rounds: number("rounds"), seeds: number("seeds"), gamma: number("gamma"), phi: number("phi"),
+    K: query.has("K") ? number("K") : null,
+    burst: query.get("burst") === "buffer",
+    policy: query.get("policy") in POLICIES ? query.get("policy") : DEFAULTS.policy,
+  };
+}
+
+export function toQuery(plan) {
+  const query = new URLSearchParams({ buffers: plan.buffers.join(","), clients: plan.clients, budget: plan.budget, rounds: plan.rounds, policy: plan.policy, cost: plan.kind });
+  for (const [name, value] of Object.entries(plan.cost)) query.set(`cost.${name}`, typeof value === "object" ? JSON.stringify(value) : String(value));
+  if (plan.K !== null) query.set("K", plan.K);
+  if (plan.recipe) query.set("recipe", plan.recipe);
+  if (plan.burst) query.set("burst", "buffer");
+  for (const key of ["seeds", "gamma", "phi"]) if (plan[key] !== DEFAULTS[key]) query.set(key, plan[key]);
+  return query.toString().replaceAll("%2C", ",");
+}
+
+export function toRequest(plan, bound, more = {}) {
+  const cost = plan.kind === "trace" ? { kind: "trace", prices: plan.prices || [], at_end: plan.atEnd } : { kind: plan.kind, ...plan.cost };
+  return {
+    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget }, cost, rounds: plan.rounds, seeds: plan.seeds, policy: plan.policy, K: plan.K,
+    gamma: plan.gamma, phi: plan.phi, bound: bound || {}, options: plan.burst && plan.policy === "acdpp" ? { burst: "buffer" } : {}, ...more,
+  };
+}
+
+export function keepPrices(prices, file) {
+  uploaded = { prices, file };
+}
+
+// "8, 9 10" → [8, 9, 10]; null where it is no list of whole numbers.
+export function wholes(text) {
+  const parts = text.trim().split(/[\s,;]+/).filter(Boolean);
+  return parts.length && parts.every((part) => /^\d+$/.test(part)) ? parts.map(Number) : null;
+}
+
+function read(text, like) {
+  if (typeof like === "number") return Number.isFinite(Number(text)) ? Number(text) : like;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return like;
+  }
+}

@@ -1,0 +1,85 @@
+"""A real browser: Debian's Chromium, without a screen. Every tab fails its test on a console error or a foreign request."""
+
+import os
+import re
+import shutil
+from urllib.parse import urlsplit
+
+import pytest
+
+from ..folders import MadeUp
+from ..served import Served
+
+playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install 'headgate[dev]'")
+
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync"]
+PATIENCE = 60_000  # ms: a busy machine is no failure
+
+
+def chromium():
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if chromium() is None:
+        pytest.skip("browser tests need Chromium: apt-get install chromium, or name one in $CHROMIUM")
+    playwright.expect.set_options(timeout=PATIENCE)
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=chromium(), args=QUIET)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def context(browser):
+    """One for all tests: what the browser has fetched and compiled, it keeps."""
+    made = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    made.set_default_timeout(PATIENCE)
+    return made
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """Runs that are not played any more, for all who only look."""
+    folder = tmp_path_factory.mktemp("served")
+    MadeUp(folder / "done", policies=("acdpp", "hybrid", "constant", "headgate"), seeds=3, rounds=20).finish()
+    MadeUp(folder / "another", seeds=3, training={"lr": 0.125, "evaluate_every": 2}).finish()
+    MadeUp(folder / "stopped", seeds=2).play(3).say("interrupted", diverged=[("acdpp", 1)])
+    MadeUp(folder / "crowded", policies=("acdpp",), seeds=1, rounds=6, buffers=[5 + m % 4 for m in range(150)]).finish()
+    MadeUp(folder / "a-run-with-a-rather-long-name", seeds=2).finish()
+    with Served(folder) as one:
+        yield one
+
+
+@pytest.fixture
+def tab(context):
+    """tab(served, path, …) opens a page; `expected` are console messages that belong to the test."""
+    opened, wrong = [], []
+
+    def open_tab(served, path="/", width=1280, dark=False, still=False, expected=None):
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce" if still else "no-preference")
+        opened.append(page)
+
+        def said(message):
+            if message.type in ("error", "warning") and not (expected and re.search(expected, message.text)):
+                wrong.append(f"{message.type}: {message.text}")
+
+        def asked(request):
+            address = urlsplit(request.url)
+            if address.scheme not in ("data", "blob") and address.hostname != "127.0.0.1":
+                wrong.append(f"request to another host: {request.url}")
+
+        page.on("console", said)
+        page.on("pageerror", lambda error: wrong.append(f"uncaught: {error}"))
+        page.on("request", asked)
+        page.goto(f"http://127.0.0.1:{served.port}{path}")
+        return page
+
+    yield open_tab
+    for page in opened:
+        page.close()
+    assert not wrong

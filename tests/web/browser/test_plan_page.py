@@ -1,0 +1,86 @@
+"""The planner: what is dragged changes the answer, what is copied is the plan, what is wrong is said where it is wrong."""
+
+import re
+import tomllib
+
+import pytest
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+
+def tile(page, title):
+    return page.locator(".tile", has_text=title).locator(".tile-value")
+
+
+def test_a_slider_changes_the_plan_and_the_link(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=2")
+    expect(tile(page, "Keep a sample")).to_have_text("10")
+    expect(page.locator(".answer .plot svg.main-svg").first).to_be_visible()
+    slider = page.get_by_role("slider", name="Budget")
+    for _ in range(12):
+        slider.press("PageUp")
+    expect(tile(page, "Keep a sample")).not_to_have_text("10")
+    kept = tile(page, "Keep a sample").text_content()
+    budget = page.get_by_role("spinbutton", name="Budget").input_value()
+    assert float(budget) > 100
+    expect(page).to_have_url(re.compile(f"budget={budget}&"))
+    page.reload()
+    expect(tile(page, "Keep a sample")).to_have_text(kept)
+
+
+def test_of_many_movements_the_last_is_answered(tab, served):
+    page = tab(served, "/plan?rounds=60&seeds=2")
+    expect(page.locator(".tile")).to_have_count(8)
+    field = page.get_by_role("spinbutton", name="Clients")
+    for clients in range(11, 31):
+        field.fill(str(clients))
+    expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
+    expect(page.locator(".answer")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
+
+
+def test_what_is_copied_is_the_plan(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=2&budget=70")
+    expect(page.locator(".tile")).to_have_count(8)
+    page.get_by_role("button", name="Copy as TOML").click()
+    expect(page.locator("#said")).to_have_text("Copy as TOML: copied")
+    plan = tomllib.loads(page.evaluate("() => navigator.clipboard.readText()"))
+    assert plan["system"]["budget"] == 70
+    page.get_by_role("button", name="Copy as command").click()
+    expect(page.locator("#said")).to_have_text("Copy as command: copied")
+    assert "headgate plan" in page.evaluate("() => navigator.clipboard.readText()")
+
+
+def test_policy_K_prices_and_recipes(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=2")
+    expect(page.locator(".tile")).to_have_count(8)
+    page.get_by_label("Choose K for me").uncheck()
+    page.get_by_role("spinbutton", name="K,").fill("4")
+    expect(tile(page, "Keep a sample")).to_have_text("4")
+    page.get_by_label("Prices are").select_option("seasonal")
+    expect(page.get_by_role("slider", name="Amplitude")).to_be_visible()
+    page.get_by_label("Policy").select_option("headgate")
+    expect(tile(page, "Policy")).to_have_text("headgate")
+    page.get_by_label("Start from").select_option("digits")
+    expect(page.get_by_role("spinbutton", name="Horizon")).to_have_value("60")
+
+
+def test_a_file_of_prices(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=1&cost=trace", expected="422|400")
+    expect(page.get_by_role("alert").first).to_contain_text("Choose a CSV file")
+    prices = "cost\n" + "\n".join(str(1 + t % 7) for t in range(30)) + "\n"
+    page.get_by_label("CSV file").set_input_files({"name": "prices.csv", "mimeType": "text/csv", "buffer": prices.encode()})
+    expect(page.get_by_text("prices.csv: 30 prices, 1 to 7")).to_be_visible()
+    expect(page.locator(".tile")).to_have_count(8)
+    bad = {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"cost\nfree\n"}
+    page.get_by_label("CSV file").set_input_files(bad)
+    expect(page.get_by_role("status").filter(has_text="free")).to_be_visible()
+
+
+def test_what_cannot_be_is_said_beside_its_field(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=2", expected="422")
+    expect(page.locator(".tile")).to_have_count(8)
+    page.get_by_role("spinbutton", name="Budget").fill("-5")
+    expect(page.locator(".field[data-setting='system.budget'] .field-wrong")).to_contain_text("system.budget")
+    page.get_by_role("spinbutton", name="Budget").fill("50")
+    expect(page.locator(".field-wrong:visible")).to_have_count(0)

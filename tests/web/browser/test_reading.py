@@ -1,0 +1,105 @@
+"""For everybody: by keyboard, on a phone, in the dark, and with the colours of the report."""
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from headgate.experiments.curves import looks
+
+from ..folders import MadeUp
+from ..served import Served
+
+expect = pytest.importorskip("playwright.sync_api").expect
+READING = (Path(__file__).parent / "reading.js").read_text("utf-8").split("\n", 1)[1]
+PAGES = [
+    "/",
+    "/run/a-run-with-a-rather-long-name",
+    "/compare?runs=a-run-with-a-rather-long-name&runs=stopped",
+    "/plan",
+    "/gate?round=3",
+]
+
+
+def settled(page):
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
+def test_names_contrast_and_width(tab, served, width, dark):
+    page = tab(served, width=width, dark=dark, still=True)
+    for path in PAGES:
+        page.goto(f"http://127.0.0.1:{served.port}{path}")
+        settled(page)
+        assert page.evaluate(READING) == [], path
+
+
+def test_the_theme_is_the_systems_until_one_chooses(tab, served):
+    page = tab(served, dark=True)
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-theme", "dark")
+    page.emulate_media(color_scheme="light")
+    expect(root).to_have_attribute("data-theme", "light")
+    page.get_by_role("button", name="Change to dark colours").click()
+    expect(root).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(root).to_have_attribute("data-theme", "dark")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 23, 26)")
+    page.evaluate("() => localStorage.clear()")
+
+
+def test_the_whole_way_by_keyboard(tab, served):
+    page = tab(served)
+    settled(page)
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("searchbox", name="Search runs")).to_be_focused()
+    page.keyboard.type("rather long")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    link = page.get_by_role("link", name="a-run-with-a-rather-long-name")
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if link.evaluate("node => node === document.activeElement"):
+            break
+    expect(link).to_be_focused()
+    expect(link).to_have_css("outline-style", "solid")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("a-run-with-a-rather-long-name")
+    expect(page.locator("main")).to_be_focused()
+    menu = page.get_by_label("Save Test accuracy")
+    menu.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="SVG").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="SVG").first).to_be_hidden()
+    expect(menu).to_be_focused()
+
+
+def test_new_rounds_take_nobodys_place_away(tab, tmp_path):
+    made = MadeUp(tmp_path / "live", rounds=12).play(2)
+    with Served(tmp_path, pause=0.05) as served:
+        page = tab(served, "/run/live")
+        settled(page)
+        meaning = page.get_by_text("What the columns mean")
+        meaning.click()
+        meaning.focus()
+        made.play(3)
+        expect(page.locator(".status-line")).to_contain_text("round 5 of 12")
+        expect(meaning).to_be_focused()
+        expect(page.locator(".meaning")).to_have_js_property("open", True)
+        page.goto("about:blank")
+
+
+def test_lines_look_as_in_the_report(tab, served):
+    page = tab(served, "/plan")
+    for runs, policies in itertools.product((1, 2, 4, 5), (1, 3, 7, 8)):
+        lines = [{"run": f"r{run}", "policy": f"p{policy}"} for run in range(runs) for policy in range(policies)]
+        drawn = page.evaluate("async (lines) => (await import('/static/js/palette.js')).looks(lines)", lines)
+        assert drawn == [look._asdict() for look in looks([SimpleNamespace(**line) for line in lines])]

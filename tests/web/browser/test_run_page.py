@@ -1,0 +1,126 @@
+"""One run: its figures, what is saved of them, and what moves while it is played."""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ..folders import MadeUp
+from ..served import Served
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+
+def plot(page, title):
+    return page.locator("figure", has_text=title).locator(".plot")
+
+
+def points(page, title="Test accuracy"):
+    return int(plot(page, title).get_attribute("data-points") or 0)
+
+
+def test_every_figure_is_drawn_with_its_text_alternative(tab, served):
+    page = tab(served, "/run/done")
+    expect(page.get_by_role("heading", level=1)).to_have_text("done")
+    expect(page.locator(".plot")).to_have_count(9)
+    for figure in page.locator(".plot").all():
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator("svg.main-svg").first).to_be_visible()
+        expect(figure).to_have_attribute("aria-label", re.compile(r"at the end|held \d+"))
+
+
+def test_a_link_reproduces_the_view(tab, served):
+    page = tab(served, "/run/done")
+    page.get_by_role("radio", name="by money").check()
+    page.get_by_role("button", name="constant", exact=True).click()
+    page.get_by_label("Policy of the buffer map").select_option("headgate")
+    expect(page).to_have_url(re.compile(r"x=money.*hide=constant.*policy=headgate"))
+    page.reload()
+    expect(page.get_by_role("button", name="constant", exact=True)).to_have_attribute("aria-pressed", "false")
+    expect(page.get_by_role("radio", name="by money")).to_be_checked()
+    expect(page.get_by_label("Policy of the buffer map")).to_have_value("headgate")
+    expect(plot(page, "Test accuracy").locator(".xtitle")).to_have_text("Money spent per run so far")
+
+
+def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
+    page = tab(served, "/run/done")
+    expect(plot(page, "Test accuracy").locator("svg.main-svg").first).to_be_visible()
+    page.get_by_role("button", name="Numbers of Test accuracy").click()
+    table = page.get_by_role("region", name="Test accuracy: numbers")
+    expect(table.locator("thead th")).to_have_text(["Round", "acdpp", "hybrid", "constant", "headgate"])
+    expect(table.locator("tbody tr")).to_have_count(10)
+    for ending, begins in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"policy,t,mean,half")):
+        page.get_by_label("Save Test accuracy").click()
+        with page.expect_download() as caught:
+            page.get_by_role("button", name=ending, exact=True).click()
+        saved = caught.value
+        assert saved.suggested_filename.endswith(ending.lower())
+        with open(saved.path(), "rb") as file:
+            content = file.read()
+        assert content.startswith(begins)
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    assert {row["policy"] for row in rows} == {"acdpp", "hybrid", "constant", "headgate"}
+
+
+def test_rounds_appear_as_they_land_until_the_run_is_finished(tab, tmp_path):
+    made = MadeUp(tmp_path / "live", rounds=12).play(2)
+    with Served(tmp_path, pause=0.05) as served:
+        page = tab(served, "/run/live")
+        expect(page.locator(".live-mark")).to_have_text("live")
+        expect(page.locator(".status-line")).to_contain_text("round 2 of 12")
+        expect(plot(page, "Test accuracy")).to_have_attribute("data-points", re.compile(r"\d"))
+        before = points(page)
+        made.play(6)
+        expect(page.locator(".status-line")).to_contain_text("round 8 of 12")
+        expect(plot(page, "Test accuracy")).not_to_have_attribute("data-points", str(before))
+        assert points(page) > before
+        made.finish()
+        expect(page.locator(".state")).to_have_text("finished")
+        expect(page.locator(".live-mark")).to_have_text("")
+
+
+def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_path):
+    made = MadeUp(tmp_path / "live", rounds=12).play(2)
+    with Served(tmp_path, pause=0.05) as served:
+        page = tab(served, "/run/live", expected="ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load")
+        expect(page.locator(".live-mark")).to_have_text("live")
+    expect(page.locator(".live-mark")).to_have_text("reconnecting")
+    made.play(5)
+    with Served(tmp_path, port=served.port, pause=0.05):
+        expect(page.locator(".status-line")).to_contain_text("round 7 of 12")
+        expect(page.locator(".live-mark")).to_have_text("live")
+        page.goto("about:blank")
+
+
+def test_a_real_simulation_is_followed_through_every_page(tab, tmp_path):
+    command = [sys.executable, "-m", "headgate.cli", "run", "digits", "--rounds", "3000", "--seeds", "2", "--processes", "1"]
+    command += ["--policies", "acdpp,constant", "--progress", "none", "--out", str(tmp_path / "real")]
+    with Served(tmp_path) as served, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as playing:
+        try:
+            page = tab(served)
+            page.get_by_role("link", name="real").click()
+            status = page.locator(".status-line .numeral")
+            expect(status).to_have_text(re.compile(r"round [1-9]"))
+            expect(page.locator(".live-mark")).to_have_text("live")
+            first = status.text_content()
+            expect(status).not_to_have_text(first)
+            expect(plot(page, "Test accuracy").locator("svg.main-svg").first).to_be_visible()
+            page.get_by_role("link", name="Compare").last.click()
+            expect(page.get_by_role("row", name="constant")).to_be_visible()
+            page.goto(f"http://127.0.0.1:{served.port}/gate/real?policy=acdpp")
+            expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "true")
+            expect(page.locator(".readout")).to_contain_text("Accuracy")
+            page.goto(f"http://127.0.0.1:{served.port}/run/real")
+            expect(page.locator(".state")).to_have_text("running")
+        finally:
+            playing.terminate()
+        playing.wait(60)
+        expect(page.locator(".state")).to_have_text("interrupted")
+
+
+def test_what_is_not_there_is_said(tab, served):
+    page = tab(served, "/run/nobody", expected="404")
+    expect(page.get_by_role("alert")).to_contain_text("nobody")

@@ -1,0 +1,79 @@
+"""The list of runs: empty, searched, sorted, chosen from, and growing."""
+
+import re
+
+import pytest
+
+from ..folders import MadeUp
+from ..served import Served
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    MadeUp(folder / "alpha", policies=("acdpp", "constant")).finish()
+    MadeUp(folder / "beta", policies=("constant",)).play(5).say("interrupted")
+    MadeUp(folder / "gamma <b>&amp;", policies=("headgate",), rounds=6).finish()
+    with Served(folder) as one:
+        yield one
+
+
+def names(page):
+    return page.locator("tbody tr .name-link")
+
+
+def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path):
+    with Served(tmp_path) as served:
+        page = tab(served)
+        expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
+        expect(page.locator("pre")).to_have_text("headgate run digits")
+        MadeUp(tmp_path / "first").play(1)
+        expect(names(page)).to_have_text(["first"])
+        page.goto("about:blank")
+
+
+def test_search_sort_and_states(tab, served):
+    page = tab(served, "/?sort=name&order=asc")
+    expect(names(page)).to_have_text(["alpha", "beta", "gamma <b>&amp;"])
+    expect(page.locator("tr[data-name=beta] .state")).to_have_text("interrupted")
+    expect(page.locator("tr[data-name=alpha] .spark path")).to_have_count(1)
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(names(page)).to_have_text(["gamma <b>&amp;", "beta", "alpha"])
+    page.get_by_role("searchbox", name="Search runs").fill("constant inter")
+    expect(names(page)).to_have_text(["beta"])
+    expect(page.locator(".count")).to_have_text("1 of 3 runs")
+    page.reload()
+    expect(names(page)).to_have_text(["beta"])
+    page.get_by_role("searchbox", name="Search runs").fill("nothing of the kind")
+    page.get_by_role("button", name="Show all runs").click()
+    expect(names(page)).to_have_count(3)
+
+
+def test_choosing_runs_leads_to_their_comparison(tab, served):
+    page = tab(served)
+    page.get_by_label("Choose alpha").check()
+    page.get_by_label("Choose beta").check()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    expect(page).to_have_url(re.compile("compare.runs=alpha&runs=beta"))
+    expect(page.get_by_role("row", name="beta: constant")).to_be_visible()
+    page.go_back()
+    expect(names(page)).to_have_count(3)
+
+
+def test_a_thousand_runs_are_shown_a_page_at_a_time(tab, tmp_path):
+    for number in range(120):
+        folder = tmp_path / f"run-{number:03d}"
+        if number == 0:
+            MadeUp(folder, policies=("constant",), seeds=1, rounds=2).finish()
+        else:
+            folder.mkdir()
+            for path in (tmp_path / "run-000").iterdir():
+                (folder / path.name).hardlink_to(path)
+    with Served(tmp_path) as served:
+        page = tab(served, "/?sort=name&order=asc")
+        expect(names(page)).to_have_count(50)
+        page.get_by_role("button", name="Next page").click()
+        expect(names(page).first).to_have_text("run-050")
+        expect(page).to_have_url(re.compile("page=2"))

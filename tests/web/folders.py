@@ -1,0 +1,136 @@
+"""Run folders as the simulator leaves them, played by the control core with a made-up accuracy: a round takes a millisecond."""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from headgate.config import build
+from headgate.control import Controller
+from headgate.records.parts import create
+from headgate.records.reader import PARTS, TABLES, RunFolder
+from headgate.records.writer import RunWriter
+from headgate.theory.bound import learning_error
+
+
+def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
+    return {
+        "system": {"buffers": list(buffers), "budget": 20.0},
+        "cost": {"kind": "uniform", "low": 1.0, "high": 10.0},
+        "run": {"rounds": rounds, "seeds": seeds, "policies": list(policies)},
+        "training": {"target": 0.5, "evaluate_every": 2},
+        **sections,
+    }
+
+
+class MadeUp:
+    """A run that is played as many rounds at a time as one likes; in parts, one policy a part."""
+
+    def __init__(self, folder, policies=("acdpp", "constant"), seeds=2, rounds=12, parts=False, **more):
+        raw = recipe(policies, seeds, rounds, **more)
+        self.folder, self.rounds, self.t = Path(folder), rounds, 0
+        self.experiment = build("made-up", raw, Path())
+        self.seeds = self.experiment.seeds
+        each = [build("part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()).resolved for one in policies]
+        environment = {"started": "2026-11-15T07:00:00+00:00", "executor": "made-up", "device": "cpu"}
+        create(self.folder, self.experiment.resolved, environment, each if parts else [])
+        self.writers = {
+            name: RunWriter(self.folder / PARTS / f"{number:03d}" if parts else self.folder)
+            for number, name in enumerate(policies)
+        }
+        self.controllers = {
+            name: Controller(self.experiment.system, policy, len(self.seeds), self.seeds)
+            for name, policy in self.experiment.policies.items()
+        }
+        self.ledgers = {name: each.open() for name, each in self.controllers.items()}
+        self.prices = self.experiment.costs.path(self.seeds, 1, rounds + 1)
+
+    def play(self, rounds=1, policies=None):
+        """These policies alone, where a run is in parts."""
+        for _ in range(rounds):
+            for name in policies or self.controllers:
+                self._round(name)
+        self.t = min(ledger.t for ledger in self.ledgers.values())
+        self.say("running")
+        return self
+
+    def _round(self, name):
+        controller, ledger = self.controllers[name], self.ledgers[name]
+        orders = controller.decide(ledger, self.prices[:, ledger.t].copy())
+        after = self.ledgers[name] = controller.post(ledger, orders)
+        held, spend = after.occupancy, orders.charge(orders.admitted)
+        judged = after.t % 2 == 0 or after.t == self.rounds
+        rows = [
+            {
+                "policy": name,
+                "seed": int(seed),
+                "t": after.t,
+                "test_accuracy": 1 - math.exp(-after.t / 8) - 0.01 * r if judged else None,
+                "test_loss": math.exp(-after.t / 8) if judged else None,
+                "train_loss": math.exp(-after.t / 7),
+                "n": int(held[r].sum()),
+                "N": int(after.distinct[r]),
+                "n_eff": float(after.distinct[r]),
+                "admitted": int(orders.admitted[r].sum()),
+                "cost": float(orders.cost[r]),
+                "spend": float(spend[r]),
+                "debt": float(ledger.debt[r]),
+                "bound": float(learning_error(held[r].sum(), after.distinct[r], 1.0, self.experiment.bound)),
+            }
+            for r, seed in enumerate(self.seeds)
+        ]
+        self.writers[name].append("metrics", rows)
+        self.writers[name].append(
+            "occupancy",
+            [{"policy": name, "seed": int(s), "t": after.t, "n": held[r].tolist()} for r, s in enumerate(self.seeds)],
+        )
+
+    def say(self, state, diverged=(), **more):
+        seeds = [int(seed) for seed in self.seeds]
+        lost = [{"policy": policy, "seed": seed, "t": 1} for policy, seed in diverged]
+        told = {"policies": list(self.controllers), "seeds": seeds, "diverged": lost, "guessing": [], "elapsed_s": 1.0}
+        RunWriter(self.folder).state(state, self.t, self.rounds, **told, **more)
+        return self
+
+    def finish(self):
+        """All rounds, and the rows become tables."""
+        self.play(self.rounds - self.t)
+        run = RunFolder.open(self.folder)
+        for name in TABLES:
+            getattr(run, name)().write_parquet(self.folder / f"{name}.parquet")
+        for writer in self.writers.values():
+            for name in TABLES:
+                (writer.folder / f"{name}.jsonl").unlink(missing_ok=True)
+        return self.say("finished")
+
+
+def nobody():
+    """A process id that no process has."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def change_state(folder, **told):
+    state = json.loads((Path(folder) / "state.json").read_text("utf-8"))
+    RunWriter(Path(folder)).replace("state.json", json.dumps(state | told).encode())
+
+
+def sweep(folder, labels=("lr=0.1", "lr=0.5,K=3"), **more):
+    folder = Path(folder)
+    made = [MadeUp(folder / label, **more) for label in labels]
+    (folder / "sweep.json").write_text(json.dumps({"points": list(labels)}), "utf-8")
+    return made
+
+
+def finite(value):
+    """Whether JSON could hold it: no NaN, no infinity, anywhere."""
+    if isinstance(value, dict):
+        return all(finite(each) for each in value.values())
+    if isinstance(value, list):
+        return all(finite(each) for each in value)
+    return not isinstance(value, float) or bool(np.isfinite(value))

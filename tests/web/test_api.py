@@ -1,0 +1,316 @@
+"""Every answer of the API over a real socket: right numbers, the documented shape, one-line refusals."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from headgate.experiments.summary import policy_summaries
+from headgate.records.reader import RunFolder
+from headgate.web import shapes
+
+from .folders import MadeUp, change_state, finite, nobody, sweep
+from .served import Served
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Finished, half-way in parts, interrupted, and the points of a sweep; something broken and something else beside them."""
+    folder = tmp_path_factory.mktemp("served") / "runs"
+    folder.mkdir()
+    made = {
+        "done": MadeUp(folder / "done", seeds=3).finish(),
+        "live": MadeUp(folder / "live", parts=True, policies=("acdpp", "constant", "headgate")).play(4).play(3, ["acdpp"]),
+        "dead": MadeUp(folder / "dead").play(5),
+    }
+    change_state(folder / "dead", pid=nobody())
+    for each in sweep(folder / "study", policies=("acdpp",), rounds=4):
+        each.finish()
+    MadeUp(folder / "lost", policies=("acdpp",)).play(3).say("interrupted", diverged=[("acdpp", 0), ("acdpp", 1)])
+    MadeUp(folder / "broken").play(1)
+    (folder / "broken" / "state.json").write_text("{", "utf-8")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "secret.txt").write_text("secret", "utf-8")
+    return folder, made
+
+
+@pytest.fixture(scope="module")
+def page(runs):
+    with Served(runs[0]) as served:
+        yield served
+
+
+def get(page, path, shape):
+    """An answer that has its shape and no number that JSON lacks."""
+    answer = page.get(path)
+    assert answer.status == 200, answer.body
+    assert answer.headers["content-type"] == "application/json"
+    shape.model_validate_json(answer.body)
+    assert finite(answer.json)
+    return answer.json
+
+
+def test_the_list_says_where_every_run_stands(page):
+    told = get(page, "/api/runs", shapes.RunList)
+    rows = {row["name"]: row for row in told["rows"]}
+    states = {name: row["state"] for name, row in rows.items()}
+    points = {"study~lr=0.1": "finished", "study~lr=0.5,K=3": "finished"}
+    assert states == {"done": "finished", "live": "running", "dead": "interrupted", "lost": "diverged", **points}
+    assert (told["total"], told["matching"]) == (6, 6)
+    assert [each["name"] for each in told["unreadable"]] == ["broken"]
+    assert "state.json" in told["unreadable"][0]["problem"]
+    assert "/" not in told["unreadable"][0]["problem"].replace("broken/state.json", "")
+    assert (rows["done"]["round"], rows["dead"]["round"]) == (12, 5)
+    assert rows["live"]["round"] == (7 + 4 + 4) // 3
+    assert rows["study~lr=0.1"]["sweep"] == "study"
+    assert rows["lost"]["diverged"] == 2
+    assert rows["lost"]["best_accuracy"] is None
+
+
+def test_a_row_is_what_the_closing_table_says(page, runs):
+    row = next(row for row in page.get("/api/runs").json["rows"] if row["name"] == "done")
+    summaries = {each.policy: each for each in policy_summaries(RunFolder.open(runs[0] / "done"))}
+    for policy, summary in summaries.items():
+        assert row["spend"][policy] == pytest.approx(summary.spend_share / 100)
+    assert row["best_accuracy"] == pytest.approx(max(each.best_accuracy.mean for each in summaries.values()), abs=1e-5)
+    assert row["spark"] == sorted(row["spark"])
+    assert len(row["spark"]) <= 40
+    assert row["spark"][-1] == row["best_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("sort=name&order=asc&limit=2", ["dead", "done"]),
+        ("sort=name&order=desc&limit=2&offset=1", ["study~lr=0.1", "lost"]),
+        ("search=running", ["live"]),
+        ("search=HEADGATE%20acdpp", ["live"]),
+        ("search=study%200.5", ["study~lr=0.5,K=3"]),
+        ("search=nothing", []),
+        ("sort=accuracy&order=desc&limit=1", ["done"]),
+        ("sort=accuracy&order=asc&limit=6&search=d", ["dead", "study~lr=0.1", "study~lr=0.5,K=3", "live", "done", "lost"]),
+        ("sort=spend&order=desc&limit=1&search=finished%20constant", ["done"]),
+        ("sort=progress&order=asc&limit=1", ["lost"]),
+        ("sort=state&order=asc&limit=1", ["lost"]),
+    ],
+)
+def test_the_list_is_searched_and_sorted(page, query, names):
+    assert [row["name"] for row in page.get(f"/api/runs?{query}").json["rows"]] == names
+
+
+def test_a_run_in_full(page, runs):
+    told = get(page, "/api/runs/done", shapes.Detail)
+    run = RunFolder.open(runs[0] / "done")
+    for own, summary in zip(told["summary"], policy_summaries(run, 0.5), strict=True):
+        assert own["policy"] == summary.policy
+        for key in (
+            "runs",
+            "rounds",
+            "first_round",
+            "cost_violation",
+            "buffer_violation",
+            "peak_n",
+            "peak_excess",
+            "N",
+            "bound",
+        ):
+            assert own[key] == pytest.approx(getattr(summary, key)), key
+        assert own["best_accuracy"]["mean"] == pytest.approx(summary.best_accuracy.mean)
+        assert own["best_accuracy"]["half"] == pytest.approx(summary.best_accuracy.half)
+    assert (told["buffers"], told["memory"], told["clients"], told["target"]) == ([4, 6, 5], 15, 3, 0.5)
+    assert told["toml"] == run.config_text()
+    assert told["settings"] == run.config
+    assert "Highest test accuracy within budget" in told["headline"]
+    assert get(page, "/api/runs/lost", shapes.Detail)["warning"] == "Runs that broke down: 2 of acdpp diverged."
+    assert get(page, "/api/runs/study~lr=0.5,K=3", shapes.Detail)["sweep"] == "study"
+
+
+def test_curves_are_means_over_seeds(page, runs):
+    told = get(page, "/api/runs/done/curves", shapes.Curves)
+    metrics = RunFolder.open(runs[0] / "done").metrics()
+    (own,) = [each for each in told["policies"] if each["policy"] == "constant"]
+    assert own["t"] == list(range(1, 13))
+    assert own["evaluated"] == [2, 4, 6, 8, 10, 12]
+    for name, column in (("spend", "spend"), ("price", "cost"), ("n_eff", "n_eff"), ("debt", "debt")):
+        table = metrics.filter(policy="constant").pivot("seed", index="t", values=column).sort("t").drop("t").to_numpy()
+        assert own["series"][name]["mean"] == pytest.approx(table.mean(axis=1).tolist(), rel=1e-6, abs=1e-12)
+    spent = np.cumsum(own["series"]["spend"]["mean"])
+    assert own["series"]["spent"]["mean"] == pytest.approx(spent.tolist(), rel=1e-5)
+    assert own["judged"]["best_accuracy"]["half"][0] > 0
+
+
+def test_curves_go_on_where_one_has_them(page):
+    told = get(page, "/api/runs/live/curves?since=4", shapes.Curves)
+    by_policy = {each["policy"]: each for each in told["policies"]}
+    assert (by_policy["acdpp"]["t"], by_policy["acdpp"]["complete"]) == ([5, 6, 7], 7)
+    assert (by_policy["constant"]["t"], by_policy["constant"]["rounds"]) == ([], 4)
+    assert by_policy["acdpp"]["evaluated"] == [6]
+    one = get(page, "/api/runs/live/curves?points=3&policies=headgate", shapes.Curves)["policies"]
+    assert [each["t"] for each in one] == [[1, 2 if one[0]["t"][1] == 2 else 3, 4]]
+
+
+def test_clients_hold_what_the_ledger_says(page, runs):
+    made = runs[1]["done"]
+    told = get(page, "/api/runs/done/clients?policy=acdpp&seed=1", shapes.Clients)
+    assert [row[-1] for row in told["held"]] == made.ledgers["acdpp"].occupancy[1].tolist()
+    assert (told["clients"], told["buffers"], told["last"]) == (["0", "1", "2"], [4, 6, 5], 12)
+    mean = get(page, "/api/runs/done/clients?policy=acdpp", shapes.Clients)
+    expected = made.ledgers["acdpp"].occupancy.mean(axis=0) / [4, 6, 5]
+    assert [row[-1] for row in mean["ratio"]] == pytest.approx(expected.tolist(), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "exact"), [("done", "acdpp", True), ("done", "constant", True), ("live", "headgate", False)]
+)
+def test_a_trace_adds_up(page, runs, name, policy, exact):
+    made = runs[1][name]
+    told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1", shapes.Trace)
+    rounds = made.ledgers[policy].t
+    assert told["t"] == list(range(1, rounds + 1))
+    assert told["exact"] is exact
+    assert [sum(row) for row in told["admitted_by_client"]] == told["admitted"]
+    assert [sum(row) for row in told["held"]] == told["n"]
+    assert told["held"][-1] == made.ledgers[policy].occupancy[1].tolist()
+    assert np.sum(told["spend"]) == pytest.approx(told["spent"][-1])
+    if exact:
+        assert np.sum(told["admitted_by_client"], axis=0).tolist() == made.ledgers[policy].admitted[1].tolist()
+    queue = [[] for _ in told["buffers"]]
+    for came, held in zip(told["admitted_by_client"], told["held"], strict=True):
+        for own, new, left in zip(queue, came, held, strict=True):
+            own += [0] * new
+            del own[: len(own) - left]
+            assert len(own) == left
+    part = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1&first=2&limit=2", shapes.Trace)
+    assert part["t"] == [2, 3]
+    assert part["price"] == told["price"][1:3]
+
+
+def test_a_table_for_every_figure(page, runs):
+    answer = page.get("/api/runs/done/table.csv?figure=spent")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="done-spent.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
+    curve = page.get("/api/runs/done/curves").json["policies"][0]["series"]["spent"]["mean"]
+    assert [float(row["mean"]) for row in rows if row["policy"] == "acdpp"] == pytest.approx(curve, rel=1e-6)
+    whole = list(csv.DictReader(io.StringIO(page.get("/api/runs/done/table.csv").body.decode())))
+    assert len(whole) == RunFolder.open(runs[0] / "done").metrics().height
+    held = list(csv.DictReader(io.StringIO(page.get("/api/runs/done/table.csv?figure=occupancy").body.decode())))
+    assert len(held) == len(whole) * 3
+
+
+def test_runs_side_by_side(page):
+    told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent", shapes.Comparison)
+    assert [(line["run"], line["policy"]) for line in told["lines"]] == [("done", "acdpp"), ("dead", "acdpp")]
+    (difference,) = told["differences"]
+    assert (difference["to_run"], difference["paired"]) == ("done", False)
+    assert difference["x"] == [1, 2, 3, 4, 5]
+    a, b = (dict(zip(line["x"], line["mean"], strict=True)) for line in told["lines"])
+    assert difference["mean"] == pytest.approx([b[x] - a[x] for x in difference["x"]], rel=1e-4)
+    assert told["settings"] == [{"key": "run.seeds", "values": [3, 2]}]
+
+
+def test_any_line_can_be_the_one_to_compare_with(page):
+    there = get(page, "/api/compare?runs=done&metric=n", shapes.Comparison)["differences"][0]
+    back = get(page, "/api/compare?runs=done&metric=n&to_run=done&to_policy=constant", shapes.Comparison)["differences"][0]
+    assert (back["policy"], back["to_policy"]) == (there["to_policy"], there["policy"]) == ("acdpp", "constant")
+    assert back["mean"] == pytest.approx([-value for value in there["mean"]])
+    assert back["half"] == pytest.approx(there["half"])
+    assert page.get("/api/compare?runs=done&to_policy=dpp").status == 422
+
+
+def test_policies_of_a_run_are_compared_seed_by_seed(page):
+    told = get(page, "/api/compare?runs=done&x=money&points=50", shapes.Comparison)
+    (difference,) = told["differences"]
+    assert difference["paired"] is True
+    assert difference["seeds"] == 3
+    assert difference["final"]["mean"] == pytest.approx(0.0, abs=1e-12)  # the same made-up accuracy
+    assert difference["final"]["half"] == pytest.approx(0.0, abs=1e-12)
+    for line in told["lines"]:
+        assert line["mean"] == sorted(line["mean"])
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/api/runs/none", 404, "run 'none': there is no such run"),
+        ("/api/runs/notes", 404, "run 'notes'"),
+        ("/api/runs/broken", 422, "broken/state.json: not valid JSON"),
+        ("/api/runs/done/curves?since=-1", 400, "since = '-1'"),
+        ("/api/runs/done/curves?points=1", 400, "points = '1': must be a whole number from 2 to 2000"),
+        ("/api/runs/done/curves?points=3&points=4", 400, "points: is given 2 times"),
+        ("/api/runs/done/curves?sinse=1", 400, "did you mean since?"),
+        ("/api/runs/done/curves?policies=dpp", 404, "policy 'dpp': done has acdpp, constant"),
+        ("/api/runs/done/clients?seed=77", 404, "seed 77: nothing was recorded"),
+        ("/api/runs/done/trace?seed=77", 404, "seed = 77: done has 0, 1, 2"),
+        ("/api/runs/done/trace?first=99", 422, "first = 99: the run has come to round 12"),
+        ("/api/runs/done/table.csv?figure=x", 422, "figure = x: must be one of"),
+        ("/api/runs?sort=size", 400, "sort = 'size': must be one of"),
+        ("/api/runs?order=up", 400, "order = 'up'"),
+        ("/api/runs?limit=2000", 400, "limit = '2000'"),
+        ("/api/compare", 422, "runs: 0 names"),
+        ("/api/compare?runs=done&x=time", 422, "x = time"),
+        ("/api/nothing", 404, "/api/nothing: not found"),
+    ],
+)
+def test_refusals_are_one_line(page, path, status, says):
+    answer = page.get(path)
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+    assert says in answer.json["error"]
+    assert "\n" not in answer.json["error"]
+
+
+def test_nothing_is_written(page, runs):
+    before = {path: path.stat().st_mtime_ns for path in runs[0].rglob("*")}
+    for path in ("/api/runs", "/api/runs/live", "/api/runs/live/curves", "/api/runs/live/clients", "/api/runs/live/trace"):
+        assert page.get(path).status == 200
+    assert {path: path.stat().st_mtime_ns for path in runs[0].rglob("*")} == before
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert page.ask(method, "/api/runs/done").status == 405
+
+
+def test_a_single_run_folder_is_shown_alone(runs):
+    with Served(runs[0] / "done") as served:
+        assert [row["name"] for row in served.get("/api/runs").json["rows"]] == ["done"]
+        assert served.get("/api/runs/done").status == 200
+        assert served.get("/api/runs/dead").status == 404
+
+
+def test_what_clients_admitted_where_samples_leave_otherwise():
+    from headgate.web.gate import shared_out, steps_kept
+
+    held = np.array([[2, 1], [2, 3], [2, 3]])
+    total = np.array([3, 2, 4])
+    assert steps_kept(total, held.sum(axis=1)) is None
+    admitted = shared_out(total, held, np.array([2, 3]))
+    assert admitted.sum(axis=1).tolist() == total.tolist()
+    assert np.all(admitted <= held)
+    assert np.all(admitted >= np.diff(held, axis=0, prepend=0))
+
+
+def test_settings_that_differ_keep_their_kind():
+    from headgate.web.compare import differing
+
+    a = {"system": {"buffers": [1, 2]}, "policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "run": {"seeds": 2}}
+    b = {"system": {"buffers": [1, 3]}, "policies": {"acdpp": {"K": 4}}, "run": {"seeds": 2}}
+    assert differing({"a": a, "b": b}) == [
+        {"key": "system.buffers", "values": [[1, 2], [1, 3]]},
+        {"key": "policies.acdpp.K", "values": [3, 4]},
+    ]
+    assert differing({"a": a}) == []
+
+
+def test_a_run_of_the_simulator(tmp_path):
+    """What `headgate run` leaves, not what this file's helpers do."""
+    from headgate.config import load
+    from headgate.simulation.schedule import perform
+
+    experiment = load("digits", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])
+    (folder,) = perform(experiment, tmp_path / "real", processes=1)
+    with Served(tmp_path) as served:
+        told = get(served, "/api/runs/real", shapes.Detail)
+        best = {each.policy: each.best_accuracy.mean for each in policy_summaries(RunFolder.open(folder))}
+        assert {own["policy"]: own["best_accuracy"]["mean"] for own in told["summary"]} == pytest.approx(best)
+        assert (told["state"], told["round"], told["clients"]) == ("finished", 3, 10)
+        for path, shape in (("curves", shapes.Curves), ("clients", shapes.Clients), ("trace", shapes.Trace)):
+            get(served, f"/api/runs/real/{path}", shape)

@@ -1,0 +1,257 @@
+"""The planner: the same answers as the command line, files and commands that work, limits, and older work given up."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headgate.config import build
+from headgate.config.policies import PolicySettings
+from headgate.control.clairvoyant import clairvoyant
+from headgate.control.plan import plan
+from headgate.control.rehearse import rehearse
+from headgate.errors import HeadgateError, SettingError
+from headgate.experiments.rehearsal import summarise
+from headgate.theory.comparison import oracle_bound
+from headgate.web import shapes
+from headgate.web.asking import choices
+from headgate.web.planning import Planner, Superseded
+
+from .folders import finite
+
+SYSTEM = {"buffers": [4, 6, 5], "budget": 20.0}
+PRICES = {"kind": "uniform", "low": 1, "high": 10}
+ASKED = {"system": SYSTEM, "cost": PRICES, "rounds": 40, "seeds": 3}
+TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
+
+
+def answer(**more):
+    told = Planner().answer({**ASKED, **more})
+    shapes.Plan.model_validate(told)
+    assert finite(told)
+    return told
+
+
+@pytest.mark.parametrize("cost", [PRICES, TRACE, {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}])
+def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, cost):
+    told = answer(cost=cost, gamma=0.4, phi=0.6)
+    if told["prices_csv"]:
+        (tmp_path / "prices.csv").write_text(told["prices_csv"], "utf-8")
+    e = build("again", tomllib.loads(told["toml"]), tmp_path)
+    made = plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.4, 0.6)
+    chosen = made.chosen
+    assert (told["K"], told["rate"], told["V"], told["rho"]) == (chosen.K, chosen.rate, made.V, made.rho)
+    assert told["spend"] == chosen.spend
+    assert (told["bound"], told["oracle_bound"], told["regret"]) == pytest.approx(
+        (chosen.bound, made.oracle_bound, chosen.regret)
+    )
+    assert (told["cost_violation"], told["buffer_violation"]) == (chosen.cost_violation, chosen.buffer_violation)
+    assert [each["K"] for each in told["candidates"]] == [each.K for each in made.candidates]
+    assert [each["K"] for each in told["candidates"] if each["chosen"]] == [chosen.K]
+    assert told["why"] == made.why
+    # and it is the plan itself that the file rehearses
+    again = summarise(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.costs, e.seeds, e.rounds))
+    assert (again.spend_per_round, again.bound, again.peak_n) == (told["spend"], pytest.approx(told["bound"]), told["peak_n"])
+
+
+@pytest.mark.parametrize("policy", [name for name in PolicySettings.kinds if name != "acdpp"])
+def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
+    told = answer(policy=policy, rounds=20, seeds=2)
+    e = build("again", tomllib.loads(told["toml"]), Path())
+    again = summarise(e, policy, rehearse(e.system, e.policies[policy], e.costs, e.seeds, e.rounds))
+    assert told["spend"] == again.spend_per_round
+    assert told["peak_n"] == again.peak_n
+    assert told["buffer_violation"] == again.buffer_violation
+    assert told["candidates"] == []
+
+
+def test_a_stated_K_is_kept():
+    told = answer(K=2)
+    assert (told["K"], told["candidates"]) == (2, [])
+    assert tomllib.loads(told["toml"])["policies"]["acdpp"]["K"] == 2
+    assert told["V"] == pytest.approx(40**0.5)
+    assert answer(policy="headgate", options={"early": 0.0})["spend"] > 0
+
+
+def test_bounds_of_oracle_and_clairvoyant():
+    told = answer(policy="headgate")
+    e = build("again", tomllib.loads(told["toml"]), Path())
+    assert told["oracle_bound"] == pytest.approx(oracle_bound(e.system.buffer, 40, e.bound).sum())
+    prices = e.costs.path(e.seeds[:1], 1, 41)
+    found = clairvoyant(prices, e.system, e.bound, tolerance=1e-3)
+    assert told["clairvoyant"]["bound"] == pytest.approx(found.bound[0])
+    own = rehearse(e.system, e.policies["headgate"], e.costs, e.seeds, 40).penalty(e.bound)[0].sum()
+    assert told["clairvoyant"]["surrogate"] == pytest.approx(own)
+    assert told["clairvoyant"]["ratio"] == pytest.approx(own / found.bound[0])
+    assert told["clairvoyant"]["ratio"] >= 1 - 1e-9
+
+
+def test_curves_and_trace_are_of_the_same_run():
+    told = answer(policy="constant", seeds=1, trace=True)
+    series, trace = told["curves"]["series"], told["trace"]
+    assert told["curves"]["t"] == trace["t"] == list(range(1, 41))
+    for name in ("price", "spend", "spent", "debt", "admitted", "n", "N"):
+        assert series[name]["mean"] == pytest.approx(trace[name], rel=1e-6)
+    assert [sum(row) for row in trace["held"]] == trace["n"]
+    assert [sum(row) for row in trace["admitted_by_client"]] == trace["admitted"]
+    assert trace["K"] == told["K"]
+    assert max(trace["n"]) == told["peak_n"]
+
+
+@pytest.mark.parametrize(("more", "verb"), [({}, "plan"), ({"cost": TRACE}, "plan"), ({"policy": "constant"}, "rehearse")])
+def test_the_command_that_comes_back_runs(tmp_path, more, verb):
+    told = answer(rounds=15, gamma=0.25, **more)
+    assert f"headgate {verb} plan.toml" in told["command"]
+    program = Path(sys.executable).with_name("headgate")
+    if not program.exists() or shutil.which("sh") is None:
+        pytest.skip("no headgate beside this Python, or no sh")
+    text = told["command"].replace("headgate ", f"{program} ").rstrip("\n") + " --format json\n"
+    done = subprocess.run(["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    if verb == "plan":
+        assert (printed["K"], printed["rate"], printed["bound"]) == (told["K"], told["rate"], pytest.approx(told["bound"]))
+    else:
+        assert printed[0]["spend_per_round"] == told["spend"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"rounds": 5001}, "rounds = 5001: must be 2 to 5,000"),
+        ({"rounds": 1}, "rounds = 1"),
+        ({"rounds": "many"}, "plan.rounds = many"),
+        ({"seeds": 21}, "seeds = 21: must be 1 to 20"),
+        ({"system": {"buffers": [1] * 1001, "budget": 1}}, "system.buffers: 1001 entries; at most 1,000"),
+        ({"system": {"buffers": [1], "clients": 1001, "budget": 1}}, "system.clients = 1001"),
+        ({"system": {"buffers": [300_000], "budget": 1}}, "at most 250,000"),
+        ({"system": {"buffers": [4] * 1000, "budget": 1}, "rounds": 5000}, "more than 2,000,000 decisions"),
+        ({"system": {"buffers": [0, 4], "budget": 1}}, "system.buffers[0] = 0"),
+        ({"system": {"buffers": [4], "budget": 0}}, "system.budget = 0"),
+        ({"system": {"buffers": [4], "budget": 1e10}}, "system.budget = 10000000000.0: must not be beyond"),
+        ({"system": {"buffers": [1000], "budget": 0.2}, "rounds": 100}, "at most 10,000 can be planned"),
+        ({"system": {"buffers": "many", "budget": 1}}, "system.buffers: must be a list"),
+        ({"system": {"buffer": [1]}}, "system.buffers: must be a list"),
+        ({"system": {"buffers": [4], "budget": 1e-6}}, "buys less than one sample"),
+        ({"cost": {"kind": "uniform", "low": 5, "high": 1}}, "cost.low = 5"),
+        ({"cost": {"kind": "trace", "file": "/etc/passwd", "prices": [1]}}, "cost.file: prices are sent with the plan"),
+        ({"cost": {"kind": "trace"}}, "cost.prices: must be a list of numbers"),
+        ({"cost": {"kind": "trace", "prices": [1, True]}}, "cost.prices: must be a list of numbers"),
+        ({"cost": {"kind": "trace", "prices": [1, -1]}}, "cost.prices: price -1.0 in row 2"),
+        ({"cost": {"kind": "trace", "prices": [1, 2]}}, "cost.prices: ends after 2 rounds"),
+        (
+            {"cost": {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1, "length": 10**6}},
+            "cost.length = 1000000",
+        ),
+        ({"cost": {"kind": "switches", "levels": [0, 1], "lengths": [50, 1]}}, "cost: every price in rounds 1 to 40 is zero"),
+        ({"cost": {}}, "cost.kind = None"),
+        ({"policy": "os:system"}, "policy = os:system: no such policy"),
+        ({"policy": "acdpq"}, "did you mean acdpp?"),
+        ({"options": {"kind": "os:system"}}, "options.kind: is asked for as policy"),
+        ({"options": {"K": 10**9}}, "options.K: is asked for as K"),
+        ({"options": {"capacity": 10**9}}, "options.capacity = 1000000000: must be buffer"),
+        ({"options": {"early": 1}}, "policies.acdpp.early: unknown key"),
+        ({"K": 0}, "K = 0"),
+        ({"K": 10**6}, "K = 1000000"),
+        ({"gamma": 2}, "gamma = 2"),
+        ({"bound": {"pdim": -1}}, "bound.pdim = -1"),
+        ({"colour": "red"}, "plan.colour: unknown key"),
+        ({"options": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}, "too deep"),
+    ],
+)
+def test_what_has_no_meaning_or_no_end_is_refused(more, says):
+    with pytest.raises(HeadgateError) as refused:
+        Planner().answer({**ASKED, **more})
+    assert says in str(refused.value)
+
+
+def test_a_newer_request_of_the_same_page_takes_the_place_of_an_older_one():
+    planner = Planner()
+    older = planner.arrive({**ASKED, "page": "one"})
+    other = planner.arrive({**ASKED, "page": "two"})
+    newer = planner.arrive({**ASKED, "page": "one"})
+    with pytest.raises(Superseded):
+        older()
+    assert newer()["K"] == other()["K"]
+    assert planner._newest == {}
+
+
+def test_work_that_has_begun_is_given_up(monkeypatch):
+    from headgate.web import planning
+
+    planner, begun, ended = Planner(), threading.Event(), []
+
+    def slow(system, policy, costs, seeds, rounds, tick):
+        begun.set()
+        while True:
+            tick(1)
+
+    monkeypatch.setattr(planning, "rehearse", slow)
+
+    def work():
+        try:
+            planner.answer({**ASKED, "policy": "constant", "page": "one"})
+        except Superseded as error:
+            ended.append(error.status)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(20)
+    monkeypatch.undo()
+    assert planner.answer({**ASKED, "policy": "constant", "page": "one"})["policy"] == "constant"
+    thread.join(20)
+    assert ended == [409]
+
+
+def test_what_is_remembered_is_limited():
+    planner = Planner()
+    for budget in range(10, 40):
+        planner.answer({**ASKED, "system": {**SYSTEM, "budget": float(budget)}, "rounds": 4, "seeds": 1, "policy": "constant"})
+    assert len(planner._bounds) == 16
+
+
+def test_prices_of_single_clients_and_too_large_plans_have_no_clairvoyant():
+    told = answer(cost={**PRICES, "per_client": [1.0, 2.0, 0.5]}, policy="headgate")
+    assert told["clairvoyant"] is None
+    assert "every client has a price of its own" in told["clairvoyant_note"]
+    large = answer(system={"buffers": [2000] * 3, "budget": 20000.0}, policy="constant", rounds=300, seeds=1)
+    assert large["clairvoyant"] is None
+    assert "too many rounds and samples" in large["clairvoyant_note"]
+
+
+def test_recipes_to_start_from_can_be_planned():
+    told = choices()
+    shapes.Choices.model_validate(told)
+    assert {"mnist", "digits"} <= {recipe["name"] for recipe in told["recipes"]}
+    assert "million" not in {recipe["name"] for recipe in told["recipes"]}
+    for recipe in told["recipes"]:
+        made = Planner().answer(
+            {"system": recipe["system"], "cost": recipe["cost"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
+        )
+        assert made["K"] >= 1
+    names = {kind: [key["name"] for key in keys if key["required"]] for kind, keys in told["costs"].items()}
+    assert names["uniform"] == ["low", "high"]
+    assert names["trace"] == []
+
+
+def test_the_rehearsed_plan_is_that_of_the_chosen_point():
+    e = build(
+        "plan", {**{k: ASKED[k] for k in ("system", "cost")}, "run": {"rounds": 40, "seeds": 3, "policies": ["acdpp"]}}, Path()
+    )
+    made = plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
+    assert made.rehearsal.spend.shape == (3, 40)
+    assert made.rehearsal.spend.mean() == made.chosen.spend
+    assert made.rehearsal.bound(e.bound).sum(axis=-1).mean() == made.chosen.bound
+    assert np.array_equal(made.rehearsal.cost, e.costs.path(e.seeds, 1, 41))
+    with pytest.raises(SettingError, match="stop"):
+        plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5, tick=_stop)
+
+
+def _stop(t):
+    raise SettingError("stop")

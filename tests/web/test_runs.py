@@ -1,0 +1,190 @@
+"""The library of runs: names lead only to folders that were found, and unchanged folders are not read again."""
+
+import os
+
+import pytest
+
+from headgate.errors import DataError
+from headgate.records import reader
+from headgate.web import rows as rows_module
+from headgate.web import runs as runs_module
+from headgate.web.listing import listing
+from headgate.web.runs import Library, UnknownRun
+
+from .folders import MadeUp, change_state, nobody, sweep
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The names of all files of run folders whose content is read."""
+    seen = []
+
+    def table(path, start=0, most=-1, original=rows_module.read_bytes):
+        seen.append(path.name)
+        return original(path, start, most)
+
+    def small(path, original=reader._read_bytes):
+        seen.append(path.name)
+        return original(path)
+
+    monkeypatch.setattr(rows_module, "read_bytes", table)
+    monkeypatch.setattr(reader, "_read_bytes", small)
+    return seen
+
+
+def whole_list(library):
+    return listing(library, "", "started", "desc", 1000, 0)
+
+
+def test_unchanged_folders_are_not_read_again(tmp_path, reads):
+    for i in range(5):
+        MadeUp(tmp_path / f"run-{i}", rounds=4).finish()
+    live = MadeUp(tmp_path / "live", rounds=9).play(2)
+    library = Library(tmp_path)
+    reads.clear()
+    first = whole_list(library)
+    assert sorted(set(reads)) == ["config.toml", "environment.json", "metrics.jsonl", "metrics.parquet", "state.json"]
+    reads.clear()
+    assert whole_list(library) == first
+    assert reads == []
+    live.play(1)
+    reads.clear()
+    second = whole_list(library)
+    assert {row["name"]: row["round"] for row in second["rows"]}["live"] == 3
+    assert sorted(set(reads)) == ["config.toml", "environment.json", "metrics.jsonl", "state.json"]  # of the live one
+    assert len(reads) <= 6
+
+
+def test_only_what_is_shown_or_sorted_by_is_read(tmp_path, reads):
+    for i in range(6):
+        MadeUp(tmp_path / f"run-{i}", rounds=2).finish()
+    library = Library(tmp_path)
+    reads.clear()
+    listing(library, "", "name", "asc", 2, 0)
+    assert reads.count("metrics.parquet") == 2
+    listing(library, "", "accuracy", "asc", 2, 0)
+    assert reads.count("metrics.parquet") == 6
+
+
+def test_states_change_and_runs_come_and_go(tmp_path):
+    library = Library(tmp_path)
+    assert whole_list(library)["rows"] == []
+    run = MadeUp(tmp_path / "run").play(3)
+    assert library.head("run").state == "running"
+    assert library.progress("run").round == 3
+    change_state(run.folder, pid=nobody())
+    assert library.head("run").state == "interrupted"
+    run.say("running").finish()
+    assert library.progress("run")[:4] == (48, 12, 12, "finished")
+    run.folder.rename(tmp_path / "renamed")
+    with pytest.raises(UnknownRun, match="run 'run': there is no such run"):
+        library.head("run")
+    assert list(library.heads()) == ["renamed"]
+    assert {name for name, _ in library._followers} <= {"renamed"}
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "/", "../outside", "run/../../outside", "/etc", "outside", "linked", "run~..", "study~..", "a\0b"]
+)
+def test_no_name_leads_outside(tmp_path, name):
+    MadeUp(tmp_path / "outside").finish()
+    root = tmp_path / "runs"
+    MadeUp(root / "run").finish()
+    sweep(root / "study")
+    (root / "linked").symlink_to(tmp_path / "outside")
+    library = Library(root)
+    for ask in (library.head, library.open, library.metrics, library.row, library.progress):
+        with pytest.raises(UnknownRun):
+            ask(name)
+
+
+@pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json", "metrics.parquet", "occupancy.parquet"])
+def test_files_that_are_links_are_not_followed(tmp_path, file):
+    root = tmp_path / "runs"
+    run = MadeUp(root / "run").finish()
+    (run.folder / file).rename(tmp_path / file)
+    (run.folder / file).symlink_to(tmp_path / file)
+    library = Library(root)
+    if file == "state.json":
+        assert library.heads() == {}
+    elif file.endswith("parquet"):
+        table = getattr(library, file.partition(".")[0])("run")
+        assert table.index == {}
+    else:
+        assert library.heads() == {}
+        assert library.unreadable() == {"run": f"run: not a run folder, {file} is missing or is a link"}
+
+
+def test_parts_that_are_links_are_not_followed(tmp_path):
+    run = MadeUp(tmp_path / "runs" / "run", parts=True).play(3)
+    part = run.folder / "parts" / "000"
+    part.rename(tmp_path / "part")
+    part.symlink_to(tmp_path / "part")
+    library = Library(tmp_path / "runs")
+    assert {policy for policy, _ in library.metrics("run").index} == {"constant"}
+
+
+def test_a_damaged_table_is_said_in_its_row(tmp_path):
+    run = MadeUp(tmp_path / "run").finish()
+    (run.folder / "metrics.parquet").write_bytes(b"no parquet")
+    library = Library(tmp_path)
+    assert "metrics.parquet: is damaged" in library.row("run")["problem"]
+    with pytest.raises(DataError, match=r"run: metrics.parquet: is damaged"):
+        library.metrics("run")
+
+
+def test_a_table_that_becomes_whole_between_two_looks(tmp_path, monkeypatch):
+    """Lines vanish when a run finishes: whoever was about to read them reads the table."""
+    run = MadeUp(tmp_path / "run").play(11)
+    library = Library(tmp_path)
+    library.metrics("run")
+    run.play(1)
+    original = rows_module.read_bytes
+
+    def finishing(path, start=0, most=-1):
+        if path.suffix == ".jsonl":
+            monkeypatch.setattr(rows_module, "read_bytes", original)
+            run.finish()
+        return original(path, start, most)
+
+    monkeypatch.setattr(rows_module, "read_bytes", finishing)
+    assert library.metrics("run").reached([("acdpp", 0), ("constant", 1)]).tolist() == [12, 12]
+
+
+def test_what_is_held_is_limited(tmp_path, monkeypatch):
+    for i in range(6):
+        MadeUp(tmp_path / f"run-{i}", rounds=4).play(2)
+    library = Library(tmp_path)
+    whole_list(library)
+    assert len(library._followers) == 6
+    one = library.metrics("run-0").nbytes
+    monkeypatch.setattr(runs_module, "HELD_BYTES", int(3.5 * one))
+    for i in range(6):
+        library.metrics(f"run-{i}")
+    assert [name for name, _ in library._followers] == ["run-3", "run-4", "run-5"]
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match=f"RUNS_DIR {tmp_path / 'none'}: there is no such folder"):
+        Library(tmp_path / "none")
+
+
+def test_an_unreadable_folder_does_no_harm(tmp_path):
+    if os.geteuid() == 0:
+        (tmp_path / "odd").write_text("a file", "utf-8")
+    else:
+        (tmp_path / "odd").mkdir(mode=0)
+    assert Library(tmp_path).heads() == {}
+
+
+def test_occupancies_that_are_too_large_are_left_out(tmp_path, monkeypatch, reads):
+    MadeUp(tmp_path / "run").finish()
+    library = Library(tmp_path)
+    monkeypatch.setattr(runs_module, "MOST_BYTES", 12 * 4 * 3 * 4 - 1)
+    reads.clear()
+    assert library.occupancy_if_small("run").index == {}
+    with pytest.raises(DataError, match="run: occupancies of 0 MiB are more than the page can hold"):
+        library.occupancy("run")
+    assert "occupancy.parquet" not in reads
+    monkeypatch.setattr(runs_module, "MOST_BYTES", 12 * 4 * 3 * 4)
+    assert len(library.occupancy_if_small("run").index) == 4

@@ -1,0 +1,51 @@
+"""The files of the page: in one piece, from nowhere else, and in the colours of the report."""
+
+import re
+from pathlib import Path
+
+import headgate.web
+from headgate.experiments.figures import COLOURS
+from headgate.experiments.report import ON_DARK
+
+STATIC = Path(headgate.web.__file__).parent / "static"
+MODULES = sorted(STATIC.rglob("*.js"))
+
+
+def test_every_import_and_every_link_leads_to_a_file():
+    seen = 0
+    for path in MODULES:
+        for name in re.findall(r"""(?:from|import\()\s*["'](\.[^"']+)["']""", path.read_text("utf-8")):
+            assert (path.parent / name).resolve().is_file(), f"{path.name} imports {name}"
+            seen += 1
+    assert seen > 50
+    page = (STATIC / "index.html").read_text("utf-8")
+    for name in re.findall(r'(?:href|src)="/static/([^"]+)"', page):
+        assert (STATIC / name).is_file(), name
+
+
+def test_every_name_that_is_imported_is_exported():
+    for path in MODULES:
+        for names, source in re.findall(r"""import \{([^}]+)\} from ["'](\.[^"']+)["']""", path.read_text("utf-8")):
+            offered = (path.parent / source).read_text("utf-8")
+            for name in (one.split(" as ")[0].strip() for one in names.split(",")):
+                declared = rf"export (?:async )?(?:const|function|class) {name}\b"
+                assert re.search(declared, offered), f"{path.name} imports {name} from {source}"
+
+
+def test_nothing_is_fetched_from_elsewhere_and_nothing_is_run_from_text():
+    for path in [*MODULES, *STATIC.rglob("*.css"), STATIC / "index.html"]:
+        text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|@import|innerHTML|outerHTML|insertAdjacentHTML|\beval\(|new Function", text), path.name
+    page = (STATIC / "index.html").read_text("utf-8")
+    assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=", page)
+
+
+def test_policies_have_the_colours_of_the_report():
+    light, dark = re.findall(r"^  --c0:.*$", (STATIC / "css" / "base.css").read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"#\w{6}", light) == list(COLOURS)
+    assert re.findall(r"#\w{6}", dark) == [ON_DARK.get(colour, colour) for colour in COLOURS]
+
+
+def test_files_stay_small():
+    for path in [*MODULES, *STATIC.rglob("*.css")]:
+        assert len(path.read_text("utf-8").splitlines()) < 450, path.name
