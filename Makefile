@@ -1,6 +1,6 @@
 # make run    everything it takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test lint bench bench-peers bench-gpu docs clean
+.PHONY: run test chromium lint bench bench-peers bench-gpu docs faults screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -12,14 +12,19 @@ PEERS  := .venv-peers
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,gpu,ray,track,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,gpu,ray,track,flower,web,dev]'
 	touch $@
 
 run: $(READY)
 	$(BIN)/headgate run digits
 
-test: $(READY)
+test: $(READY) chromium
 	$(BIN)/python -m pytest -n auto
+
+chromium:   # for the tests in a browser; without one they are skipped
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
+	  || echo "no Chromium, and none can be installed here: the tests in a browser are skipped"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -32,6 +37,10 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` d
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/soak.py
+	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/page_soak.py
+	$(BIN)/python benchmarks/flower_overhead.py
+	$(BIN)/python benchmarks/flower_server.py
 
 bench-gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py
@@ -51,6 +60,12 @@ docs: $(READY)   # the pages and pictures that are made from the code
 	$(BIN)/python tools/benchmarks.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/rates.txt
+
+screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews those of the documentation
+	$(BIN)/python tools/screenshots.py build/screenshots --docs
+
+faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
+	$(BIN)/python tools/faults.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

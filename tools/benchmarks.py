@@ -31,6 +31,10 @@ KNOWN = {
     "scale": ("A million clients", "make bench"),
     "soak": ("A hundred thousand rounds", "make bench"),
     "control": ("What control costs", "make bench"),
+    "flower_overhead": ("What Flower costs", "make bench"),
+    "flower_server": ("The server of ten thousand clients on Flower", "make bench"),
+    "page": ("The page with a thousand runs", "make bench"),
+    "page_soak": ("An hour in front of the page", "make bench"),
 }
 """What there is to measure: its heading on the page and the command that leaves its file."""
 DRAWN = ("executors", "gpu", "peers", "pfl", "pfl_gpu")

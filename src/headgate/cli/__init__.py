@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from headgate import __version__
-from headgate.cli import control, learning
+from headgate.cli import control, flower, learning
+from headgate.cli.compare import compare
 from headgate.cli.reproduce import reproduce
+from headgate.cli.serve import serve
 from headgate.errors import HeadgateError, Interrupted
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -44,12 +46,16 @@ app.command()(learning.report)
 app.command()(control.plan)
 app.command()(control.rehearse)
 app.command()(control.recipes)
+app.command()(compare)
 app.command()(reproduce)
+app.command()(serve)
 app.add_typer(data, name="data")
+app.add_typer(flower.commands, name="flower")
 app.add_typer(theory, name="theory")
 data.command("list")(learning.data_list)
 data.command("get")(learning.data_get)
 theory.command()(control.rates)
+theory.command()(control.regret)
 
 
 def main() -> None:
