@@ -83,6 +83,8 @@ def build(name: str, raw: Mapping[str, Any], folder: Path) -> Experiment:
     bound = settings["bound"].build(BoundConstants())
     seeds = np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64)
     given = Given(system, costs.mean(horizon), bound, costs, seeds, run.rounds)
+    if given.mean_cost <= 0:
+        raise SettingError(f"cost: every price in rounds 1 to {run.rounds} is zero; a budget decides nothing then")
     if system.budget * run.rounds < given.mean_cost:
         raise InfeasibleError(
             f"system.budget = {system.budget:g}: buys less than one sample in {run.rounds} rounds "
