@@ -10,8 +10,6 @@ import pytest
 from ..folders import MadeUp
 from ..served import Served
 
-playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install 'headgate[dev]'")
-
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 QUIET += ["--disable-component-update", "--disable-sync"]
 PATIENCE = 60_000  # ms: a busy machine is no failure
@@ -23,6 +21,7 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright: pip install 'headgate[dev]'")
     if chromium() is None:
         pytest.skip("browser tests need Chromium: apt-get install chromium, or name one in $CHROMIUM")
     playwright.expect.set_options(timeout=PATIENCE)

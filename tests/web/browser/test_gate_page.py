@@ -84,7 +84,7 @@ def test_nothing_plays_by_itself_for_those_who_want_no_motion(tab, served):
 
 @pytest.mark.parametrize("policy", ["acdpp", "hybrid", "headgate"])
 def test_windows_and_ages_follow_from_the_record(tab, served, policy):
-    page = tab(served, "/plan")
+    page = tab(served)
     trace = served.get(f"/api/runs/done/trace?policy={policy}&seed=0").json
     held, ages = page.evaluate(
         """async (trace) => {

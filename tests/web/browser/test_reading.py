@@ -98,7 +98,7 @@ def test_new_rounds_take_nobodys_place_away(tab, tmp_path):
 
 
 def test_lines_look_as_in_the_report(tab, served):
-    page = tab(served, "/plan")
+    page = tab(served)
     for runs, policies in itertools.product((1, 2, 4, 5), (1, 3, 7, 8)):
         lines = [{"run": f"r{run}", "policy": f"p{policy}"} for run in range(runs) for policy in range(policies)]
         drawn = page.evaluate("async (lines) => (await import('/static/js/palette.js')).looks(lines)", lines)

@@ -56,9 +56,9 @@ document.addEventListener("click", (event) => {
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   if (link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
   if (!PAGES.some(({ at }) => at.test(link.pathname))) return;
-  if (link.hash && link.pathname === location.pathname) return;
   event.preventDefault();
-  go(link.href);
+  if (link.hash) document.getElementById(link.hash.slice(1))?.focus(); // within the page: nothing is drawn anew
+  else go(link.href);
 });
 window.addEventListener("popstate", () => show(false));
 
