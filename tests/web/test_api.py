@@ -9,6 +9,7 @@ import pytest
 from headgate.experiments.summary import policy_summaries
 from headgate.records.reader import RunFolder
 from headgate.web import shapes
+from headgate.web.runs import Library
 
 from .folders import MadeUp, change_state, finite, nobody, sweep
 from .served import Served
@@ -73,10 +74,21 @@ def test_a_row_is_what_the_closing_table_says(page, runs):
     summaries = {each.policy: each for each in policy_summaries(RunFolder.open(runs[0] / "done"))}
     for policy, summary in summaries.items():
         assert row["spend"][policy] == pytest.approx(summary.spend_share / 100)
-    assert row["best_accuracy"] == pytest.approx(max(each.best_accuracy.mean for each in summaries.values()), abs=1e-5)
+    ranked = [each for each in summaries.values() if each.policy != "oracle"]
+    assert row["best_accuracy"] == pytest.approx(max(each.best_accuracy.mean for each in ranked), abs=1e-5)
+    assert row["spend_share"] == pytest.approx(max(each.spend_share for each in ranked) / 100)
     assert row["spark"] == sorted(row["spark"])
     assert len(row["spark"]) <= 40
     assert row["spark"][-1] == row["best_accuracy"]
+
+
+def test_the_oracle_is_neither_the_best_nor_the_dearest_beside_others(tmp_path):
+    for name, policies in (("both", ("oracle", "constant")), ("alone", ("oracle",))):
+        MadeUp(tmp_path / name, policies).play(4)
+    both, alone = (Library(tmp_path).row(name) for name in ("both", "alone"))
+    assert (both["best_policy"], alone["best_policy"]) == ("constant", "oracle")
+    assert both["spend_share"] == both["spend"]["constant"] < both["spend"]["oracle"]
+    assert alone["spend_share"] == alone["spend"]["oracle"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from headgate.web.rows import Rows
 
 LISTED = ("test_accuracy", "spend")
 """the columns it takes"""
+REFERENCE = "oracle"
+"""bound to no budget: beside others it would be the best and the dearest in every line"""
 SPARK = 40
 """points of the small curve"""
 
@@ -25,9 +27,10 @@ def summary_row(
     spend, curves = {}, {}
     for policy in policies if run.config else ():
         spend[policy], curves[policy] = _policy(policy, run, rows)
-    best = max((policy for policy in policies if curves.get(policy)), key=lambda policy: curves[policy][-1], default=None)
+    ranked = [policy for policy in policies if policy != REFERENCE] or policies
+    best = max((policy for policy in ranked if curves.get(policy)), key=lambda policy: curves[policy][-1], default=None)
     done = int(rows.reached(every).sum()) // max(1, len(every))
-    known = [share for share in spend.values() if share is not None]
+    known = [share for policy in ranked if (share := spend.get(policy)) is not None]
     elapsed = run.state.get("elapsed_s")
     return {
         "name": name,

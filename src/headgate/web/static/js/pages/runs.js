@@ -186,7 +186,7 @@ export function open({ main, signal, query }) {
 
 // Whose spend it is, where several policies differ.
 function dearest(row) {
-  const all = Object.entries(row.spend || {});
+  const all = Object.entries(row.spend || {}).filter(([name], _, every) => name !== "oracle" || every.length === 1);
   return all.length > 1 ? all.reduce((a, b) => (b[1] > a[1] ? b : a))[0] : "";
 }
 
