@@ -23,7 +23,9 @@ MOST_BYTES = 128 * 2**20
 BLOCK = 8 * 2**20
 """bytes of JSON lines that are looked at together"""
 FIRST = 64
-"""rounds for which there is room at first"""
+"""rounds for which there is room at first, where all of a run would be large"""
+LARGE = 16 * 2**20
+"""bytes; less is set aside for all rounds at once, and the system gives memory as rounds come"""
 
 
 class Mark(NamedTuple):
@@ -109,6 +111,8 @@ class Rows:
         if runs <= have[0] and rounds <= have[1]:
             return
         wide = have[1] if rounds <= have[1] else min(self.rounds, max(rounds, 2 * have[1]))
+        if max(runs, have[0]) * self.rounds * have[2] * old.itemsize <= LARGE:
+            wide = self.rounds
         shape = (max(runs, have[0]), wide, have[2])
         if np.prod(shape, dtype=np.float64) * old.itemsize > MOST_BYTES:
             raise DataError(f"{shape[0]} runs of {rounds} rounds and {have[2]} columns: more than the page can hold in memory")
