@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headgate.experiments.intervals import means, t_quantile
+from headgate.experiments.markdown import percent, table
 
 FOLDER = Path(__file__).parent.parent / "docs" / "better"
 PAGE = FOLDER / "README.md"
@@ -66,12 +67,8 @@ def gap(one: Row, other: Row, key: str) -> str:
     return f"{gaps.mean():+.2f} ± {half:.2f}".replace("-", "−")
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.0f} %".replace("-", "−")
-
-
-def table(header: list[str], lines: list[list[str]]) -> str:
-    return "\n".join(["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *lines)])
+def share(value: float) -> str:
+    return percent(value).replace("-", "−")
 
 
 def closed_table(found: dict[str, list[Row]]) -> str:
@@ -84,8 +81,8 @@ def closed_table(found: dict[str, list[Row]]) -> str:
                 f"[{title}]({name}.md)",
                 str(headgate["seeds"]),
                 " / ".join(f"{100 * row['final'][0]:.2f}" for row in (constant, headgate, oracle)),
-                percent(headgate["closed_final"]),
-                percent(headgate["closed_mean"]),
+                share(headgate["closed_final"]),
+                share(headgate["closed_mean"]),
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
                 f"{headgate['overspent_runs']} runs, {max(headgate['worst_excess'], 0)} samples",
             ]
@@ -106,12 +103,12 @@ def released_line(rows: list[Row]) -> str:
     released = at(rows, "released", 55.0)
     ours = [row for row in rows if row["policy"] == "headgate" and row["final"][0] >= released["final"][0]]
     least = min(ours, key=lambda row: row["spend"])
-    share = percent(least["spend"] / released["spend"])
+    part = share(least["spend"] / released["spend"])
     return (
         f"The released policy ends at {100 * released['final'][0]:.2f} % for {released['spend']:.2f} a round of a budget "
         "of 55, "
         f"holding up to {released['peak_n']} samples where there is room for 100. `headgate` with a budget of "
-        f"{least['budget']:g} ends at {100 * least['final'][0]:.2f} % for {least['spend']:.2f}, **{share} of that money**, "
+        f"{least['budget']:g} ends at {100 * least['final'][0]:.2f} % for {least['spend']:.2f}, **{part} of that money**, "
         "within its buffers."
     )
 
@@ -184,14 +181,14 @@ def said(found: dict[str, list[Row]]) -> dict[str, str]:
     """Numbers inside sentences."""
     lenet, helped = found["lenet"], found["lenet-helped"]
     return {
-        "lenet_final": percent(at(lenet, "headgate")["closed_final"]),
-        "lenet_mean": percent(at(lenet, "headgate")["closed_mean"]),
-        "lenet_even": percent(at(lenet, "early-0")["closed_final"]),
-        "lenet_known": percent(at(lenet, "cheapest-first")["closed_final"]),
-        "lenet_released": percent(at(lenet, "released")["closed_final"]),
-        "helped_final": percent(at(helped, "headgate")["closed_final"]),
-        "helped_mean": percent(at(helped, "headgate")["closed_mean"]),
-        "helped_even": percent(at(helped, "early-0")["closed_final"]),
+        "lenet_final": share(at(lenet, "headgate")["closed_final"]),
+        "lenet_mean": share(at(lenet, "headgate")["closed_mean"]),
+        "lenet_even": share(at(lenet, "early-0")["closed_final"]),
+        "lenet_known": share(at(lenet, "cheapest-first")["closed_final"]),
+        "lenet_released": share(at(lenet, "released")["closed_final"]),
+        "helped_final": share(at(helped, "headgate")["closed_final"]),
+        "helped_mean": share(at(helped, "headgate")["closed_mean"]),
+        "helped_even": share(at(helped, "early-0")["closed_final"]),
         "foresight": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "final"),
         "foresight_mean": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "mean"),
         "help": _gain(found, "constant"),

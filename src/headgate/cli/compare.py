@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, recipe_overrides
+from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, recipe_overrides, same_command_goes_on
 from headgate.config import load, sweep_points
 from headgate.errors import SettingError
 
@@ -54,7 +54,7 @@ def compare(
     money = _budgets(budgets, experiment.system.budget)
     points = sweep_points(recipe, [*overrides, f"sweep.system.budget={json.dumps(money)}"])
     folder = out or Path("compared") / experiment.name
-    with counted("learning", quiet or format_ is Format.json) as tick:
+    with same_command_goes_on(), counted("learning", quiet or format_ is Format.json) as tick:
         runs = perform(points, folder, device=device, processes=processes, resume=True, tick=tick)
     name, where = (experiment.name, pages) if pages is not None else ("compare", folder)
     where.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from headgate.errors import Interrupted
+
 
 class Format(StrEnum):
     table = "table"
@@ -71,6 +73,15 @@ def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Ca
     with progress_bar(quiet, unit) as bar:
         task = bar.add_task(text, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def same_command_goes_on() -> Iterator[None]:
+    """Where runs are a part of the work, taking up the runs alone would not finish it."""
+    try:
+        yield
+    except Interrupted as stop:
+        raise Interrupted(f"{str(stop).partition(';')[0]}; nothing is lost, the same command goes on") from None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import Quiet, every, progress_bar
+from headgate.cli.console import Quiet, every, progress_bar, same_command_goes_on
 from headgate.config import Experiment, load
 from headgate.errors import Interrupted, SettingError
 
@@ -118,7 +118,7 @@ def _play(points: list[tuple[str, Experiment]], runs: Path, device: str, process
     if not left:
         return None
     began = time.monotonic()
-    with _counted(f"{len(left)} of {len(points)} run folders", quiet) as tick:
+    with same_command_goes_on(), _counted(f"{len(left)} of {len(points)} run folders", quiet) as tick:
         play(left, runs, device, processes, tick)
     return time.monotonic() - began
 

@@ -1,5 +1,6 @@
 """The section `[cost]`: one model for each kind of price."""
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Literal
 
@@ -15,8 +16,9 @@ class CostSettings(Settings):
     per_client: list[float] | None = None
     client_noise: float | None = None
 
+    @abstractmethod
     def process(self, folder: Path) -> CostProcess:
-        raise NotImplementedError
+        """The common price; a trace lies relative to `folder`."""
 
     def build(self, folder: Path) -> CostProcess:
         common = self.process(folder)

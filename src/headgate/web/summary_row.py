@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.experiments.compare.scores import REFERENCES
 from headgate.experiments.curves import thinned
 from headgate.records.reader import RunFolder
 from headgate.web.rows import Rows
 
 LISTED = ("test_accuracy", "spend")
 """the columns it takes"""
-REFERENCE = "oracle"
-"""bound to no budget: beside others it would be the best and the dearest in every line"""
 SPARK = 40
 """points of the small curve"""
 
@@ -27,7 +26,8 @@ def summary_row(
     spend, curves = {}, {}
     for policy in policies if run.config else ():
         spend[policy], curves[policy] = _policy(policy, run, rows)
-    ranked = [policy for policy in policies if policy != REFERENCE] or policies
+    # beside others a reference would be the best and the dearest in every line
+    ranked = [policy for policy in policies if policy not in REFERENCES] or policies
     best = max((policy for policy in ranked if curves.get(policy)), key=lambda policy: curves[policy][-1], default=None)
     done = int(rows.reached(every).sum()) // max(1, len(every))
     known = [share for policy in ranked if (share := spend.get(policy)) is not None]

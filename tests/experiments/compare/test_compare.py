@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headgate.cli import app
-from headgate.errors import SettingError
+from headgate.errors import Interrupted, SettingError
 from headgate.experiments.outcomes import read_outcomes
 from headgate.simulation.schedule import points_of
 
@@ -66,6 +66,17 @@ def test_pages_go_where_they_are_asked_to(compared, tmp_path):
     call(*words, "--pages", str(tmp_path / "pages"))
     assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["digits.json", "digits.md", "digits.svg"]
     assert "(digits.svg)" in (tmp_path / "pages" / "digits.md").read_text("utf-8")
+
+
+def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
+    from headgate.simulation import schedule
+
+    def stopped(*given, **more):
+        raise Interrupted("interrupted after 3 of 12 rounds; go on with: headgate run --resume x")
+
+    monkeypatch.setattr(schedule, "perform", stopped)
+    with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command goes on"):
+        call("digits", *BUDGETS, *SMALL, "--out", str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("budgets", ["20,x", "20,20", "-5"])

@@ -186,8 +186,8 @@ export function open({ main, signal, query }) {
 
 // Whose spend it is, where several policies differ.
 function dearest(row) {
-  const all = Object.entries(row.spend || {}).filter(([name], _, every) => name !== "oracle" || every.length === 1);
-  return all.length > 1 ? all.reduce((a, b) => (b[1] > a[1] ? b : a))[0] : "";
+  const all = Object.entries(row.spend || {});
+  return all.length > 1 ? (all.find(([, share]) => share !== null && share === row.spend_share) || [""])[0] : "";
 }
 
 const flipped = (order) => (order === "asc" ? "desc" : "asc");
