@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, peak_memory_mib, rounded, say, way, write
 
-from headgate.config import load
 from headgate.control import AdmissionPolicy, Controller, System, controller
-from headgate.control.costs import Uniform
 from headgate.control.policies import Acdpp, Constant, Dpp, Oracle, Released
+from headgate.control.prices.processes import Uniform
+from headgate.experiment import load
 
 PARTS = ("decide", "apportion", "post")
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from machine import RESULTS, ratios, rounded, say, way, write
 
-from headgate.config import Experiment, load
+from headgate.experiment import Experiment, load
 from headgate.flower.app.write import OURS, OWN, package_name, write_app
 from headgate.flower.deploy.loopback import Loopback, progress
 from headgate.flower.quiet import ENVIRONMENT

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, rounded, say, target, way, write
 
-from headgate.config import build
+from headgate.experiment import build
 from headgate.records.parts import create
 from headgate.records.writer import RunWriter
 
@@ -41,7 +41,7 @@ class Playing:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         run = {"rounds": rounds, "seeds": SEEDS, "policies": list(POLICIES)}
-        made = build("soak", {"system": SYSTEM, "cost": PRICES, "run": run}, Path())
+        made = build("soak", {"system": SYSTEM, "price": PRICES, "run": run}, Path())
         create(folder, made.resolved, {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "executor": "none"}, [])
         self.writer, self.rounds, self.t = RunWriter(folder), rounds, 0
         self.draws = np.random.default_rng(0)
@@ -50,7 +50,7 @@ class Playing:
         self.t += 1
         runs = [(policy, seed) for policy in POLICIES for seed in range(SEEDS)]
         drawn = self.draws.random((len(runs), 11))
-        names = ("test_accuracy", "test_loss", "train_loss", "n", "N", "n_eff", "admitted", "cost", "spend", "debt", "bound")
+        names = ("test_accuracy", "test_loss", "train_loss", "n", "N", "n_eff", "admitted", "price", "spend", "debt", "bound")
         rows = [
             {"policy": policy, "seed": seed, "t": self.t, **dict(zip(names, own, strict=True)), "N": 10 * self.t}
             for (policy, seed), own in zip(runs, drawn.tolist(), strict=True)
@@ -143,7 +143,7 @@ def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[in
                 browser.ask(f"/api/runs/{name}")
         browsers[-1].ask("/api/runs")
         if t % 30 == 0:  # a minute
-            browsers[-1].ask("/api/plan", {"system": {**SYSTEM, "budget": 40.0 + t % 50}, "cost": PRICES, "rounds": 100})
+            browsers[-1].ask("/api/plan", {"system": {**SYSTEM, "budget": 40.0 + t % 50}, "price": PRICES, "rounds": 100})
         if t % every == 0:
             at.append(t)
             held.append(resident_mib(pid))

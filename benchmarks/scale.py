@@ -81,7 +81,7 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     """Seconds of each of the later half of the rounds and its parts, and memory."""
     import torch
 
-    from headgate.config import load
+    from headgate.experiment import load
     from headgate.learning.datasets import load_dataset
     from headgate.simulation import engine
 

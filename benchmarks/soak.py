@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from machine import RESULTS, peak_memory_mib, rounded, say, target, way, write
 
-from headgate.config import load
+from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.control import AdmissionPolicy, Ask, KStep, System, View
-from headgate.control.costs import Uniform
+from headgate.control.prices.processes import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.testing import check_policy
 
@@ -21,8 +21,8 @@ class BelowAverage(AdmissionPolicy):
         return {"prices": np.zeros(runs)}
 
     def admit(self, view: View, memory):
-        seen = memory["prices"] + view.cost
-        cheap = view.cost <= seen / view.t
+        seen = memory["prices"] + view.price
+        cheap = view.price <= seen / view.t
         return Ask(np.where(cheap, 2 * self.rate, 0.0)), {"prices": seen}
 
 

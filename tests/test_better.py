@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config import load
+from headgate.experiment import load
 
 ROOT = Path(__file__).parent.parent
 TOOL = runpy.run_path(str(ROOT / "tools" / "better.py"))

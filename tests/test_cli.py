@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from headgate.analysis.rehearsal import COLUMNS
 from headgate.cli import main
-from headgate.experiments.rehearsal import COLUMNS
 
 PLAN_KEYS = {
     "K", "rate", "V", "rho", "bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer", "why",
@@ -70,14 +70,14 @@ def test_rehearse_writes_its_rows(headgate, tmp_path, suffix):
     assert tuple(frame.columns) == COLUMNS
     assert frame.height == 2 * 3 * 30
     acdpp = frame.filter((pl.col("policy") == "acdpp") & (pl.col("seed") == 1)).sort("t")
-    assert np.allclose(acdpp["spend"], acdpp["cost"] * acdpp["admitted"])
+    assert np.allclose(acdpp["spend"], acdpp["price"] * acdpp["admitted"])
     assert acdpp["N"].to_list() == acdpp["admitted"].cum_sum().to_list()
     assert np.allclose(acdpp["n_eff"], acdpp["N"] * acdpp["uniformity"])
     debt = 0.0
     for row in acdpp.iter_rows(named=True):
         assert row["debt"] == pytest.approx(debt)
         debt = max(debt + row["spend"] - 55.0, 0.0)
-    prices = frame.pivot("policy", index=["seed", "t"], values="cost")
+    prices = frame.pivot("policy", index=["seed", "t"], values="price")
     assert prices["acdpp"].equals(prices["hybrid"])  # all policies meet the same prices
 
 
@@ -125,8 +125,8 @@ def test_version_and_help(headgate):
     ("words", "code", "message"),
     [
         (["rehearse", "mnits"], 2, "did you mean mnist?"),
-        (["rehearse", "mnist", "--set", "cost.low=-1"], 2, "cost.low = -1"),
-        (["rehearse", "mnist", "--set", "cost.high=nan"], 2, "cost.high = nan"),
+        (["rehearse", "mnist", "--set", "prices.low=-1"], 2, "prices.low = -1"),
+        (["rehearse", "mnist", "--set", "prices.high=nan"], 2, "prices.high = nan"),
         (["rehearse", "mnist", "--set", "system.budget=0"], 2, "system.budget = 0"),
         (["rehearse", "mnist", "--set", "policies.acdpp.K=0"], 2, "policies.acdpp.K = 0"),
         (["rehearse", "mnist", "--set", "system.buffers=[]"], 2, "at least one client"),

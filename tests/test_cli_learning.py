@@ -163,7 +163,7 @@ def test_everything_may_come_from_outside_the_package(headgate, tmp_path, monkey
     frame = pl.read_parquet(tmp_path / "m" / "metrics.parquet")
     assert set(frame["policy"]) == {"below", "constant"}
     assert frame.filter((pl.col("t") == 24) & (pl.col("policy") == "constant"))["test_accuracy"].min() > 0.9
-    assert frame.filter(pl.col("seed") == 0)["cost"].to_list()[:2] == [2.1, 2.1]
+    assert frame.filter(pl.col("seed") == 0)["price"].to_list()[:2] == [2.1, 2.1]
     for name in ("my_model.py", "my_data.py", "prices.csv"):
         assert len((EXAMPLES / name).read_text().splitlines()) <= 25
     policy = (EXAMPLES / "my_policy.py").read_text().split("@dataclass")[1].split("if __name__")[0]

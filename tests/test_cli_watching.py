@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cli.watching import Means, Watching
-from headgate.config import load
 from headgate.errors import Interrupted
+from headgate.experiment import load
 from headgate.records.parts import create
 from headgate.records.reader import METRICS, RunFolder, part_folders
 from headgate.records.writer import RunWriter

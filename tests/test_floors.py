@@ -9,10 +9,10 @@ import headgate
 
 SOURCE = Path(headgate.__file__).parent
 FLOOR = {
-    "errors": 0, "theory": 0, "control": 1, "outside": 1, "learning": 2, "config": 2, "records": 2,
-    "simulation": 3, "flower": 3, "testing": 3, "experiments": 4, "web": 4, "cli": 5,
+    "errors": 0, "theory": 0, "control": 1, "parts": 1, "learning": 2, "experiment": 2, "records": 2,
+    "simulation": 3, "flower": 3, "testing": 3, "analysis": 4, "web": 5, "studies": 5, "cli": 6,
 }  # fmt: skip
-SIBLINGS = {("simulation", "flower"), ("flower", "simulation")}
+SIBLINGS = {("simulation", "flower"), ("flower", "simulation"), ("web", "studies"), ("studies", "web")}
 
 
 def imported_parts(path):
@@ -48,7 +48,7 @@ def test_theory_never_imports_control_and_control_needs_numpy_alone():
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
         "import headgate.theory.comparison, headgate.theory.recursion\n"
         "assert not any(name.startswith('headgate.control') for name in sys.modules)\n"
-        "import headgate.control, headgate.control.policies, headgate.control.costs, headgate.control.plan\n"
+        "import headgate.control, headgate.control.policies, headgate.control.prices.processes, headgate.control.plan\n"
         "import headgate.control.files, headgate.control.rehearse, headgate.testing\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir
-from headgate.control.costs import Uniform
-from headgate.testing import check_costs, check_policy, check_retention
+from headgate.control.prices.processes import Uniform
+from headgate.testing import check_policy, check_prices, check_retention
 
 
 class Honest(AdmissionPolicy):
@@ -17,7 +17,7 @@ class Honest(AdmissionPolicy):
         return {"seen": np.zeros(runs)}
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.5)), {"seen": memory["seen"] + view.cost}
+        return Ask(np.full(view.debt.shape, 2.5)), {"seen": memory["seen"] + view.price}
 
 
 class Forgetful(Honest):
@@ -40,7 +40,7 @@ class Gossip(Honest):
     """What one run does depends on the others."""
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, float(view.cost.mean()))), memory
+        return Ask(np.full(view.debt.shape, float(view.price.mean()))), memory
 
 
 class Hoarder(Honest):
@@ -50,7 +50,7 @@ class Hoarder(Honest):
         return {}
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.5)), {"extra": view.cost}
+        return Ask(np.full(view.debt.shape, 2.5)), {"extra": view.price}
 
 
 class Unstable(Honest):
@@ -173,4 +173,4 @@ class Prices(Uniform):
 )
 def test_faulty_prices_are_found(twist, message):
     with pytest.raises(AssertionError, match=message):
-        check_costs(type("Twisted", (Prices,), {"twist": twist})(1.0, 10.0))
+        check_prices(type("Twisted", (Prices,), {"twist": twist})(1.0, 10.0))

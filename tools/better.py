@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from headgate.experiments.intervals import means, t_quantile
-from headgate.experiments.markdown import percent, table
+from headgate.analysis.intervals import means, t_quantile
+from headgate.analysis.markdown import percent, table
 
 FOLDER = Path(__file__).parent.parent / "docs" / "better"
 PAGE = FOLDER / "README.md"
@@ -205,7 +205,7 @@ def _gain(found: dict[str, list[Row]], policy: str) -> str:
 def draw(found: dict[str, list[Row]]) -> None:
     import matplotlib.pyplot as plt
 
-    from headgate.experiments.figures import COLOURS, STYLE, save_figure
+    from headgate.analysis.figures import COLOURS, STYLE, save_figure
 
     early = {"early-0": "0", "early-10": "0.1", "headgate": "0.25", "early-50": "0.5", "early-100": "1"}
     with plt.rc_context(STYLE):

@@ -22,7 +22,7 @@ LABELS = ROOT / "docs" / "paper-labels.toml"
 def code_by_label() -> dict[str, list[str]]:
     found = defaultdict(set)
     for info in pkgutil.walk_packages(headgate.__path__, "headgate."):
-        if info.name.split(".")[1] not in ("theory", "control", "learning", "simulation", "experiments"):
+        if info.name.split(".")[1] not in ("theory", "control", "learning", "simulation", "analysis", "studies"):
             continue
         module = importlib.import_module(info.name)
         for thing in vars(module).values():

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from headgate.control.controller import Controller
-from headgate.control.costs import CostProcess, Uniform
 from headgate.control.files import load_ledger, save_ledger
+from headgate.control.prices.processes import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import (
     AdmissionPolicy,
@@ -43,7 +43,7 @@ def a_system(horizon: int | None = 40) -> System:
 
 
 def check_policy(
-    policy: AdmissionPolicy, system: System | None = None, rounds: int = 40, costs: CostProcess | None = None
+    policy: AdmissionPolicy, system: System | None = None, rounds: int = 40, costs: PriceProcess | None = None
 ) -> None:
     """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts."""
     system = system or a_system(rounds)
@@ -81,7 +81,7 @@ def check_retention(retention: Retention, system: System | None = None, rounds: 
             _same_arrays(before.retained, state, "expire or settle changed the state it was given")
 
 
-def check_costs(costs: CostProcess, rounds: int = 400, seeds: int = 200) -> None:
+def check_prices(costs: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
     """Prices are finite and not negative, addressed by seed and round, below `most`, and around `mean`.
 
     A process with a price per client has paths (seeds, rounds, clients).
@@ -249,7 +249,7 @@ class _Scripted(AdmissionPolicy):
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         runs = np.arange(view.debt.size)
-        draw = uniform(self.seed, Purpose.COST, view.t, runs)
+        draw = uniform(self.seed, Purpose.PRICE, view.t, runs)
         sizes = np.array([0.0, 0.4, 1.0, 3.3, float(view.system.memory), 2.5 * view.system.memory])
         return Ask(sizes[(draw * len(sizes)).astype(int)]), memory
 
@@ -279,4 +279,4 @@ def _need(condition: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-__all__ = ["a_system", "check_costs", "check_policy", "check_retention"]
+__all__ = ["a_system", "check_policy", "check_prices", "check_retention"]

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
-from headgate.control.costs import Uniform
 from headgate.control.policies import Acdpp, Constant, Released
+from headgate.control.prices.processes import Uniform
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
 from headgate.theory.drift import debt_update
@@ -42,7 +42,7 @@ def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
     controller = Controller(a_system(), Acdpp(rate=rate, K=K), 1)
     debt = spent = 0.0
     for orders, ledger in play(controller, np.array([prices])):
-        charge = orders.cost[0] * int(orders.admitted.sum())
+        charge = orders.price[0] * int(orders.admitted.sum())
         debt, spent = float(debt_update(debt, charge, 11.0)), spent + charge
         assert ledger.debt[0] == debt
         assert ledger.spent[0] == spent
@@ -104,7 +104,7 @@ def test_a_price_per_client_is_charged_per_client():
         retention = Fifo(100)
 
         def admit(self, view, memory):
-            assert view.cost.shape == (1, 5)
+            assert view.price.shape == (1, 5)
             return Ask(np.array([20.0])), memory
 
     controller = Controller(a_system(), Even(), 1)

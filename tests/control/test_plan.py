@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from headgate.config import load
 from headgate.control import System
-from headgate.control.costs import Uniform
 from headgate.control.plan import best_constant_admission, plan
 from headgate.control.policies import Acdpp
+from headgate.control.prices.processes import Uniform
 from headgate.errors import InfeasibleError, SettingError
+from headgate.experiment import load
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import Benchmark, ck_bound, ck_feasible
 
@@ -23,7 +23,7 @@ def planned(buffers, budget, horizon, **more):
 @pytest.mark.parametrize("first_seed", [0, 7000])
 def test_the_papers_systems_are_planned_with_K_10(recipe, rate, first_seed):
     e = load(recipe, [f"run.first_seed={first_seed}"])
-    made = plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
+    made = plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
     assert (made.chosen.K, made.chosen.rate) == (10, rate)
     assert (made.V, made.rho) == pytest.approx((10.0, 0.9))
     assert made.corollary == (Benchmark(10, rate), Benchmark(10, rate))

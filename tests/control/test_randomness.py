@@ -23,10 +23,10 @@ def test_philox_gives_the_known_answers(counter, key, expected):
 
 
 def test_an_address_always_gives_the_same_number():
-    table = uniform(np.arange(5)[:, None], Purpose.COST, np.arange(100)[None, :])
+    table = uniform(np.arange(5)[:, None], Purpose.PRICE, np.arange(100)[None, :])
     assert table.shape == (5, 100)
-    assert uniform(3, Purpose.COST, 42) == table[3, 42]
-    assert np.array_equal(uniform(np.arange(5)[::-1, None], Purpose.COST, np.arange(100)), table[::-1])
+    assert uniform(3, Purpose.PRICE, 42) == table[3, 42]
+    assert np.array_equal(uniform(np.arange(5)[::-1, None], Purpose.PRICE, np.arange(100)), table[::-1])
 
 
 def test_every_part_of_the_address_matters():
@@ -35,16 +35,16 @@ def test_every_part_of_the_address_matters():
 
 
 def test_draws_are_uniform_and_uncorrelated():
-    x = uniform(1, Purpose.COST, np.arange(200_000))
+    x = uniform(1, Purpose.PRICE, np.arange(200_000))
     assert x.min() >= 0
     assert x.max() < 1
     counts = np.histogram(x, bins=100, range=(0, 1))[0]
     assert ((counts - 2000) ** 2 / 2000).sum() < 150  # chi-square with 99 degrees of freedom: p = 0.0007
     assert abs(np.corrcoef(x[:-1], x[1:])[0, 1]) < 0.01
-    assert abs(np.corrcoef(x, uniform(2, Purpose.COST, np.arange(200_000)))[0, 1]) < 0.01
+    assert abs(np.corrcoef(x, uniform(2, Purpose.PRICE, np.arange(200_000)))[0, 1]) < 0.01
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5])
 def test_a_bad_seed_is_named(seed):
     with pytest.raises(SettingError, match="seed = "):
-        uniform(seed, Purpose.COST, 1)
+        uniform(seed, Purpose.PRICE, 1)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from headgate.config import load
 from headgate.control import System
-from headgate.control.costs import Trace, Uniform
 from headgate.control.policies import Acdpp, Constant
+from headgate.control.prices.processes import Trace, Uniform
 from headgate.control.rehearse import rehearse
+from headgate.experiment import load
 from headgate.testing import a_system
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import (
@@ -26,7 +26,7 @@ MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 
 def test_columns_replay_each_other():
     result = rehearse(MNIST, Acdpp(rate=10, K=10), Uniform(1, 10), np.arange(6), 100)
-    assert result.spend == pytest.approx(result.cost * result.admitted)
+    assert result.spend == pytest.approx(result.price * result.admitted)
     assert np.array_equal(result.N, np.cumsum(result.admitted, axis=-1))
     assert np.array_equal(result.n[:, 10:], (result.N[:, 10:] - result.N[:, :-10]))
     debt = np.zeros(6)
@@ -43,7 +43,7 @@ def test_prices_do_not_depend_on_the_block_they_are_fetched_in(monkeypatch):
     one = rehearse(a_system(90), Constant(rate=3, K=4), Uniform(1, 10), np.arange(3), 90)
     monkeypatch.setattr("headgate.control.rehearse.BLOCK", 7)
     other = rehearse(a_system(90), Constant(rate=3, K=4), Uniform(1, 10), np.arange(3), 90)
-    assert np.array_equal(one.cost, other.cost)
+    assert np.array_equal(one.price, other.price)
 
 
 def test_an_interruption_keeps_the_rounds_that_are_done():
@@ -94,12 +94,12 @@ def test_empty_rounds_have_an_infinite_bound_and_nothing_breaks():
 
 def test_a_trace_is_the_same_for_every_seed():
     result = rehearse(a_system(), Constant(rate=3, K=2), Trace(np.array([2.0, 7.0, 1.0])), np.arange(4), 3)
-    assert result.cost.tolist() == [[2.0, 7.0, 1.0]] * 4
+    assert result.price.tolist() == [[2.0, 7.0, 1.0]] * 4
 
 
 def test_a_million_clients_keep_exact_accounts():
     e = load("million", ["run.rounds=3"])
-    result = rehearse(e.system, e.policies["acdpp"], e.costs, e.seeds, 3)
+    result = rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, 3)
     assert result.peak_excess.max() <= 0
     assert result.ledger.admitted.sum() == result.N[0, -1]
     assert np.abs(result.ledger.credit).max() < e.system.memory

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.cli import main
-from headgate.config import load
 from headgate.errors import DataError, SettingError
+from headgate.experiment import load
 from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
 from headgate.flower.quiet import ENVIRONMENT
 from headgate.records.reader import RunFolder

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate.config import load
 from headgate.control.controller import Controller
 from headgate.control.types import Report
+from headgate.experiment import load
 from headgate.flower.app.write import OWN, write_app
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.deploy.certificates import make_certificates, make_node_key
@@ -111,7 +111,7 @@ def patiently(condition, what):
 
 def stage(folder, rounds):
     app = folder / "staged"
-    write_app(app, "digits", [f"run.rounds={rounds}", "cost.low=1", "cost.high=2"], "constant", NODES, OWN)
+    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", NODES, OWN)
     package = app / "staged"
     (package / "passing.py").write_text(PASSING)
     edits = {

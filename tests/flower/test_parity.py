@@ -84,7 +84,7 @@ CASES = {
         "training.batch_size=2",
         "training.momentum=0.5",
     ],
-    "a price for each client": ['run.policies=["headgate"]', "cost.per_client=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]"],
+    "a price for each client": ['run.policies=["headgate"]', "prices.per_client=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]"],
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 

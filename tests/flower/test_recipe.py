@@ -1,7 +1,7 @@
 import pytest
 
-from headgate.config import load
 from headgate.errors import SettingError
+from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'headgate[flower]'")

@@ -63,7 +63,7 @@ def test_rows_lost_after_the_ledger_was_written_come_back(tmp_path):
 
 
 def test_settings_of_a_run_make_the_same_run_again(tmp_path):
-    from headgate.config import load
+    from headgate.experiment import load
 
     world = World(tmp_path, an_experiment("kstep", 3))
     world.play()

@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
-from headgate.config.experiment import build
+from headgate.experiment.experiment import build
 from headgate.flower.accounts import Accounts
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.client import headgate_client
@@ -32,7 +32,7 @@ WITHIN_BUDGET = ("fifo", "reservoir")
 def an_experiment(policy="fifo", rounds=6, clients=3, budget=9.0, **more):
     recipe = {
         "system": {"buffers": [3, 2, 4], "clients": clients, "budget": budget},
-        "cost": {"kind": "uniform", "low": 1.0, "high": 4.0},
+        "price": {"kind": "uniform", "low": 1.0, "high": 4.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": [policy]},
         "policies": {policy: POLICIES.get(policy, {"kind": policy})},
         **more,

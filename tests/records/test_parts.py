@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.config import load
 from headgate.errors import DataError
+from headgate.experiment import load
 from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, tell
 from headgate.records.reader import METRICS, RunFolder, part_folders
 from headgate.records.writer import RunWriter

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from headgate.config import load
 from headgate.control import files
+from headgate.experiment import load
 from headgate.records import writer as writing
 from headgate.records.writer import RunWriter
 from headgate.simulation import cut, run

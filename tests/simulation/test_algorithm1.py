@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.config import load
+from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 
@@ -36,7 +36,7 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
         rho = policy.rho or 1 - T**-0.5
         judges.append(
             JUDGE["algorithm1"](
-                stream, e.costs.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K, T**0.5, rho,
+                stream, e.prices.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K, T**0.5, rho,
                 policy.rate, policy.bound, e.training.lr, e.training.steps, e.system.weight, np.zeros((10, 65)),
             )
         )  # fmt: skip

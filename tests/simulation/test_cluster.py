@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.config import load
 from headgate.errors import Interrupted, SettingError
+from headgate.experiment import load
 from headgate.records.reader import RunFolder, part_folders
 from headgate.simulation import cut
 from headgate.simulation.cluster import STOP, Cluster, _play

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from headgate.cli import main
-from headgate.config import load
 from headgate.errors import SettingError
+from headgate.experiment import load
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
 from headgate.records.reader import RunFolder

@@ -8,7 +8,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.config import build, load
+from headgate.experiment import build, load
 from headgate.simulation import cut as cutting
 from headgate.simulation.cut import SHARE, Footprint, cut, footprint, most_runs, runs_of, work
 
@@ -41,7 +41,7 @@ def test_a_chunks_settings_make_the_chunk_again(tmp_path_factory, most):
         assert list(again.policies) == list(chunk.policies)
         assert np.array_equal(again.seeds, chunk.seeds)
         assert again.resolved == chunk.resolved
-        assert {"cost", "run", "policies", "bound", "model"} < set(chunk.resolved)
+        assert {"price", "run", "policies", "bound", "model"} < set(chunk.resolved)
 
 
 def test_light_work_stays_together_and_heavy_work_is_cut(monkeypatch):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.config import load
-from headgate.control.costs import Trace
+from headgate.control.prices.processes import Trace
 from headgate.control.rehearse import rehearse
 from headgate.errors import DataError, SettingError
+from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 from headgate.theory.recursion import memory_proportional_weight
@@ -29,10 +29,10 @@ def test_control_is_the_rehearsal():
     """Learning changes nothing about what is admitted, spent and held."""
     e, simulation, rounds = played()
     for name, policy in e.policies.items():
-        result = rehearse(e.system, policy, e.costs, e.seeds, e.rounds)
+        result = rehearse(e.system, policy, e.prices, e.seeds, e.rounds)
         for s, seed in enumerate(e.seeds):
             rows = [row for each in rounds for row in each.metrics if (row["policy"], row["seed"]) == (name, seed)]
-            for column, values in (("n", result.n), ("N", result.N), ("admitted", result.admitted), ("cost", result.cost)):
+            for column, values in (("n", result.n), ("N", result.N), ("admitted", result.admitted), ("price", result.price)):
                 assert [row[column] for row in rows] == values[s].tolist()
             for column, values in (("spend", result.spend), ("debt", result.debt), ("n_eff", result.n_eff)):
                 assert [row[column] for row in rows] == pytest.approx(values[s].tolist())
@@ -77,7 +77,7 @@ def test_a_stream_that_stops_is_not_charged_beyond_its_end():
     )
     ledger = simulation.ledgers["oracle"]
     assert ledger.admitted[0].tolist() == [20] * 10
-    spent = sum(each.metrics[0]["cost"] * each.metrics[0]["admitted"] for each in rounds)
+    spent = sum(each.metrics[0]["price"] * each.metrics[0]["admitted"] for each in rounds)
     assert ledger.spent[0] == pytest.approx(spent)
     assert rounds[-1].metrics[0]["n"] == 0
 
@@ -186,7 +186,7 @@ def test_mnist_learns_as_measured_before():
 
 
 def test_prices_fetched_in_blocks_are_the_same(monkeypatch):
-    settings = ["cost.per_client=[0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2]", "cost.client_noise=0.2", 'run.policies=["headgate"]']
+    settings = ["prices.per_client=[0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2]", "prices.client_noise=0.2", 'run.policies=["headgate"]']
     _, whole, rounds = played(*settings)
     assert len(whole.prices) == 8
     monkeypatch.setattr("headgate.simulation.engine.PRICES", 70)

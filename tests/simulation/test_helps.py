@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.config import load
 from headgate.errors import SettingError
+from headgate.experiment import load
 from headgate.learning.averaging import newest_share
 from headgate.learning.datasets import load_dataset
 from headgate.learning.shift import moves, shifted

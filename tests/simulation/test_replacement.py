@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.config import load
 from headgate.errors import Interrupted
+from headgate.experiment import load
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
 from headgate.records.parts import create
@@ -16,7 +16,7 @@ from headgate.simulation.engine import Simulation
 from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 
-PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "plain_replacement.py"))
+PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "retention" / "plain_replacement.py"))
 DATA = load_dataset("digits")
 RULES = {
     "reservoir": PLAIN["reservoir"],

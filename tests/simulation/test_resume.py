@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config import load
 from headgate.errors import DataError, Interrupted, SettingError
+from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
 from headgate.records.parts import create

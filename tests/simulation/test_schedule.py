@@ -11,9 +11,9 @@ import time
 import polars as pl
 import pytest
 
-from headgate.config import load, sweep_points
-from headgate.config.policies import PolicySettings
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
+from headgate.experiment import load, sweep_points
+from headgate.experiment.policies import PolicySettings
 from headgate.records.held import Held
 from headgate.records.reader import RunFolder, list_runs, part_folders
 from headgate.simulation import cut
@@ -83,7 +83,7 @@ def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
     """Prices of few levels, so that the runs of several seeds look alike for a while."""
     kinds = [*PolicySettings.kinds]
     listed = ", ".join(f'"{kind}"' for kind in kinds)
-    prices = ["cost.kind=integer", "cost.low=1", "cost.high=2"]
+    prices = ["prices.kind=integer", "prices.low=1", "prices.high=2"]
     experiment = load("digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices])
     monkeypatch.setitem(cut.TOGETHER, "gram", 1)
     (parts,) = perform(experiment, tmp_path / "parts", processes=1)

@@ -105,12 +105,12 @@ def test_the_papers_systems_have_K_10(scale):
 
 @pytest.mark.paper("eq:optimal-K", "cor:optimal-k", "eq:ck-cost-constraint", "eq:ck-buffer-constraint")
 @given(st.floats(0.1, 50), st.lists(st.integers(1, 50), min_size=1, max_size=8), st.floats(0.1, 1000))
-def test_both_branches_are_feasible_and_use_something_up(mean_cost, buffers, budget):
-    up, down = c.optimal_K(mean_cost, buffers, budget)
+def test_both_branches_are_feasible_and_use_something_up(mean_price, buffers, budget):
+    up, down = c.optimal_K(mean_price, buffers, budget)
     assert 0 <= up.K - down.K <= 1
     for point in (up, down):
-        assert c.ck_feasible(point, mean_cost, buffers, budget)
-        assert not c.ck_feasible(c.Benchmark(point.K, point.rate * 1.001), mean_cost, buffers, budget)
+        assert c.ck_feasible(point, mean_price, buffers, budget)
+        assert not c.ck_feasible(c.Benchmark(point.K, point.rate * 1.001), mean_price, buffers, budget)
 
 
 @pytest.mark.paper("thm:dpp-regret", "eq:dpp-regret-rate", "thm:dpp-cost-constraint", "eq:cost-violation-rate")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headgate.control.argmin import Objective, argmin_on
+from headgate.control.policies.drift.argmin import Objective, argmin_on
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, mismatch, penalty, penalty_curvature, penalty_slope
 from headgate.theory.drift import admission_interval, drift_constant
@@ -55,11 +55,11 @@ def test_5_the_objective_can_have_two_minima_and_the_nearer_one_can_be_wrong():
 
 @pytest.mark.paper("eq:optimal-K")
 def test_7_the_floor_of_corollary_2_overspends_with_saturated_buffers():
-    buffers, budget, mean_cost = [100], 60.0, 5.5
-    _, down = c.optimal_K(mean_cost, buffers, budget)
+    buffers, budget, mean_price = [100], 60.0, 5.5
+    _, down = c.optimal_K(mean_price, buffers, budget)
     assert down.K == 9
-    assert mean_cost * sum(buffers) / down.K > budget  # as printed
-    assert mean_cost * down.rate == pytest.approx(budget)  # as corrected
+    assert mean_price * sum(buffers) / down.K > budget  # as printed
+    assert mean_price * down.rate == pytest.approx(budget)  # as corrected
 
 
 @pytest.mark.paper("eq:omega-master")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headgate.config import build
 from headgate.control import Controller
+from headgate.experiment import build
 from headgate.records.parts import create
 from headgate.records.reader import PARTS, TABLES, RunFolder
 from headgate.records.writer import RunWriter
@@ -45,7 +45,7 @@ class MadeUp:
             for name, policy in self.experiment.policies.items()
         }
         self.ledgers = {name: each.open() for name, each in self.controllers.items()}
-        self.prices = self.experiment.costs.path(self.seeds, 1, rounds + 1)
+        self.prices = self.experiment.prices.path(self.seeds, 1, rounds + 1)
 
     def play(self, rounds=1, policies=None):
         """These policies alone, where a run is in parts."""
@@ -74,7 +74,7 @@ class MadeUp:
                 "N": int(after.distinct[r]),
                 "n_eff": float(after.distinct[r]),
                 "admitted": int(orders.admitted[r].sum()),
-                "cost": float(orders.cost[r]),
+                "cost": float(orders.price[r]),
                 "spend": float(spend[r]),
                 "debt": float(ledger.debt[r]),
                 "bound": float(learning_error(held[r].sum(), after.distinct[r], 1.0, self.experiment.bound)),

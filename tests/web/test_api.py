@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from headgate.experiments.summary import policy_summaries
+from headgate.analysis.summary import policy_summaries
 from headgate.records.reader import RunFolder
 from headgate.web import shapes
 from headgate.web.runs import Library
@@ -314,7 +314,7 @@ def test_settings_that_differ_keep_their_kind():
 
 def test_a_run_of_the_simulator(tmp_path):
     """What `headgate run` leaves, not what this file's helpers do."""
-    from headgate.config import load
+    from headgate.experiment import load
     from headgate.simulation.schedule import perform
 
     experiment = load("digits", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate.config import build
-from headgate.config.policies import PolicySettings
-from headgate.control.clairvoyant import clairvoyant
+from headgate.analysis.rehearsal import summarise
 from headgate.control.plan import plan
+from headgate.control.policies.references.foresight import clairvoyant
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError, SettingError
-from headgate.experiments.rehearsal import summarise
+from headgate.experiment import build
+from headgate.experiment.policies import PolicySettings
 from headgate.theory.comparison import oracle_bound
 from headgate.web import shapes
 from headgate.web.asking import choices
@@ -44,7 +44,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, cost):
     if told["prices_csv"]:
         (tmp_path / "prices.csv").write_text(told["prices_csv"], "utf-8")
     e = build("again", tomllib.loads(told["toml"]), tmp_path)
-    made = plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.4, 0.6)
+    made = plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.4, 0.6)
     chosen = made.chosen
     assert (told["K"], told["rate"], told["V"], told["rho"]) == (chosen.K, chosen.rate, made.V, made.rho)
     assert told["spend"] == chosen.spend
@@ -56,7 +56,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, cost):
     assert [each["K"] for each in told["candidates"] if each["chosen"]] == [chosen.K]
     assert told["why"] == made.why
     # and it is the plan itself that the file rehearses
-    again = summarise(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.costs, e.seeds, e.rounds))
+    again = summarise(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
     assert (again.spend_per_round, again.bound, again.peak_n) == (told["spend"], pytest.approx(told["bound"]), told["peak_n"])
 
 
@@ -64,7 +64,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, cost):
 def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
     told = answer(policy=policy, rounds=20, seeds=2)
     e = build("again", tomllib.loads(told["toml"]), Path())
-    again = summarise(e, policy, rehearse(e.system, e.policies[policy], e.costs, e.seeds, e.rounds))
+    again = summarise(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
     assert told["spend"] == again.spend_per_round
     assert told["peak_n"] == again.peak_n
     assert told["buffer_violation"] == again.buffer_violation
@@ -83,10 +83,10 @@ def test_bounds_of_oracle_and_clairvoyant():
     told = answer(policy="headgate")
     e = build("again", tomllib.loads(told["toml"]), Path())
     assert told["oracle_bound"] == pytest.approx(oracle_bound(e.system.buffer, 40, e.bound).sum())
-    prices = e.costs.path(e.seeds[:1], 1, 41)
+    prices = e.prices.path(e.seeds[:1], 1, 41)
     found = clairvoyant(prices, e.system, e.bound, tolerance=1e-3)
     assert told["clairvoyant"]["bound"] == pytest.approx(found.bound[0])
-    own = rehearse(e.system, e.policies["headgate"], e.costs, e.seeds, 40).penalty(e.bound)[0].sum()
+    own = rehearse(e.system, e.policies["headgate"], e.prices, e.seeds, 40).penalty(e.bound)[0].sum()
     assert told["clairvoyant"]["surrogate"] == pytest.approx(own)
     assert told["clairvoyant"]["ratio"] == pytest.approx(own / found.bound[0])
     assert told["clairvoyant"]["ratio"] >= 1 - 1e-9
@@ -244,13 +244,13 @@ def test_the_rehearsed_plan_is_that_of_the_chosen_point():
     e = build(
         "plan", {**{k: ASKED[k] for k in ("system", "cost")}, "run": {"rounds": 40, "seeds": 3, "policies": ["acdpp"]}}, Path()
     )
-    made = plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
+    made = plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
     assert made.rehearsal.spend.shape == (3, 40)
     assert made.rehearsal.spend.mean() == made.chosen.spend
     assert made.rehearsal.bound(e.bound).sum(axis=-1).mean() == made.chosen.bound
-    assert np.array_equal(made.rehearsal.cost, e.costs.path(e.seeds, 1, 41))
+    assert np.array_equal(made.rehearsal.cost, e.prices.path(e.seeds, 1, 41))
     with pytest.raises(SettingError, match="stop"):
-        plan(e.system, e.costs, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5, tick=_stop)
+        plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5, tick=_stop)
 
 
 def _stop(t):

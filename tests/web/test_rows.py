@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.analysis.curves import MEASURED
 from headgate.errors import DataError
-from headgate.experiments.curves import MEASURED
 from headgate.records.reader import RunFolder
 from headgate.web import rows as module
 from headgate.web.rows import Follower, Rows, table_files

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import headgate.web
-from headgate.experiments.figures import COLOURS
-from headgate.experiments.report import ON_DARK
+from headgate.analysis.figures import COLOURS
+from headgate.analysis.report import ON_DARK
 
 STATIC = Path(headgate.web.__file__).parent / "static"
 MODULES = sorted(STATIC.rglob("*.js"))

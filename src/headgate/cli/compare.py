@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, recipe_overrides, same_command_goes_on
-from headgate.config import load, sweep_points
 from headgate.errors import SettingError
+from headgate.experiment import load, sweep_points
 
 POLICIES = "oracle,constant,acdpp,headgate,threshold,resolving,pacing,random"
 SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -45,7 +45,7 @@ def compare(
     what breaks a limit is shown and marked. Says which policy is best where, with paired tests over the seeds, and what the
     accuracy of those that broke a limit costs within the limits. Ctrl-C loses nothing: the same command goes on.
     """
-    from headgate.experiments.compare.conclude import conclude
+    from headgate.analysis.compare.conclude import conclude
     from headgate.simulation.schedule import perform
 
     chosen = None if policies == "recipe" else policies

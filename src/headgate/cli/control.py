@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from headgate.analysis.rehearsal import check_out, rows, summarise, write
+from headgate.analysis.tables import print_plan, print_rates, print_summaries
 from headgate.cli.console import (
     AsFormat,
     Format,
@@ -20,15 +22,13 @@ from headgate.cli.console import (
     recipe_overrides,
     status,
 )
-from headgate.config import Experiment, load, recipe_names, recipe_text
 from headgate.control.plan import plan as make_plan
 from headgate.control.policies import Acdpp
 from headgate.control.rehearse import Rehearsal
 from headgate.control.rehearse import rehearse as rehearse_policy
 from headgate.errors import Interrupted, SettingError
-from headgate.experiments.rates import horizons, measure
-from headgate.experiments.rehearsal import check_out, rows, summarise, write
-from headgate.experiments.tables import print_plan, print_rates, print_summaries
+from headgate.experiment import Experiment, load, recipe_names, recipe_text
+from headgate.studies.theory.rates import horizons, measure
 
 
 def recipes(
@@ -59,7 +59,7 @@ def plan(
     """
     experiment, policy = _acdpp(recipe, set_ or [])
     with status(format_, "rehearsing candidates"):
-        made = make_plan(experiment.system, experiment.costs, experiment.bound, policy, experiment.seeds, gamma, phi)
+        made = make_plan(experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds, gamma, phi)
     if format_ is Format.json:
         chosen = made.chosen
         print_json(
@@ -105,7 +105,7 @@ def rehearse(
     if out is not None:
         check_out(out)
     if figure is not None:
-        from headgate.experiments.figures import check_figure, draw_rehearsal
+        from headgate.analysis.figures import check_figure, draw_rehearsal
 
         check_figure(figure)
     results, interrupted = _rehearse_all(experiment, quiet)
@@ -143,7 +143,7 @@ def rates(
     V = T^gamma and rho = 1 - T^-phi, as in the remark after Theorem 3. The fit uses the longer half of the horizons; a claim
     holds if the whole 95 % interval of the exponent is at most 0.05 above that of the claimed shape over the same horizons.
     """
-    from headgate.experiments.figures import check_figure, draw_rates
+    from headgate.analysis.figures import check_figure, draw_rates
 
     check_figure(figure)
     experiment, policy = _acdpp(recipe, set_ or [])
@@ -177,7 +177,7 @@ def regret(
     The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. The recipe gives
     the buffers, the budget and the constants. Some minutes for 1,000 rounds.
     """
-    from headgate.experiments.regret import as_text, regret_table, trying_prices
+    from headgate.studies.theory.regret import as_text, regret_table, trying_prices
 
     experiment = load(recipe, [*(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}"])
     known = trying_prices(rounds)
@@ -214,7 +214,7 @@ def _rehearse_all(experiment: Experiment, quiet: bool) -> tuple[dict[str, Rehear
             result = rehearse_policy(
                 experiment.system,
                 policy,
-                experiment.costs,
+                experiment.prices,
                 experiment.seeds,
                 experiment.rounds,
                 tick=every(lambda done: progress.advance(task, done)),

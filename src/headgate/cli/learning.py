@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, progress_bar, recipe_overrides
-from headgate.config import sweep_points
 from headgate.errors import DataError, SettingError
+from headgate.experiment import sweep_points
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """as they are typed, where that is not their name"""
@@ -100,7 +100,7 @@ def runs(
     format_: AsFormat = Format.table,
 ) -> None:
     """List runs: state, progress, policies, spend against budget, best accuracy."""
-    from headgate.experiments.tables import print_runs, run_rows
+    from headgate.analysis.tables import print_runs, run_rows
     from headgate.records.reader import list_runs
 
     found = run_rows(list_runs(folder))
@@ -123,8 +123,8 @@ def report(
     ] = None,
 ) -> None:
     """Draw one run, or compare several, on a self-contained page."""
-    from headgate.experiments.learning_figures import draw_run
-    from headgate.experiments.report import write_report
+    from headgate.analysis.learning_figures import draw_run
+    from headgate.analysis.report import write_report
     from headgate.records.reader import RunFolder
     from headgate.simulation.schedule import points_of
 
@@ -141,7 +141,7 @@ def report(
 
 def data_list() -> None:
     """Say which data sets are there, and which command gets the others."""
-    from headgate.experiments.tables import print_datasets
+    from headgate.analysis.tables import print_datasets
     from headgate.learning.datasets import available, data_folder
 
     print_datasets(available(), data_folder())
@@ -159,9 +159,9 @@ def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagene
 
 
 def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
-    from headgate.experiments.report import write_report
-    from headgate.experiments.summary import policy_summaries
-    from headgate.experiments.tables import print_policy_summaries
+    from headgate.analysis.report import write_report
+    from headgate.analysis.summary import policy_summaries
+    from headgate.analysis.tables import print_policy_summaries
     from headgate.records.reader import RunFolder
     from headgate.records.writer import RunWriter
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.console import Quiet, every, progress_bar, same_command_goes_on
-from headgate.config import Experiment, load
 from headgate.errors import Interrupted, SettingError
+from headgate.experiment import Experiment, load
 
 if TYPE_CHECKING:
-    from headgate.experiments.rates import Rates
-    from headgate.experiments.reproduce.theory_checks import Checks
-    from headgate.experiments.theory_run.outcome import ExcessRisk
+    from headgate.studies.paper.theory_checks import Checks
+    from headgate.studies.theory.outcome import ExcessRisk
+    from headgate.studies.theory.rates import Rates
 
 
 class What(StrEnum):
@@ -47,7 +47,7 @@ def reproduce(
     further on CIFAR-10 and ImageNette is run with a GPU only; without one the pages say that it was not run.
     Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
     """
-    from headgate.experiments.reproduce.studies import NAMES
+    from headgate.studies.paper.studies import NAMES
 
     names = [name for name in NAMES if what in (name, What.all)]
     if list_:
@@ -61,8 +61,8 @@ def reproduce(
 
 
 def _list(name: str, quick: bool) -> None:
-    from headgate.experiments.reproduce.cost import gpu_seconds
-    from headgate.experiments.reproduce.studies import experiments
+    from headgate.studies.paper.cost import gpu_seconds
+    from headgate.studies.paper.studies import experiments
 
     total = 0.0
     for folder, e in experiments(name, quick):
@@ -77,8 +77,8 @@ def _list(name: str, quick: bool) -> None:
 def _reproduce(
     names: list[str], theory: bool, out: Path, pages: Path, quick: bool, device: str, processes: int | None, quiet: bool
 ) -> None:
-    from headgate.experiments.reproduce.conclude import check_pages, conclude_claims, conclude_study, conclude_theory
-    from headgate.experiments.reproduce.studies import experiments, needing_gpu
+    from headgate.studies.paper.conclude import check_pages, conclude_claims, conclude_study, conclude_theory
+    from headgate.studies.paper.studies import experiments, needing_gpu
 
     try:
         import torch  # noqa: F401
@@ -112,7 +112,7 @@ def _gpu(device: str) -> bool:
 
 def _play(points: list[tuple[str, Experiment]], runs: Path, device: str, processes: int | None, quiet: bool) -> float | None:
     """Runs what is not finished yet; the seconds it took, None where nothing was left to do."""
-    from headgate.experiments.reproduce.play import play, unfinished
+    from headgate.studies.paper.play import play, unfinished
 
     left = unfinished(points, runs)
     if not left:
@@ -124,7 +124,7 @@ def _play(points: list[tuple[str, Experiment]], runs: Path, device: str, process
 
 
 def _rates(quick: bool, quiet: bool) -> "Rates":
-    from headgate.experiments.rates import horizons, measure
+    from headgate.studies.theory.rates import horizons, measure
 
     experiment = load("mnist", ['run.policies=["acdpp"]', *(["run.seeds=2"] if quick else [])])
     Ts = horizons(10, 100) if quick else horizons(100, 31_623)
@@ -138,7 +138,7 @@ def _rates(quick: bool, quiet: bool) -> "Rates":
 
 
 def _checks(quick: bool, quiet: bool) -> "Checks":
-    from headgate.experiments.reproduce.theory_checks import OTHER, check, check_horizons
+    from headgate.studies.paper.theory_checks import OTHER, check, check_horizons
 
     with progress_bar(quiet) as bar:
         task = bar.add_task("other settings of V, rho and K", total=(len(OTHER) + 2) * sum(check_horizons(quick)))
@@ -150,8 +150,8 @@ def _checks(quick: bool, quiet: bool) -> "Checks":
 
 def _excess_risk(quick: bool, quiet: bool) -> "list[ExcessRisk]":
     """Theorem 1 beside runs with learning."""
-    from headgate.experiments.theory_run.measure import measure
     from headgate.learning.datasets import load_dataset
+    from headgate.studies.theory.measure import measure
 
     outcomes = []
     for name in ("digits",) if quick else ("digits", "mnist"):

@@ -51,18 +51,18 @@ class Controller:
             memory=self.policy.start(self.system, R),
         )
 
-    def decide(self, ledger: Ledger, cost: Floats, reserved: Floats | None = None) -> Orders:
-        """The orders of round ledger.t + 1 at price `cost` (R,), or (R, M) for a price per client. Changes nothing.
+    def decide(self, ledger: Ledger, price: Floats, reserved: Floats | None = None) -> Orders:
+        """The orders of round ledger.t + 1 at price `price` (R,), or (R, M) for a price per client. Changes nothing.
 
-        `reserved` (R,) is what orders of earlier rounds may still turn out to have cost: the policy sees it as spent.
+        `reserved` (R,) is what orders of earlier rounds may still turn out to have price: the policy sees it as spent.
         """
-        t, cost = ledger.t + 1, self._checked(cost, ledger.t + 1)
+        t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
         retention, M = self.policy.retention, self.system.clients
         kept_from = retention.expire(ledger.retained, t, Window(ledger.dropped, ledger.admitted))
         kept_by_client = ledger.admitted - kept_from
         view = View(
             t=t,
-            cost=cost,
+            price=price,
             debt=ledger.debt,
             spent=ledger.spent if reserved is None else ledger.spent + reserved,
             kept=kept_by_client.sum(axis=-1),
@@ -88,7 +88,7 @@ class Controller:
         first = kept_from if limit is None else np.maximum(kept_from, last - limit)
         return Orders(
             t=t,
-            cost=cost,
+            price=price,
             asked=asked,
             admitted=admitted,
             free=ask.free,
@@ -130,14 +130,14 @@ class Controller:
             memory=orders.memory,
         )
 
-    def _checked(self, cost: Floats, t: int) -> Floats:
-        cost = np.asarray(cost, dtype=np.float64)
-        if cost.shape not in ((self.runs,), (self.runs, self.system.clients)):
-            raise SettingError(f"round {t}: {cost.shape} prices for {self.runs} runs and {self.system.clients} clients")
-        if not ((cost >= 0) & (cost < np.inf)).all():
-            bad = cost[~(np.isfinite(cost) & (cost >= 0))].flat[0]
+    def _checked(self, price: Floats, t: int) -> Floats:
+        price = np.asarray(price, dtype=np.float64)
+        if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
+            raise SettingError(f"round {t}: {price.shape} prices for {self.runs} runs and {self.system.clients} clients")
+        if not ((price >= 0) & (price < np.inf)).all():
+            bad = price[~(np.isfinite(price) & (price >= 0))].flat[0]
             raise SettingError(f"round {t}: a price of {bad}; prices must be finite and zero or more")
-        return cost
+        return price
 
     def _reported(self, report: Report, orders: Orders) -> Ints:
         admitted = np.asarray(report.admitted)

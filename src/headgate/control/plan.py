@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headgate.control.checks import inside_unit
-from headgate.control.costs import CostProcess
-from headgate.control.policies.acdpp import Acdpp
+from headgate.control.policies.drift.acdpp import Acdpp
+from headgate.control.prices.processes import PriceProcess
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.errors import InfeasibleError, SettingError
@@ -19,21 +19,21 @@ OPEN_END = 1000
 """rounds over which an open-ended run is judged"""
 
 
-def better_of_corollary(system: System, mean_cost: float, k: BoundConstants) -> Benchmark:
+def better_of_corollary(system: System, mean_price: float, k: BoundConstants) -> Benchmark:
     """The better of Corollary 2's two candidates, judged by Ē_T(π^CK)."""
     rounds = system.horizon or OPEN_END
-    candidates = optimal_K(mean_cost, system.buffer, system.budget)
+    candidates = optimal_K(mean_price, system.buffer, system.budget)
     return min(candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())
 
 
 @paper("eq:kstep-opt-problem")
-def best_constant_admission(system: System, mean_cost: float, k: BoundConstants, rounds: int) -> Benchmark:
+def best_constant_admission(system: System, mean_price: float, k: BoundConstants, rounds: int) -> Benchmark:
     """The (K, Λ̄) with the least Ē_T(π^CK) inside both constraints, for K up to four times c̄·B̄/C.
 
     For a given K the bound falls with the rate (a test tries many), so the highest that fits is taken.
     """
-    longest = min(rounds, 4 * optimal_K(mean_cost, system.buffer, system.budget)[0].K)
-    points = (saturated(K, mean_cost, system.buffer, system.budget) for K in range(1, longest + 1))
+    longest = min(rounds, 4 * optimal_K(mean_price, system.buffer, system.budget)[0].K)
+    points = (saturated(K, mean_price, system.buffer, system.budget) for K in range(1, longest + 1))
     return min(points, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())
 
 
@@ -79,7 +79,7 @@ class Plan:
 @paper("rem:buffer-violation")
 def plan(
     system: System,
-    costs: CostProcess,
+    prices: PriceProcess,
     k: BoundConstants,
     policy: Acdpp,
     seeds: Ints,
@@ -95,19 +95,19 @@ def plan(
     inside_unit("gamma", gamma)
     inside_unit("phi", phi)
     rounds = system.horizon or OPEN_END
-    mean_cost = costs.mean(system.horizon)
-    if system.budget * rounds < mean_cost:
+    mean_price = prices.mean(system.horizon)
+    if system.budget * rounds < mean_price:
         raise InfeasibleError(
             f"system.budget = {system.budget:g} a round buys less than one sample in {rounds} rounds "
-            f"at a mean price of {mean_cost:g}"
+            f"at a mean price of {mean_price:g}"
         )
     if rounds < 2:
         raise SettingError(f"run.rounds = {rounds}: V = T^gamma and rho = 1 - T^-phi need at least 2 rounds")
     V, rho = rounds**gamma, 1.0 - rounds**-phi
-    corollary = optimal_K(mean_cost, system.buffer, system.budget)
-    search = best_constant_admission(system, mean_cost, k, rounds)
+    corollary = optimal_K(mean_price, system.buffer, system.budget)
+    search = best_constant_admission(system, mean_price, k, rounds)
     around = {search.K + step for step in (-2, -1, 0, 1, 2)} | {point.K for point in corollary}
-    points = [saturated(K, mean_cost, system.buffer, system.budget) for K in sorted(around) if K >= 1]
+    points = [saturated(K, mean_price, system.buffer, system.budget) for K in sorted(around) if K >= 1]
     repeat = len(seeds)
     batch = replace(
         policy,
@@ -117,7 +117,7 @@ def plan(
         rho=rho,
         bound=k,
     )
-    result = rehearse(system, batch, costs, np.tile(seeds, len(points)), rounds, tick)
+    result = rehearse(system, batch, prices, np.tile(seeds, len(points)), rounds, tick)
     if result.rounds < rounds:
         raise KeyboardInterrupt
     bounds = result.bound(k).sum(axis=-1)
@@ -126,13 +126,13 @@ def plan(
     candidates = tuple(
         _candidate(point, _runs(result, own), bounds[own], oracle, k) for point, own in zip(points, rows, strict=True)
     )
-    chosen, why = _choose(candidates, better_of_corollary(system, mean_cost, k), system, mean_cost, rounds, k.pdim)
+    chosen, why = _choose(candidates, better_of_corollary(system, mean_price, k), system, mean_price, rounds, k.pdim)
     rehearsal = _runs(result, rows[candidates.index(chosen)])
     return Plan(chosen, V, rho, oracle, corollary, search, candidates, rounds, why, rehearsal)
 
 
 def _runs(result: Rehearsal, rows: slice) -> Rehearsal:
-    names = ("cost", "admitted", "n", "N", "n_eff", "debt", "spend", "free", "peak_excess", "occupancy", "peak_occupancy")
+    names = ("price", "admitted", "n", "N", "n_eff", "debt", "spend", "free", "peak_excess", "occupancy", "peak_occupancy")
     return replace(result, **{name: getattr(result, name)[rows] for name in names})
 
 
@@ -154,14 +154,14 @@ def _candidate(point: Benchmark, result: Rehearsal, bounds: Floats, oracle: floa
 
 
 def _choose(
-    candidates: tuple[Candidate, ...], corollary: Benchmark, system: System, mean_cost: float, rounds: int, pdim: float
+    candidates: tuple[Candidate, ...], corollary: Benchmark, system: System, mean_price: float, rounds: int, pdim: float
 ) -> tuple[Candidate, str]:
     """The best candidate that keeps the buffers on average, and one sentence why."""
     tolerance = 1e-3 * system.memory * rounds  # a thousandth of the room: the luck of the seeds
     keeping = [c for c in candidates if c.buffer_violation <= tolerance]
     best = min(keeping or candidates, key=lambda c: c.bound)
     why = f"K = {best.K} has the least rehearsed bound of all K tried"
-    if system.budget * rounds < pdim * mean_cost:
+    if system.budget * rounds < pdim * mean_price:
         best = next(c for c in candidates if c.K == corollary.K)
         why = f"the budget buys fewer samples than Pdim = {pdim:g}, where the bound cannot tell, so Corollary 2 decides"
     elif not keeping:
@@ -169,7 +169,7 @@ def _choose(
     elif (least := min(candidates, key=lambda c: c.bound)) is not best:
         why = f"K = {least.K} has the least rehearsed bound but broke the buffers; K = {best.K} is the best that kept them"
     used = []
-    if best.rate * mean_cost >= system.budget * (1 - 1e-9):
+    if best.rate * mean_price >= system.budget * (1 - 1e-9):
         used.append("the budget")
     if best.rate * best.K >= system.memory * (1 - 1e-9):
         used.append("the buffers")

@@ -26,15 +26,15 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 class Purpose(IntEnum):
     """What a draw is for. Numbers are part of every published result: add, never change."""
 
-    COST = 1
-    COST_STATE = 2
-    COST_NOISE = 3
+    PRICE = 1
+    PRICE_STATE = 2
+    PRICE_NOISE = 3
     STREAM = 4
     BATCH = 5
     PARTITION = 6
     VALIDATION = 7
     COHORT = 8
-    COST_CLIENT = 9
+    PRICE_CLIENT = 9
     ADMISSION = 10
     RETENTION = 11
     SHIFT = 12
@@ -67,7 +67,7 @@ def philox(
 def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0) -> NDArray[np.float64]:
     """Numbers in [0, 1) with 53 random bits, one for each address; the arguments broadcast.
 
-    >>> bool(uniform(7, Purpose.COST, 3) == uniform([6, 7], Purpose.COST, [3, 3])[1])
+    >>> bool(uniform(7, Purpose.PRICE, 3) == uniform([6, 7], Purpose.PRICE, [3, 3])[1])
     True
     """
     words = [np.asarray(x) for x in (seed, index, client)]

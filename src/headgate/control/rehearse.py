@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.costs import CostProcess
+from headgate.control.prices.processes import PriceProcess
 from headgate.control.types import AdmissionPolicy, Floats, Ints, Ledger, System
 from headgate.theory.bound import BoundConstants, learning_error, penalty
 from headgate.theory.comparison import buffer_violation, cost_violation, oracle_bound, regret
@@ -23,7 +23,7 @@ class Rehearsal:
     """What happened, per run and round (R, T)."""
 
     system: System
-    cost: Floats
+    price: Floats
     """the mean over the clients where each has a price of its own"""
     admitted: Ints
     n: Ints
@@ -46,7 +46,7 @@ class Rehearsal:
 
     @property
     def rounds(self) -> int:
-        return int(self.cost.shape[-1])
+        return int(self.price.shape[-1])
 
     @property
     def uniformity(self) -> Floats:
@@ -75,7 +75,7 @@ class Rehearsal:
 def rehearse(
     system: System,
     policy: AdmissionPolicy,
-    costs: CostProcess,
+    prices: PriceProcess,
     seeds: Ints,
     rounds: int,
     tick: Callable[[int], None] = lambda t: None,
@@ -85,20 +85,20 @@ def rehearse(
     R, T, M = len(seeds), rounds, system.clients
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
-    cost, debt, spend = (np.empty((T, R)) for _ in range(3))
+    price, debt, spend = (np.empty((T, R)) for _ in range(3))
     admitted, n, N, uses, squared, peak_excess, free = (np.zeros((T, R), dtype=np.int64) for _ in range(7))
     none = np.zeros((R, M), dtype=np.int64)
     reached = ledger, none, none  # one name, so that an interruption cannot tear it
-    prices = np.empty((R, 0))
+    path = np.empty((R, 0))
     try:
         for i in range(T):
             ledger, occupancy, peak = reached
             if i % BLOCK == 0:
-                prices = costs.path(seeds, i + 1, min(i + BLOCK, T) + 1)
-            orders = controller.decide(ledger, np.ascontiguousarray(prices[:, i % BLOCK]))
+                path = prices.path(seeds, i + 1, min(i + BLOCK, T) + 1)
+            orders = controller.decide(ledger, np.ascontiguousarray(path[:, i % BLOCK]))
             after = controller.post(ledger, orders)
             held = after.occupancy
-            cost[i] = orders.cost if orders.cost.ndim == 1 else orders.cost.mean(axis=-1)
+            price[i] = orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
             debt[i], spend[i] = ledger.debt, orders.charge(orders.admitted)
             admitted[i], n[i], N[i] = orders.admitted.sum(axis=-1), held.sum(axis=-1), after.distinct
             uses[i], squared[i] = after.uses, after.squared_uses
@@ -117,7 +117,7 @@ def rehearse(
 
     return Rehearsal(
         system=system,
-        cost=by_run(cost),
+        price=by_run(price),
         admitted=by_run(admitted),
         n=by_run(n),
         N=by_run(N),

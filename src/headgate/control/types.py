@@ -67,7 +67,7 @@ class View(NamedTuple):
     """All that a server may know when it decides round t."""
 
     t: int
-    cost: Floats
+    price: Floats
     """c(t), (R,); (R, M) where each client has a price of its own"""
     debt: Floats
     """Z(t), (R,)"""
@@ -88,11 +88,11 @@ class View(NamedTuple):
         """Samples ever admitted, used or not: what was bought, (R,)."""
         return np.asarray(self.distinct + self.unused)
 
-    def price(self) -> Floats:
+    def one_price(self) -> Floats:
         """The one price per run, for policies that know of no other."""
-        if self.cost.ndim != 1:
+        if self.price.ndim != 1:
             raise SettingError("this policy needs one price per round; it was given one per client")
-        return self.cost
+        return self.price
 
     def room(self) -> Ints:
         """Free places per client, [B_m − kept_m]^+, (R, M)."""
@@ -120,7 +120,7 @@ class Orders:
     """
 
     t: int
-    cost: Floats
+    price: Floats
     asked: Floats
     """the real Λ(t) after all limits, without what was given on top, (R,)"""
     admitted: Ints
@@ -141,9 +141,9 @@ class Orders:
     def charge(self, admitted: Ints) -> Floats:
         """What these admissions cost, (R,). Free samples are counted first."""
         paid = admitted if self.free is None else np.maximum(admitted - self.free, 0)
-        if self.cost.ndim == 1:
-            return np.asarray(self.cost * paid.sum(axis=-1))
-        return np.asarray((self.cost * paid).sum(axis=-1))
+        if self.price.ndim == 1:
+            return np.asarray(self.price * paid.sum(axis=-1))
+        return np.asarray((self.price * paid).sum(axis=-1))
 
 
 class Report(NamedTuple):

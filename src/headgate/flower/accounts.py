@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.config import Experiment
 from headgate.control.controller import Controller
 from headgate.control.types import Floats, Ints, Ledger, Orders, Window
 from headgate.errors import LedgerError, SettingError
+from headgate.experiment import Experiment
 from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
 from headgate.flower.messages import NO_LIMIT, Order, Told
 from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
@@ -113,7 +113,7 @@ class Accounts:
             ordered = int(orders.admitted[0, client])
             if ordered:
                 free = 0 if orders.free is None else min(int(orders.free[0, client]), ordered)
-                price = orders.cost[0] if orders.cost.ndim == 1 else orders.cost[0, client]
+                price = orders.price[0] if orders.price.ndim == 1 else orders.price[0, client]
                 yield Ordered(orders.t, client, ordered, free, float(price))
 
     def order(self, now: Round, client: int, train: bool = True) -> Order:

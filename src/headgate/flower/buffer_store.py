@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.control.replacement import keeps
+from headgate.control.retention.replacement import keeps
 from headgate.errors import DataError
 from headgate.flower.durable import Durable, Watch
 from headgate.flower.messages import NO_LIMIT, Order, Told

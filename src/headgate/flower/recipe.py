@@ -18,9 +18,9 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from headgate.config import Experiment, load
 from headgate.control.types import Ints
 from headgate.errors import SettingError
+from headgate.experiment import Experiment, load
 from headgate.flower.client import Held, headgate_client
 from headgate.flower.durable import Watch
 from headgate.flower.messages import Order

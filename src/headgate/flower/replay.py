@@ -33,8 +33,8 @@ def replay(store: LedgerStore, controller: Controller) -> Ledger:
 
 def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float) -> Orders:
     """The orders of the next round of one run at `price`, one number or one for each client."""
-    cost = np.asarray(price, np.float64).reshape(1) if np.size(price) == 1 else np.asarray(price, np.float64)[None, :]
-    return controller.decide(ledger, cost, np.array([reserved]))
+    paid = np.asarray(price, np.float64).reshape(1) if np.size(price) == 1 else np.asarray(price, np.float64)[None, :]
+    return controller.decide(ledger, paid, np.array([reserved]))
 
 
 def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:

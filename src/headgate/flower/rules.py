@@ -5,8 +5,8 @@ held, also where the server heard of some late. Under the other rules they agree
 labels, which only clients know.
 """
 
-from headgate.control.replacement import ClassBalanced, DynamicRatio, Replacement, Reservoir, StaticRatio
-from headgate.control.retention import Fifo, KStep, KStepFifo
+from headgate.control.retention.replacement import ClassBalanced, DynamicRatio, Replacement, Reservoir, StaticRatio
+from headgate.control.retention.windows import Fifo, KStep, KStepFifo
 from headgate.control.types import Retention
 from headgate.errors import DataError, SettingError
 from headgate.flower.messages import Order

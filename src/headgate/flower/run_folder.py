@@ -14,8 +14,8 @@ from typing import Any
 
 import tomli_w
 
-from headgate.config import Experiment
 from headgate.errors import DataError
+from headgate.experiment import Experiment
 from headgate.flower.ledger_store import LedgerStore, Settled
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start
 from headgate.records.reader import ENVIRONMENT, STATE, read_object

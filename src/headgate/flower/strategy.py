@@ -16,9 +16,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.config import Experiment, load
 from headgate.control.types import Floats
 from headgate.errors import SettingError
+from headgate.experiment import Experiment, load
 from headgate.flower.accounts import Accounts, Round, Settlement
 from headgate.flower.ledger_store import Event, LedgerStore
 from headgate.flower.messages import Order
@@ -208,7 +208,7 @@ class AdmissionStrategy(Strategy):
 
     def _price(self, t: int) -> Floats:
         if self._prices is None:
-            return np.asarray(self.experiment.costs.path(self.experiment.seeds, t, t + 1)[0, 0])
+            return np.asarray(self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0])
         price = np.asarray(self._prices(t), np.float64)
         if price.size not in (1, self.experiment.system.clients):
             raise SettingError(f"prices({t}) = {price.tolist()}: must be one number, or one for each client")
@@ -266,7 +266,7 @@ class AdmissionStrategy(Strategy):
             "N": N,
             "n_eff": n_eff,
             "admitted": int(after.admitted.sum() - before.admitted.sum()),
-            "cost": float(now.orders.cost.mean()),
+            "price": float(now.orders.price.mean()),
             "spend": float(after.spent[0] - before.spent[0]),
             "debt": float(before.debt[0]),
             "bound": float(bound[0]),

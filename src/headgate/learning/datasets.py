@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.learning.formats import SIZE, Labels, Pictures, Pixels, Source, Tick, recognise
-from headgate.outside import call_outside
+from headgate.parts import call_outside
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")

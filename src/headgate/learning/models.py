@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from headgate.errors import SettingError
-from headgate.outside import call_outside, find_outside, in_one_line
+from headgate.parts import call_outside, find_outside, in_one_line
 
 Shape = tuple[int, int, int]
 """Channels, height and width of an image."""

@@ -28,7 +28,7 @@ METRICS: Mapping[str, pl.DataType] = {
     "N": pl.Int64(),
     "n_eff": pl.Float64(),
     "admitted": pl.Int64(),
-    "cost": pl.Float64(),
+    "price": pl.Float64(),
     "spend": pl.Float64(),
     "debt": pl.Float64(),
     "bound": pl.Float64(),

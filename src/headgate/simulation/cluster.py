@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headgate.config import Experiment, build, load
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
+from headgate.experiment import Experiment, build, load
 from headgate.records.reader import CONFIG
 from headgate.simulation.players import LOOK, ONE_THREAD, cores, error_from, raise_first, told
 from headgate.simulation.stopping import told_to_stop

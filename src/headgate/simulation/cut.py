@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.config import Experiment
+from headgate.experiment import Experiment
 
 LIGHT = 5.0
 """seconds of work that are not worth a second process"""

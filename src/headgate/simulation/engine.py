@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headgate.config import Experiment
 from headgate.control.controller import Controller
 from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
+from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.averaging import check_average, newest_share
 from headgate.learning.cohort import draw_cohort
@@ -138,7 +138,7 @@ class Simulation:
         self.accuracy = np.full(len(self.run_seeds), np.nan)
         """as last evaluated"""
         self.chance = 1.0 / classes
-        last = given.costs.path(self.seeds, given.rounds, given.rounds + 1)  # refused here where prices end too early
+        last = given.prices.path(self.seeds, given.rounds, given.rounds + 1)  # refused here where prices end too early
         self._block = max(1, PRICES // last.size)
         self._first = 1
         self.prices = self._prices_from(1)
@@ -198,7 +198,7 @@ class Simulation:
 
     def _prices_from(self, t: int) -> Floats:
         stop = min(t + self._block, self.experiment.rounds + 1)
-        return np.ascontiguousarray(np.moveaxis(self.experiment.costs.path(self.seeds, t, stop), 1, 0))
+        return np.ascontiguousarray(np.moveaxis(self.experiment.prices.path(self.seeds, t, stop), 1, 0))
 
     def _training_clients(self, t: int) -> Ints | None:
         """Who trains in round t, for every seed, (S, cohort); None: everybody."""
@@ -301,7 +301,7 @@ class Simulation:
             "N": N.tolist(),
             "n_eff": n_eff.tolist(),
             "admitted": (ever[1] - ever[0]).tolist(),
-            "cost": price.tolist() * len(self.names),
+            "price": price.tolist() * len(self.names),
             "spend": (spent[1] - spent[0]).tolist(),
             "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
             "bound": bound.tolist(),

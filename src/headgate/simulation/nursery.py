@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from headgate.config import Experiment, build, load
 from headgate.errors import Interrupted
+from headgate.experiment import Experiment, build, load
 from headgate.learning.datasets import Dataset, load_dataset
 from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint

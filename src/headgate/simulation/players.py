@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headgate import errors
-from headgate.config import Experiment, load
 from headgate.errors import HeadgateError, Interrupted, SettingError
+from headgate.experiment import Experiment, load
 from headgate.records.reader import CONFIG
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")

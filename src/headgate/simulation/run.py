@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from headgate.config import Experiment, load
 from headgate.errors import Interrupted, SettingError
+from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.held import Held
 from headgate.records.parts import saying_how_to_go_on

@@ -15,8 +15,8 @@ from typing import Any
 
 import tomli_w
 
-from headgate.config import Experiment, load
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
+from headgate.experiment import Experiment, load
 from headgate.records.held import Held
 from headgate.records.parts import (
     Tail,

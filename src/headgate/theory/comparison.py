@@ -145,30 +145,30 @@ class Benchmark(NamedTuple):
 
 
 @paper("eq:ck-cost-constraint", "eq:ck-buffer-constraint")
-def ck_feasible(point: Benchmark, mean_cost: float, buffers: ArrayLike, budget: float) -> bool:
+def ck_feasible(point: Benchmark, mean_price: float, buffers: ArrayLike, budget: float) -> bool:
     """c̄·Λ̄ ≤ C and K·λ_m ≤ B_m, with λ_m in proportion to B_m; equal up to rounding counts as feasible."""
     slack = 1.0 + 1e-12
-    return mean_cost * point.rate <= budget * slack and point.K * point.rate <= float(np.sum(buffers)) * slack
+    return mean_price * point.rate <= budget * slack and point.K * point.rate <= float(np.sum(buffers)) * slack
 
 
-def saturated(K: int, mean_cost: float, buffers: ArrayLike, budget: float) -> Benchmark:
+def saturated(K: int, mean_price: float, buffers: ArrayLike, budget: float) -> Benchmark:
     """The largest rate that both constraints allow with retention K."""
-    return Benchmark(K, min(float(np.sum(buffers)) / K, budget / mean_cost))
+    return Benchmark(K, min(float(np.sum(buffers)) / K, budget / mean_price))
 
 
 @paper("eq:optimal-K", "cor:optimal-k")
-def optimal_K(mean_cost: float, buffers: ArrayLike, budget: float) -> tuple[Benchmark, Benchmark]:
+def optimal_K(mean_price: float, buffers: ArrayLike, budget: float) -> tuple[Benchmark, Benchmark]:
     """Corollary 2's two candidates, ⌈c̄·B̄/C⌉ and max(⌊c̄·B̄/C⌋, 1), each with the rate it can afford.
 
     The paper saturates the buffers in both; the floor then breaks the budget, so its rate is capped
     at C/c̄ here (docs/paper.md, erratum 7).
     """
-    ratio = mean_cost * float(np.sum(buffers)) / budget
+    ratio = mean_price * float(np.sum(buffers)) / budget
     nearest = round(ratio)
     if nearest >= 1 and abs(ratio - nearest) < 1e-9 * nearest:  # 10.000000000000002 is ten rounds, not eleven
         ratio = float(nearest)
     up, down = max(ceil(ratio), 1), max(floor(ratio), 1)
-    return saturated(up, mean_cost, buffers, budget), saturated(down, mean_cost, buffers, budget)
+    return saturated(up, mean_price, buffers, budget), saturated(down, mean_price, buffers, budget)
 
 
 class Rates(NamedTuple):

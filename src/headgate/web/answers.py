@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.analysis.curves import MEASURED, PolicyRuns, heats, thinned
+from headgate.analysis.intervals import Floats, means
+from headgate.analysis.summary import Estimate, PolicySummary, breakdown_note, equal_spend_note, headline, summarise
 from headgate.errors import SettingError
-from headgate.experiments.curves import MEASURED, PolicyRuns, heats, thinned
-from headgate.experiments.intervals import Floats, means
-from headgate.experiments.summary import Estimate, PolicySummary, breakdown_note, equal_spend_note, headline, summarise
 from headgate.web.rows import Rows
 from headgate.web.runs import Head, Library, UnknownRun
 
@@ -21,7 +21,7 @@ SERIES = {
     "spend": "spend",
     "debt": "debt",
     "admitted": "admitted",
-    "price": "cost",
+    "price": "price",
     "n": "n",
     "N": "N",
     "n_eff": "n_eff",

@@ -14,12 +14,12 @@ from typing import Any
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from headgate.config import Experiment, build, recipe_names, recipe_text
-from headgate.config.costs import COSTS
-from headgate.config.parse import nearest
-from headgate.config.policies import PolicySettings
-from headgate.config.settings import Settings, Whole
 from headgate.errors import HeadgateError, InfeasibleError, SettingError
+from headgate.experiment import Experiment, build, recipe_names, recipe_text
+from headgate.experiment.parse import nearest
+from headgate.experiment.policies import PolicySettings
+from headgate.experiment.prices import COSTS
+from headgate.experiment.settings import Settings, Whole
 from headgate.web.uploads import MOST_PRICES
 
 LIMITS = {
@@ -71,7 +71,7 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any], str | None]:
     own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in fields and key not in own}
     recipe = {
         "system": dict(asked.system),
-        "cost": cost,
+        "prices": cost,
         "run": {"rounds": asked.rounds, "seeds": asked.seeds, "policies": [asked.policy]},
         "bound": dict(asked.bound),
         "policies": {asked.policy: own},
@@ -127,7 +127,7 @@ def _check_sizes(asked: PlanRequest) -> None:
 def check_waiting(experiment: Experiment) -> None:
     """K is about the rounds that it takes to fill the buffers, and retention remembers so many."""
     system = experiment.system
-    filled = experiment.costs.mean(experiment.rounds) * system.memory / system.budget
+    filled = experiment.prices.mean(experiment.rounds) * system.memory / system.budget
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
             f"system.budget = {system.budget:g}: fills the buffers of {system.memory} samples in {filled:,.0f} rounds; "
@@ -180,7 +180,7 @@ def choices() -> dict[str, Any]:
         raw = tomllib.loads(recipe_text(name))
         system = raw["system"]
         if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
-            start = {"name": name, "system": system, "cost": raw["cost"], "rounds": raw["run"]["rounds"]}
+            start = {"name": name, "system": system, "cost": raw["prices"], "rounds": raw["run"]["rounds"]}
             recipes.append(start | {"bound": raw.get("bound", {})})
     return {
         "policies": list(PolicySettings.kinds),

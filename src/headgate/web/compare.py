@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from headgate.analysis.curves import thinned
+from headgate.analysis.intervals import Floats, Means, means, t_quantile
 from headgate.errors import SettingError
-from headgate.experiments.curves import thinned
-from headgate.experiments.intervals import Floats, Means, means, t_quantile
 from headgate.web.answers import LINES, Runs, number, plain, policies_of, runs_of
 from headgate.web.runs import Head, Library
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from headgate.config import Experiment
-from headgate.config.parse import parse
-from headgate.control.clairvoyant import clairvoyant
+from headgate.analysis.curves import thinned
+from headgate.analysis.rehearsal import summarise
 from headgate.control.controller import Controller
 from headgate.control.plan import Plan, plan
 from headgate.control.policies import Acdpp
-from headgate.control.policies.dpp import Dpp
+from headgate.control.policies.drift.dpp import Dpp
+from headgate.control.policies.references.foresight import clairvoyant
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import AdmissionPolicy, Floats
-from headgate.experiments.curves import thinned
-from headgate.experiments.rehearsal import summarise
+from headgate.experiment import Experiment
+from headgate.experiment.parse import parse
 from headgate.theory.comparison import oracle_bound
 from headgate.web.answers import number, plain, with_interval
 from headgate.web.asking import PlanRequest, build_recipe, built, check_waiting, command
@@ -83,13 +83,13 @@ class Planner:
         check_waiting(experiment)
         policy, made = experiment.policies[asked.policy], None
         if isinstance(policy, Acdpp) and asked.K is None and not {"rate", "V", "rho"} & asked.options.keys():
-            args = experiment.system, experiment.costs, experiment.bound, policy, experiment.seeds
+            args = experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds
             made = plan(*args, asked.gamma, asked.phi, tick)
             point = {"K": made.chosen.K, "rate": made.chosen.rate, "V": made.V, "rho": made.rho}
             recipe["policies"][asked.policy] |= point
             result = made.rehearsal
         else:
-            result = rehearse(experiment.system, policy, experiment.costs, experiment.seeds, experiment.rounds, tick)
+            result = rehearse(experiment.system, policy, experiment.prices, experiment.seeds, experiment.rounds, tick)
         told = _answer(experiment, asked, made, policy, result)
         told |= self._foresight(experiment, result, recipe, prices)
         toml = tomli_w.dumps(recipe)
@@ -106,7 +106,7 @@ class Planner:
     ) -> dict[str, Any]:
         """The least surrogate cost at the first seed's prices, beside what the policy came to at the same."""
         own = float(result.penalty(experiment.bound)[0].sum())
-        key = json.dumps([recipe[part] for part in ("system", "cost", "bound")] + [experiment.rounds, prices])
+        key = json.dumps([recipe[part] for part in ("system", "prices", "bound")] + [experiment.rounds, prices])
         known = self._bounds.get(key)
         if known is None:
             known = _least(experiment)
@@ -181,7 +181,7 @@ def _candidates(made: Plan) -> list[dict[str, Any]]:
 def _curves(result: Rehearsal, bound: Floats, oracle: Floats) -> dict[str, Any]:
     places = thinned(result.rounds, POINTS)
     lines = {
-        "price": result.cost,
+        "price": result.price,
         "spend": result.spend,
         "spent": np.cumsum(result.spend, axis=1),
         "debt": result.debt,
@@ -199,7 +199,7 @@ def _curves(result: Rehearsal, bound: Floats, oracle: Floats) -> dict[str, Any]:
 def _least(experiment: Experiment) -> tuple[float, str]:
     """The clairvoyant bound at the first seed's prices; or why there is none."""
     system, rounds = experiment.system, experiment.rounds
-    prices = experiment.costs.path(experiment.seeds[:1], 1, rounds + 1)
+    prices = experiment.prices.path(experiment.seeds[:1], 1, rounds + 1)
     if prices.ndim != 2:
         return 0.0, "every client has a price of its own, for which there is no clairvoyant bound"
     affordable = 1 + np.searchsorted(np.cumsum(np.sort(prices[0]) * system.memory), system.budget * rounds)
@@ -217,13 +217,13 @@ def _trace(experiment: Experiment, name: str, toml: str, prices: str | None, tic
     controller = Controller(one.system, one.policies[name], 1)
     ledger, held, admitted = controller.open(), [], []
     columns: dict[str, list[float]] = {key: [] for key in ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")}
-    path = one.costs.path(one.seeds, 1, one.rounds + 1)
+    path = one.prices.path(one.seeds, 1, one.rounds + 1)
     for t in range(one.rounds):
         orders = controller.decide(ledger, np.ascontiguousarray(path[:, t]))
         after = controller.post(ledger, orders)
         held.append(after.occupancy[0])
         admitted.append(orders.admitted[0])
-        money = [orders.cost.mean(), orders.charge(orders.admitted)[0], after.spent[0], ledger.debt[0]]
+        money = [orders.price.mean(), orders.charge(orders.admitted)[0], after.spent[0], ledger.debt[0]]
         samples = [orders.admitted.sum(), after.occupancy.sum(), after.distinct[0], np.nan]
         for column, value in zip(columns.values(), money + samples, strict=True):
             column.append(float(value))

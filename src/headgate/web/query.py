@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from headgate.config.parse import nearest
+from headgate.experiment.parse import nearest
 from headgate.web.uploads import Refused
 
 

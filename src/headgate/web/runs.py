@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headgate.analysis.curves import MEASURED
 from headgate.errors import DataError, HeadgateError
-from headgate.experiments.curves import MEASURED
 from headgate.records.reader import CONFIG, ENVIRONMENT, STATE, RunFolder, check_state, read_object
 from headgate.web.rows import MOST_BYTES, Follower, Mark, Rows, mark_of, table_files
 from headgate.web.summary_row import LISTED, summary_row

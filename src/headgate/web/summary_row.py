@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.experiments.compare.scores import REFERENCES
-from headgate.experiments.curves import thinned
+from headgate.analysis.compare.scores import REFERENCES
+from headgate.analysis.curves import thinned
 from headgate.records.reader import RunFolder
 from headgate.web.rows import Rows
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 
-from headgate.control.costs import Trace
+from headgate.control.prices.processes import Trace
 from headgate.errors import DataError, HeadgateError
 
 MOST_CSV = 256 * 2**10

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.experiments.curves import looks
+from headgate.analysis.curves import looks
 
 from ..folders import MadeUp
 from ..served import Served

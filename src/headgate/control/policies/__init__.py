@@ -1,20 +1,20 @@
 """The policies, one a file."""
 
-from headgate.control.policies.acdpp import Acdpp
-from headgate.control.policies.bucket import Bucket
-from headgate.control.policies.constant import Constant
-from headgate.control.policies.dpp import Dpp
-from headgate.control.policies.foresight import Clairvoyant
-from headgate.control.policies.headgate import Headgate
-from headgate.control.policies.hybrid import Hybrid
-from headgate.control.policies.lookahead import Lookahead
-from headgate.control.policies.oracle import Oracle
-from headgate.control.policies.pacing import Pacing
-from headgate.control.policies.pi import Pi
-from headgate.control.policies.random import Random
-from headgate.control.policies.released import Released
-from headgate.control.policies.resolving import Resolving
-from headgate.control.policies.threshold import Threshold
+from headgate.control.policies.buying.bucket import Bucket
+from headgate.control.policies.buying.headgate import Headgate
+from headgate.control.policies.buying.lookahead import Lookahead
+from headgate.control.policies.buying.pacing import Pacing
+from headgate.control.policies.buying.pi import Pi
+from headgate.control.policies.buying.random import Random
+from headgate.control.policies.buying.resolving import Resolving
+from headgate.control.policies.buying.threshold import Threshold
+from headgate.control.policies.drift.acdpp import Acdpp
+from headgate.control.policies.drift.dpp import Dpp
+from headgate.control.policies.references.clairvoyant import Clairvoyant
+from headgate.control.policies.references.constant import Constant
+from headgate.control.policies.references.hybrid import Hybrid
+from headgate.control.policies.references.oracle import Oracle
+from headgate.control.policies.references.released import Released
 
 __all__ = [
     "Acdpp",

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import tomli_w
 
-from headgate.config import Experiment, load
 from headgate.errors import DataError, SettingError
+from headgate.experiment import Experiment, load
 
 TEMPLATE = files("headgate.flower.app") / "template"
 AROUND = {

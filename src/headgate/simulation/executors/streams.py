@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.outside import in_one_line
+from headgate.parts import in_one_line
 from headgate.simulation.executors.types import Packed, Task, native_kernels, rung, to_device
 
 STREAMS = 5

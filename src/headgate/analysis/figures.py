@@ -1,0 +1,111 @@
+"""Figures for paper and screen, as SVG, PNG or PDF."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # no screen is needed, and none is opened
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from headgate.control.rehearse import Rehearsal
+from headgate.errors import DataError, SettingError
+from headgate.experiment import Experiment
+from headgate.studies.theory.rates import Rates
+
+SUFFIXES = (".svg", ".png", ".pdf")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "font.size": 10,
+    "legend.frameon": False,
+    "svg.hashsalt": "headgate",  # same figure, same bytes
+}
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a file that could not be written, before the work is done."""
+    if path.suffix not in SUFFIXES:
+        raise SettingError(f"figure {path}: must end in {', '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise DataError(f"figure {path}: there is no folder {path.parent}")
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    check_figure(path)
+    try:
+        figure.savefig(path, bbox_inches="tight", dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as error:
+        raise DataError(f"figure {path}: cannot be written ({error.strerror})") from None
+    finally:
+        plt.close(figure)
+
+
+def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], path: Path) -> None:
+    """Money, memory and distinct samples over the rounds; lines are means, bands the middle 80 % of the runs."""
+    with plt.rc_context(STYLE):
+        figure, (money, memory, seen) = plt.subplots(1, 3, figsize=(13, 3.8))
+        for colour, (name, result) in zip(np.resize(COLOURS, len(rehearsals)), rehearsals.items(), strict=True):
+            t = np.arange(1, result.rounds + 1)
+            for axes, values in (
+                (money, np.cumsum(result.spend, axis=-1) / t),
+                (memory, result.n),
+                (seen, result.N),
+            ):
+                low, high = np.quantile(values, [0.1, 0.9], axis=0)
+                axes.plot(t, values.mean(axis=0), color=colour, label=name, linewidth=1.6)
+                axes.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
+        horizontal_line(money, experiment.system.budget, "budget C")
+        horizontal_line(memory, experiment.system.memory, "all buffers ΣB")
+        money.set(title="Money spent per round, so far", xlabel="round", yscale="log")
+        memory.set(title="Samples in memory, n(t)", xlabel="round", ylim=(0, None))
+        seen.set(title="Distinct samples, N(t)", xlabel="round", yscale="log")
+        figure.legend(*money.get_legend_handles_labels(), loc="upper center", ncols=len(rehearsals), bbox_to_anchor=(0.5, 0.02))
+        save_figure(figure, path)
+
+
+def horizontal_line(axes: Axes, level: float, text: str) -> None:
+    axes.axhline(level, color="black", linewidth=1, linestyle="--")
+    axes.annotate(text, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9)
+
+
+NAMES = {
+    "regret": "Reg(T)",
+    "cost_violation": "Vio_S(T)",
+    "buffer_violation": "Vio_B(T)",
+    "omega1": "|Ω₁|",
+    "omega2": "|Ω₂|",
+    "omega3": "|Ω₃|",
+}
+
+
+def draw_rates(rates: Rates, path: Path) -> None:
+    """Measured values over T, each with the slope that the paper claims for it."""
+    T = np.array([point.T for point in rates.points], dtype=np.float64)
+    with plt.rc_context(STYLE):
+        figure, grid = plt.subplots(2, 3, figsize=(12, 6.4), layout="constrained")
+        for axes, fit, colour in zip(grid.flat, rates.fits, COLOURS, strict=False):
+            values = np.abs([getattr(point, fit.quantity) for point in rates.points])
+            seen = values > 0
+            axes.set(title=NAMES[fit.quantity], xlabel="T", xscale="log")
+            measured = "measured" if fit.exponent is None else f"measured, T^{fit.exponent:.2f}"
+            axes.plot(T[seen], values[seen], "o-", color=colour, label=measured)
+            if seen.any():
+                axes.set(yscale="log")
+                anchor = np.flatnonzero(seen)[-1]
+                shape = np.log(T) if fit.claim == "O(log T)" else T**fit.claimed_exponent
+                claim = values[anchor] * shape / shape[anchor]
+                axes.plot(T, claim, "--", color="grey", label=f"claimed {fit.claim}")
+            else:
+                axes.annotate("zero at every T", (0.5, 0.5), xycoords="axes fraction", ha="center")
+            if fit.quantity == "regret":
+                axes.plot(T, [point.ceiling for point in rates.points], ":", color="black", label="ceiling, eq:omega-master")
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(fontsize=8)
+        save_figure(figure, path)

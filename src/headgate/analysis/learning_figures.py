@@ -1,0 +1,122 @@
+"""The figures of runs with learning for paper, with matplotlib."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from headgate.analysis.curves import DASHES, Curve, Heat, Panel, PolicyRuns, heats, looks, panels, read_policies, thinned
+from headgate.analysis.figures import COLOURS, STYLE, SUFFIXES, horizontal_line, save_figure
+from headgate.analysis.intervals import Floats
+from headgate.errors import DataError, SettingError
+from headgate.records.reader import RunFolder
+
+ON_PAPER = {"accuracy": ("accuracy",), "accuracy-money": ("accuracy-money",), "money": ("spend", "debt")}
+"""files and the panels in them"""
+
+
+def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str] = (".svg", ".png")) -> list[Path]:
+    """accuracy, accuracy-money, occupancy and money as files in `out_folder`; lines are means, bands their 80 % interval."""
+    for suffix in suffixes:
+        if suffix not in SUFFIXES:
+            raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")
+    policies = read_policies(runs)
+    by_key = {panel.key: panel for panel in panels(policies)}
+    grids = heats(policies)
+    figures: dict[str, Callable[[], Any]] = {}
+    for name, keys in ON_PAPER.items():
+        if shown := [by_key[key] for key in keys if key in by_key]:
+            figures[name] = partial(_draw_panels, shown, policies)
+    if grids:
+        figures["occupancy"] = partial(_draw_heats, grids, policies)
+    if not figures:
+        raise DataError(f"{', '.join(str(run.path) for run in runs)}: no round has been recorded, there is nothing to draw")
+    try:
+        out_folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"figures {out_folder}: cannot be written ({error.strerror})") from None
+    paths = []
+    with plt.rc_context(STYLE):
+        for name, draw in figures.items():
+            for suffix in suffixes:
+                paths.append(out_folder / f"{name}{suffix}")
+                save_figure(draw(), paths[-1])
+    return paths
+
+
+def _text(name: str) -> str:
+    """A name as it is: no formulas between dollars, and not hidden from legends by a leading underscore."""
+    return f"{' ' if name.startswith('_') else ''}{name}".replace("$", r"\$")
+
+
+def _draw_panels(drawn: Sequence[Panel], policies: Sequence[PolicyRuns]) -> Any:
+    figure, grid = plt.subplots(1, len(drawn), figsize=(6.4 * len(drawn) ** 0.85, 3.9), squeeze=False, layout="constrained")
+    for axes, panel in zip(grid.flat, drawn, strict=True):
+        _draw_panel(axes, panel, policies)
+    handles = {label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3 * len(drawn)))
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[PolicyRuns]) -> None:
+    look = looks(policies)
+    for line in panel.curves:
+        colour, dash = COLOURS[look[line.policy].colour], DASHES[look[line.policy].dash]
+        axes.plot(line.x, line.mean, dash, color=colour, label=_text(policies[line.policy].name), linewidth=1.6)
+        axes.fill_between(line.x, *_band(panel, line), color=colour, alpha=0.15, linewidth=0)
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.log:
+        axes.set_yscale("log")
+        _plain_ticks(axes.yaxis, axes.get_ylim())
+    if panel.log_x:
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis, axes.get_xlim())
+    for level in panel.levels:
+        if level.axis == "y":
+            horizontal_line(axes, level.value, _text(level.text))
+        else:
+            axes.axvline(level.value, color="black", linewidth=1, linestyle="--")
+            place = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom", "rotation": 90, "fontsize": 9}
+            axes.annotate(_text(level.text), (level.value, 0.02), **place)  # type: ignore[arg-type]
+
+
+def _band(panel: Panel, line: Curve) -> tuple[Floats, Floats]:
+    """The interval within what can be: nothing here is negative, no accuracy is above 100 %."""
+    half = np.nan_to_num(line.half)
+    low, high = line.mean / 10 if panel.log else 0.0, 100.0 if panel.key.startswith("accuracy") else np.inf
+    return np.maximum(line.mean - half, low), np.minimum(line.mean + half, high)
+
+
+def _plain_ticks(axis: Axis, ends: tuple[float, float]) -> None:
+    """1, 2, 5, 10 as they are over few powers of ten, the powers alone over many."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] < 1000 * ends[0] else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _draw_heats(grids: Sequence[Heat], policies: Sequence[PolicyRuns]) -> Any:
+    """Small multiples with one colour scale: white is full, blue has room, red is over."""
+    columns = min(len(grids), 3)
+    rows = -(-len(grids) // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(4.2 * columns + 0.6, 2.7 * rows + 0.3), squeeze=False, layout="constrained"
+    )
+    colours = LinearSegmentedColormap.from_list("room", [COLOURS[0], "#f7f7f5", COLOURS[1]]).with_extremes(bad="#dddddd")
+    for axes, heat in zip(grid.flat, grids, strict=False):
+        ends = (0.5, heat.last + 0.5, len(heat.clients) - 0.5, -0.5)
+        image = axes.imshow(heat.ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
+        axes.set(title=_text(policies[heat.policy].name), xlabel="Round", ylabel="Client")
+        places = thinned(len(heat.clients), 11)
+        axes.set_yticks(places, [heat.clients[i] for i in places])
+        axes.grid(False)
+    for axes in grid.flat[len(grids) :]:
+        axes.set_axis_off()
+    figure.colorbar(image, ax=grid, label="Samples held / buffer", ticks=[0, 0.5, 1, 1.5, 2], extend="max", pad=0.02)
+    return figure

@@ -1,0 +1,338 @@
+"""One run, or several compared, as a single HTML page that needs no network."""
+
+import html
+import json
+import math
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.curves import Curve, Heat, Look, Panel, PolicyRuns, heats, looks, panels, read_policies
+from headgate.analysis.figures import COLOURS
+from headgate.analysis.intervals import Floats
+from headgate.analysis.summary import (
+    Column,
+    PolicySummary,
+    breakdown_note,
+    check_target,
+    columns,
+    duration,
+    equal_spend_note,
+    headline,
+    number,
+    share,
+    summarise,
+)
+from headgate.errors import DataError, SettingError
+from headgate.records.reader import RunFolder
+
+ON_DARK = {"#0072B2": "#4A9FDB", "#000000": "#E4E4E0"}
+"""the two of the palette that are hard to see on a dark page"""
+
+
+def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = None) -> Path:
+    """Everything about these runs in one file that can be sent to somebody; written beside `out` and moved there."""
+    check_target(target)
+    if not runs:
+        raise SettingError("report: at least one run is needed")
+    if not out.parent.is_dir():
+        raise DataError(f"report {out}: there is no folder {out.parent}")
+    policies = read_policies(runs)
+    page = _page(runs, policies, [summarise(policy, target) for policy in policies], target)
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        partial.write_text(page, "utf-8")
+        partial.replace(out)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"report {out}: cannot be written ({error.strerror})") from None
+    return out
+
+
+def _escape(value: object) -> str:
+    return html.escape(str(value))
+
+
+def _asset(name: str) -> str:
+    return (files("headgate.analysis") / name).read_text("utf-8")
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise SettingError("report: needs plotly, as in pip install 'headgate[sim]'") from None
+    return str(get_plotlyjs())
+
+
+# the page may load nothing, from nowhere: all it needs is in it
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+
+
+def _page(
+    runs: Sequence[RunFolder], policies: Sequence[PolicyRuns], summaries: Sequence[PolicySummary], target: float | None
+) -> str:
+    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
+    drawn, grids = panels(policies), heats(policies)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{_escape(title)} · headgate</title>
+<style>
+{_palette()}
+{_asset("report.css")}</style>
+</head>
+<body>
+<a class="skip" href="#figures">Skip to the figures</a>
+<header>
+<div class="bar"><p class="eyebrow">headgate report</p>
+<button type="button" id="theme" aria-pressed="false" hidden>Dark</button></div>
+<h1>{_escape(title)}</h1>
+{_lede(summaries)}
+{"".join(_facts(run, len(runs) > 1) for run in runs)}
+</header>
+<main>
+<section aria-labelledby="results"><h2 id="results">Results</h2>
+{_note(summaries)}
+{_warning(breakdown_note(runs))}
+{_table(summaries, looks(policies), columns(target, any(s.diverged for s in summaries)))}
+</section>
+{_figures(policies, drawn, grids)}
+<section class="settings" aria-labelledby="settings"><h2 id="settings">Settings and environment</h2>
+{"".join(_settings(run) for run in runs)}
+</section>
+</main>
+<noscript><p class="note">The figures need JavaScript; all that is in them stays in this file.</p></noscript>
+<script type="application/json" id="data">{_data(policies, drawn, grids)}</script>
+<script>{_plotly()}</script>
+<script>
+{_asset("report.js")}</script>
+</body>
+</html>
+"""
+
+
+def _palette() -> str:
+    """The colours of the policies as style variables, for light and for dark."""
+    light = "".join(f"--c{i}:{colour};" for i, colour in enumerate(COLOURS))
+    dark = "".join(f"--c{i}:{ON_DARK.get(colour, colour)};" for i, colour in enumerate(COLOURS))
+    return f""":root{{{light}}}
+@media screen{{:root[data-theme="dark"]{{{dark}}}}}
+@media screen and (prefers-color-scheme:dark){{:root:not([data-theme="light"]){{{dark}}}}}"""
+
+
+def _lede(summaries: Sequence[PolicySummary]) -> str:
+    text = headline(summaries)
+    return f'<p class="lede">{_unbroken(text)}</p>' if text else ""
+
+
+def _unbroken(text: str) -> str:
+    """Escaped, and no line ends between a number and what belongs to it."""
+    return _escape(text).replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+
+
+def _facts(run: RunFolder, named: bool) -> str:
+    """What was run, in a few words each."""
+    state, environment, buffers = run.state, run.environment, run.buffers
+    status = {
+        "finished": f"finished, {run.rounds} rounds",
+        "running": f"running, round {state['round']} of {run.rounds}",
+        "interrupted": f"interrupted at round {state['round']} of {run.rounds}",
+    }[run.status]
+    machine = [environment[key] for key in ("executor", "device", "dtype") if environment.get(key)]
+    facts = [
+        ("State", status),
+        ("Policies", len(state["policies"])),
+        ("Seeds", len(state["seeds"])),
+        ("Clients", f"{len(buffers):,} with room for {sum(buffers):,} samples"),
+        ("Budget", f"{run.budget:g} a round"),
+        ("Data", _named(run.config.get("data"))),
+        ("Model", _named(run.config.get("model"))),
+        ("Computed with", ", ".join(map(str, machine))),
+        ("Time", _elapsed(state.get("elapsed_s"))),
+    ]
+    items = "".join(f"<div><dt>{_escape(key)}</dt><dd>{_escape(value)}</dd></div>" for key, value in facts if value != "")
+    heading = f'<h2 class="run">{_escape(run.name)}</h2>' if named else ""
+    return f'{heading}<dl class="facts">{items}</dl>'
+
+
+def _named(section: object) -> str:
+    if not isinstance(section, dict):
+        return ""
+    return str(next((section[key] for key in ("name", "kind", "dataset") if key in section), ""))
+
+
+def _elapsed(seconds: object) -> str:
+    fine = isinstance(seconds, int | float) and math.isfinite(seconds) and seconds >= 0
+    return duration(float(seconds)) if fine else ""  # type: ignore[arg-type]
+
+
+def _note(summaries: Sequence[PolicySummary]) -> str:
+    text = equal_spend_note(summaries)
+    kind = "note warn" if any(s.overspent for s in summaries) else "note"
+    return f'<p class="{kind}">{_unbroken(text)}</p>' if text else '<p class="note">No round has been recorded yet.</p>'
+
+
+def _warning(text: str) -> str:
+    return f'<p class="note warn">{_escape(text)}</p>' if text else ""
+
+
+def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: Sequence[Column]) -> str:
+    head = "".join(f'<th scope="col">{_indexed(column.title)}</th>' for column in shown)
+    rows = "".join(_row(look, s, shown) for look, s in zip(look_of, summaries, strict=True))
+    meanings = "".join(f"<div><dt>{_indexed(c.title)}</dt><dd>{_escape(c.meaning)}</dd></div>" for c in shown)
+    return f"""<div class="scroll" tabindex="0" role="region" aria-label="Results of each policy">
+<table><thead><tr><th scope="col">Policy</th>{head}</tr></thead>
+<tbody>{rows}</tbody></table></div>
+<details><summary>What the columns say</summary><dl class="meanings">{meanings}</dl></details>"""
+
+
+def _row(look: Look, s: PolicySummary, shown: Sequence[Column]) -> str:
+    cells = "".join(
+        f'<td class="over">{_escape(c.text(s))}</td>' if c.text is share and s.overspent else f"<td>{_escape(c.text(s))}</td>"
+        for c in shown
+    )
+    return f'<tr><th scope="row"><span class="name">{_swatch(look)}{_escape(s.policy)}</span></th>{cells}</tr>'
+
+
+def _swatch(look: Look) -> str:
+    return f'<span class="swatch c{look.colour} d{look.dash}" aria-hidden="true"></span>'
+
+
+def _indexed(text: str) -> str:
+    """Vio_S as Vio with a small S below."""
+    return re.sub(r"_(\w+)", r"<sub>\1</sub>", _escape(text))
+
+
+SECTIONS = (
+    ("Accuracy", ("accuracy", "accuracy-money")),
+    ("Money", ("spend", "debt")),
+    ("Memory and samples", ("heat", "n", "N", "n_eff")),
+    ("Learning", ("bound", "train_loss", "test_loss")),
+)
+
+
+def _figures(policies: Sequence[PolicyRuns], drawn: Sequence[Panel], grids: Sequence[Heat]) -> str:
+    made = {panel.key: _figure(panel, policies) for panel in drawn}
+    if grids:
+        made["heat"] = _heat_figure(policies, grids)
+    legend = "".join(
+        f'<button type="button" aria-pressed="true" data-series="{i}">{_swatch(look)}{_escape(policy.name)}</button>'
+        for i, (policy, look) in enumerate(zip(policies, looks(policies), strict=True))
+    )
+    sections = []
+    for title, keys in SECTIONS:
+        inside = "".join(made[key] for key in keys if key in made)
+        if inside:
+            width = "grid three" if len(keys) > 2 else "grid"
+            sections.append(f'<section aria-label="{title}"><h3>{title}</h3><div class="{width}">{inside}</div></section>')
+    if not sections:
+        return '<div id="figures"></div>'
+    return f"""<section id="figures" aria-labelledby="figures-title"><h2 id="figures-title">Figures</h2>
+<p class="hint">Lines are means over seeds, bands the 80 % interval of the mean. Choose policies below: a click hides or shows
+one, a double click shows it alone.</p>
+<div class="legend" role="group" aria-label="Policies shown in the figures">{legend}</div>
+{"".join(sections)}</section>"""
+
+
+def _figure(panel: Panel, policies: Sequence[PolicyRuns]) -> str:
+    ends = "; ".join(f"{policies[c.policy].name} {number(float(c.mean[-1]))}" for c in panel.curves)
+    label = _escape(f"{panel.title}. {panel.y_label}; at the end: {ends}")
+    look = looks(policies)
+    keys = "".join(f"<span>{_swatch(look[c.policy])}{_escape(policies[c.policy].name)}</span>" for c in panel.curves)
+    return f"""<figure><figcaption><span>{_indexed(panel.title)}</span></figcaption>
+<div class="plot" data-panel="{panel.key}" role="img" aria-label="{label}"></div>
+<p class="key" aria-hidden="true">{keys}</p></figure>"""
+
+
+def _heat_figure(policies: Sequence[PolicyRuns], grids: Sequence[Heat]) -> str:
+    first = max(range(len(grids)), key=lambda i: _strays(grids[i]))
+    options = "".join(
+        f'<option value="{i}"{" selected" if i == first else ""}>{_escape(policies[heat.policy].name)}</option>'
+        for i, heat in enumerate(grids)
+    )
+    return f"""<figure class="wide"><figcaption><span>How full the buffers are, client by client</span>
+<label>Policy <select id="heat-policy">{options}</select> <span class="chosen"></span></label></figcaption>
+<div class="plot" id="heat" role="img" aria-label="Heat map of samples held relative to the buffer, by client and round"></div>
+<p class="below">Samples a client holds, relative to its buffer B<sub>m</sub>; mean over seeds. The neutral colour is exactly
+full, blue has room, orange is over.</p></figure>"""
+
+
+def _strays(heat: Heat) -> float:
+    """How far from exactly full a buffer gets: the map that has most to show comes first."""
+    return float(np.nan_to_num(np.abs(heat.ratio - 1)).max())
+
+
+def _settings(run: RunFolder) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{_escape(key)}</th><td>{_escape(value)}</td></tr>' for key, value in run.environment.items()
+    )
+    return f"""<details><summary>{_escape(run.name)}</summary>
+<h3>Environment</h3><div class="scroll"><table class="plain"><tbody>{rows}</tbody></table></div>
+<h3>Settings</h3><pre tabindex="0">{_escape(run.config_text())}</pre></details>"""
+
+
+# What the figures are drawn from
+
+
+def _data(policies: Sequence[PolicyRuns], drawn: Sequence[Panel], grids: Sequence[Heat]) -> str:
+    """JSON that can stand inside a script element."""
+    data = {
+        "series": [{"name": p.name, **look._asdict()} for p, look in zip(policies, looks(policies), strict=True)],
+        "panels": [_panel_data(panel) for panel in drawn],
+        "heats": [_heat_data(heat) for heat in grids],
+    }
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _panel_data(panel: Panel) -> dict[str, Any]:
+    return {
+        "key": panel.key,
+        "title": panel.title,
+        "x": panel.x_label,
+        "y": panel.y_label,
+        "digits": panel.digits,
+        "log": panel.log,
+        "log_x": panel.log_x,
+        "curves": [_curve_data(curve) for curve in panel.curves],
+        "levels": [level._asdict() for level in panel.levels],
+    }
+
+
+def _curve_data(curve: Curve) -> dict[str, Any]:
+    by_round = bool((curve.x == curve.t).all())
+    return {
+        "series": curve.policy,
+        "t": curve.t.tolist(),
+        "x": None if by_round else _short(curve.x),
+        "mean": _short(curve.mean),
+        "half": None if np.isnan(curve.half).all() else _short(curve.half),
+    }
+
+
+def _heat_data(heat: Heat) -> dict[str, Any]:
+    return {
+        "series": heat.policy,
+        "clients": heat.clients,
+        "rounds": heat.rounds.tolist(),
+        "buffers": _short(heat.buffers),
+        "ratio": [_short(row, 4) for row in heat.ratio],
+    }
+
+
+def _short(values: Floats, digits: int = 6) -> list[float | int | None]:
+    """Numbers with as many digits as can be seen; what is none is null."""
+    return [_rounded(float(value), digits) if math.isfinite(value) else None for value in values]
+
+
+def _rounded(value: float, digits: int) -> float | int:
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short

@@ -1,0 +1,1 @@
+"""Policies that buy places of the buffers with a purse that is never overdrawn."""

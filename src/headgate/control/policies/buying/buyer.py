@@ -1,0 +1,83 @@
+"""What all policies share that buy places of the buffers with a purse that is never overdrawn."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control.apportion import ROUNDING
+from headgate.control.checks import zero_or_more
+from headgate.control.policies.buying.fairness import fair
+from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling
+from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, System, View
+from headgate.errors import SettingError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Buyer(AdmissionPolicy):
+    """Says each round which share of the places to renew; the purse makes whole samples of it.
+
+    In every run: spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft) after every t.
+    With a retention rule at capacity B_m also n_m(t) ≤ B_m.
+    """
+
+    rule: Retention
+    """what clients drop; `Fifo(system.buffer)` unless there is a reason"""
+    fill: bool = True
+    """whether round 1 fills the buffers at any price, for at most half of the money there is"""
+    overdraft: float = 10.0
+    """rounds' budgets that may be spent in advance where the end is open"""
+    fairness: float = 0.25
+    """prices per client: how far a client's share of the admissions may be from its share of the buffers, relatively"""
+
+    def __post_init__(self) -> None:
+        zero_or_more("overdraft", self.overdraft)
+        if not 0 <= self.fairness <= 1:
+            raise SettingError(f"fairness = {self.fairness}: must lie between 0 and 1")
+
+    @property
+    def retention(self) -> Retention:
+        return self.rule
+
+    def places(self, system: System) -> Ints:
+        """The most samples each client can be given in a round, (M,)."""
+        limit = self.rule.limit(system)
+        return system.buffer if limit is None else np.minimum(limit, system.buffer)
+
+    def start(self, system: System, runs: int) -> Arrays:
+        by_client = (runs, system.clients)
+        return {"owed": np.zeros(by_client), "bought": np.zeros(by_client, dtype=np.int64)}
+
+    @abstractmethod
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        """The share of the places to renew, (R,), or (R, M) for a price per client; and the memory for the next round."""
+
+    def purse(self, view: View, memory: Arrays) -> Floats:
+        """The most that may have been spent after this round, (R,)."""
+        most = ceiling(view, self.overdraft)
+        if self.fill and view.t == 1:
+            most = max(most / 2, view.system.budget)
+        return np.full(view.debt.shape, most)
+
+    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        share, memory = self.wanted(view, memory)
+        if self.fill and view.t == 1:
+            share = np.ones_like(view.price)
+        places, most = self.places(view.system), self.purse(view, memory)
+        if view.price.ndim == 1:
+            return self._one_price(view, memory, share * places.sum(), most)
+        return self._price_per_client(view, memory, share * places, places, most)
+
+    def _one_price(self, view: View, memory: Arrays, samples: Floats, most: Floats) -> tuple[Ask, Arrays]:
+        """Rounding's debt to the total is kept in the first column."""
+        owed = memory["owed"].copy()
+        due = np.minimum(samples + owed[:, 0], float(self.places(view.system).sum()))
+        whole = affordable(view, due, most)
+        owed[:, 0] = np.clip(due - whole, 0.0, 1.0 - ROUNDING)
+        return Ask(whole), {**memory, "owed": owed}
+
+    def _price_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
+        evened = fair(samples, memory["bought"], places, self.fairness)
+        whole = affordable_by_client(view, evened, memory["owed"], places, most).astype(np.int64)
+        owed = np.clip(memory["owed"] + evened - whole, 0.0, places)
+        return Ask(np.zeros_like(view.debt), given=whole), {**memory, "owed": owed, "bought": memory["bought"] + whole}

@@ -1,0 +1,59 @@
+"""What may still be spent, and how many whole samples it buys without ever costing more."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.apportion import ROUNDING
+from headgate.control.types import Floats, Ints, View
+
+
+def ceiling(view: View, overdraft: float) -> float:
+    """The most that may be spent up to this round: C·T; with an open end C·t and the budget of `overdraft` rounds more."""
+    horizon = view.system.horizon
+    return view.system.budget * (view.t + overdraft if horizon is None else horizon)
+
+
+def rounds_left(view: View) -> float:
+    """This round included; with an open end as many as there have been, and never fewer than 20."""
+    horizon = view.system.horizon
+    return float(max(view.t, 20) if horizon is None else max(horizon - view.t + 1, 1))
+
+
+def pace(view: View, overdraft: float) -> Floats:
+    """Money left over rounds left: what an even spend may cost in this round."""
+    unspent = np.maximum(ceiling(view, overdraft) - view.spent, 0.0)
+    even = 0.0 if view.system.horizon is not None else view.system.budget * (1 - 1 / rounds_left(view))  # it keeps coming in
+    return unspent / rounds_left(view) + even
+
+
+def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
+    """The most whole samples up to `wanted` after which no more than `most` is spent.
+
+    Division rounds, so the sum is checked as the ledger will form it. One sample fewer suffices unless
+    the price is lost in rounding beside the money spent, and then nothing is bought.
+    """
+    price = view.one_price()
+    fits = np.divide(np.maximum(most - view.spent, 0.0), price, out=np.full_like(price, np.inf), where=price > 0)
+    whole = np.floor(np.minimum(wanted + ROUNDING, fits))
+    whole = np.where(view.spent + price * whole > most, np.maximum(whole - 1.0, 0.0), whole)
+    return np.where(view.spent + price * whole > most, 0.0, whole)
+
+
+def within_purse(view: View, total: Floats, overdraft: float = 0.0) -> Floats:
+    """As much of a real total as can be made whole without ever spending more than C·T (open end: C·(t + overdraft))."""
+    most = np.full(view.debt.shape, ceiling(view, overdraft))
+    return np.minimum(total, affordable(view, np.ceil(total) + 1.0, most))
+
+
+def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> Floats:
+    """The same for prices per client, (R, M): `wanted` and what rounding `owed`, cut in proportion where money is short."""
+
+    def too_dear(samples: Floats) -> NDArray[np.bool_]:
+        return np.asarray(view.spent + (view.price * samples).sum(axis=-1) > most)[:, None]
+
+    cost = (view.price * wanted).sum(axis=-1)
+    room = np.maximum(most - view.spent, 0.0)
+    cut = wanted * np.divide(room, cost, out=np.ones_like(cost), where=cost > room)[:, None]
+    whole = np.floor(np.minimum(cut + owed + ROUNDING, places))
+    whole = np.where(too_dear(whole), np.floor(cut * (1 - 1e-12)), whole)
+    return np.where(too_dear(whole), 0.0, whole)

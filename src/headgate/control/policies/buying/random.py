@@ -1,0 +1,33 @@
+"""Whole buffers at random rounds, whatever they cost: what a policy must beat to be worth its name."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Arrays, Floats, View
+from headgate.errors import SettingError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Random(Buyer):
+    """Each round a coin: with `chance` all places are bought. C/(c̄·B̄) spends the budget on average.
+
+    Coins are addressed by seed, round and the bits of the price, so that runs with other prices have
+    other coins and each is the same in any batch.
+    """
+
+    chance: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.chance <= 1:
+            raise SettingError(f"chance = {self.chance}: must be a probability")
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        bits = view.one_price().view(np.uint64)
+        folded = ((bits >> np.uint64(32)) ^ bits) & np.uint64(0xFFFFFFFF)
+        coin = uniform(self.seed, Purpose.ADMISSION, view.t, folded.astype(np.int64))
+        return (coin < self.chance).astype(np.float64), memory

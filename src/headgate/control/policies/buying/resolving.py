@@ -1,0 +1,21 @@
+"""Money left over rounds left, solved again in every round for the price limit that just spends it."""
+
+from dataclasses import dataclass
+
+from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.buying.price_limit import deserved, observe, unseen
+from headgate.control.policies.buying.purse import pace
+from headgate.control.types import Arrays, Floats, System, View
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resolving(Buyer):
+    """Certainty equivalence with the prices seen so far (Jasin and Kumar 2012; Balseiro, Besbes and Pizarro 2024)."""
+
+    def start(self, system: System, runs: int) -> Arrays:
+        return {**super().start(system, runs), **unseen(runs)}
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        memory = observe(memory, view)
+        spend = pace(view, self.overdraft) / self.places(view.system).sum()
+        return deserved(memory, view.price, spend), memory

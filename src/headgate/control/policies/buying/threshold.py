@@ -1,0 +1,49 @@
+"""A fixed price limit from a known price distribution: buy all places at or below it, none above."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control.checks import zero_or_more
+from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.buying.price_limit import Edge, edge_of
+from headgate.control.prices.processes import PriceProcess
+from headgate.control.types import Arrays, Floats, System, View
+from headgate.errors import SettingError
+
+DRAWS = 1 << 17
+"""prices from which a distribution is read off"""
+OTHERS = 1 << 31
+"""first seed of those draws: the distribution is known, the run's own prices are not"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Threshold(Buyer):
+    """`limit` is the highest price at which to buy, `share` the part of the places bought at exactly this price."""
+
+    limit: float
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        zero_or_more("limit", self.limit if self.limit != np.inf else 0.0)
+        if not 0 <= self.share <= 1:
+            raise SettingError(f"share = {self.share}: must lie between 0 and 1")
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        runs = view.debt.shape
+        return Edge(np.full(runs, self.limit), np.full(runs, self.share)).wanted(view.price), memory
+
+
+def known_edge(prices: PriceProcess, system: System, rounds: int, fill: bool = True) -> tuple[float, float]:
+    """(limit, share) at which the expected spend of all rounds is C·T, the filling of the buffers included."""
+    seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
+    seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
+    money, memory = system.budget * rounds, float(system.memory)
+    if fill and rounds > 1:
+        filling = min(memory * prices.mean(rounds), money / 2)
+        spend = (money - filling) / (rounds - 1) / memory
+    else:
+        spend = system.budget / memory
+    limit, share = edge_of(seen, np.array([seen.size]), np.array([spend]))
+    return float(limit[0]), float(share[0])

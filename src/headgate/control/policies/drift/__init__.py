@@ -1,0 +1,1 @@
+"""Drift-plus-penalty: the paper's policies."""

@@ -1,0 +1,88 @@
+"""Plain drift-plus-penalty: minimise J_t(Λ) with no interval around it (paper §5.2; Neely 2010)."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, log2
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from headgate.control.checks import inside_unit, positive, zero_or_more
+from headgate.control.policies.buying.purse import within_purse
+from headgate.control.policies.drift.objective import minimise_objective, paper_penalty
+from headgate.control.retention.windows import KStep, KStepFifo
+from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
+from headgate.errors import SettingError
+from headgate.theory.bound import BoundConstants
+
+
+def horizon_at(view: View) -> int:
+    """T, or for an open end the next power of two after t.
+
+    Doubling without a restart keeps both guarantees: V only grows, so the drift terms L/V telescope
+    over the epochs, and the interval never opens again (docs/policies.md).
+    """
+    horizon = view.system.horizon
+    return max(horizon, 2) if horizon is not None else int(2 ** ceil(log2(view.t + 1)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dpp(AdmissionPolicy):
+    """K and V may be one number or one per run; V left out is T^gamma.
+
+    Z(1) = 0 makes the first choice blind to its cost, so without an interval only the burst cap bounds it:
+    by default no round admits beyond the free places of the buffers, and never more than B̄ samples.
+    """
+
+    K: int | Ints
+    V: float | Floats | None = None
+    gamma: float = 0.5
+    bound: BoundConstants = field(default_factory=BoundConstants)
+    N0: float = 0.0
+    """N(0): distinct samples taken as already seen"""
+    n0: float = 0.0
+    """n(0): samples taken as admitted in round 0; under K-step retention they count until round K − 1"""
+    burst: float | str | None = "buffer"
+    """most samples in one round; "buffer": never beyond the free places; None: no cap of its own"""
+    capacity: Ints | None = None
+    """hard limit per client, (M,); None: age alone decides"""
+    purse: bool = False
+    """whether spending ends at C·T in all, as the debt alone does not see to it"""
+
+    def __post_init__(self) -> None:
+        inside_unit("gamma", self.gamma)
+        if self.V is not None:
+            positive("V", self.V)
+        zero_or_more("N0", self.N0)
+        zero_or_more("n0", self.n0)
+        if isinstance(self.burst, str) and self.burst != "buffer":
+            raise SettingError(f'burst = "{self.burst}": must be "buffer" or a number of samples')
+        if self.burst is not None and not isinstance(self.burst, str):
+            positive("burst", self.burst)
+        self.retention  # noqa: B018  # refuses a bad K or capacity now
+
+    @cached_property
+    def retention(self) -> Retention:
+        return KStep(self.K) if self.capacity is None else KStepFifo(self.K, self.capacity)
+
+    def weight(self, view: View) -> ArrayLike:
+        """V, or T^gamma."""
+        return self.V if self.V is not None else horizon_at(view) ** self.gamma
+
+    def interval(self, view: View) -> tuple[Floats, Floats]:
+        """The least and the most Λ that may be chosen."""
+        return np.zeros(()), np.array(float(view.system.memory))
+
+    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        lo, hi = self.interval(view)
+        room = view.room() if self.burst == "buffer" else None
+        for most in (self.burst, self.capacity, room):
+            if most is not None and not isinstance(most, str):
+                hi = np.minimum(hi, np.sum(most, axis=-1))
+        if hi.shape != view.debt.shape:
+            hi = np.broadcast_to(hi, view.debt.shape)
+        lo = np.minimum(lo, hi)
+        n = view.kept + np.float64(self.n0) * (view.t < np.asarray(self.K))
+        N = view.distinct + np.float64(self.N0)
+        total = minimise_objective(view, self.weight(view), paper_penalty(self.bound), n, N, lo, hi)  # eq:dpp-policy
+        return Ask(within_purse(view, total) if self.purse else total, room), memory

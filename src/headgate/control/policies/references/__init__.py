@@ -1,0 +1,1 @@
+"""What policies are held against: the paper's baselines, its released scripts, and who knows all prices."""

@@ -1,0 +1,79 @@
+"""The clairvoyant reference as a policy, so that it can be run beside the others. Nobody could use it."""
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.references.foresight import Foresight, clairvoyant
+from headgate.control.prices.processes import PriceProcess
+from headgate.control.types import Arrays, Floats, Ints, System, View
+from headgate.errors import SettingError
+from headgate.theory.bound import BoundConstants
+
+AIMS = ("bound", "samples")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Clairvoyant(Buyer):
+    """Follows the best purchases for the prices of these seeds: run r is that of the r-th seed.
+
+    Best for `aim` = "bound" is the least Σ p(t); for "samples" the most samples that the money buys, the cheapest first.
+    """
+
+    prices: PriceProcess
+    seeds: Ints
+    rounds: int
+    system: System
+    bound: BoundConstants
+    aim: str = "bound"
+    fill: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aim not in AIMS:
+            raise SettingError(f"aim = {self.aim}: must be one of {', '.join(AIMS)}")
+
+    @cached_property
+    def path(self) -> Floats:
+        return self.prices.path(self.seeds, 1, self.rounds + 1)
+
+    @cached_property
+    def plan(self) -> Foresight:
+        """Each run planned by itself: together they share a convex minorant, which reaches as far as the longest needs."""
+        plans = [clairvoyant(own, self.system, self.bound) for own in self.path[:, None]]
+        return Foresight(**{f.name: np.concatenate([getattr(plan, f.name) for plan in plans]) for f in fields(Foresight)})
+
+    @cached_property
+    def _levels(self) -> Ints:
+        if self.aim == "bound":
+            return np.cumsum(self.plan.purchases, axis=-1)
+        return np.cumsum([cheapest_first(own, self.system, self.fill) for own in self.path], axis=-1)
+
+    def start(self, system: System, runs: int) -> Arrays:
+        if runs > len(self.seeds):
+            raise SettingError(f"seeds = {len(self.seeds)}: foresight has no plan for the others of {runs} runs")
+        return super().start(system, runs)
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        if view.t > self.rounds:
+            raise SettingError(f"rounds = {self.rounds}: the plan ends there, round {view.t} was asked for")
+        price = view.one_price()
+        runs = len(price)
+        if not np.array_equal(self.path[:runs, view.t - 1], price):
+            raise SettingError(f"round {view.t}: the plan was made for other prices")
+        wanted = self._levels[:runs, view.t - 1] - view.admitted
+        return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), memory
+
+
+def cheapest_first(prices: Floats, system: System, fill: bool) -> Ints:
+    """Whole buffers in the cheapest of these rounds until the money C·T is spent, (T,); with `fill` also in the first."""
+    money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
+    order = np.argsort(prices, kind="stable")
+    if fill:
+        order = np.concatenate([[0], order[order != 0]])
+    for t in order:
+        bought[t] = system.memory if prices[t] <= 0 else min(system.memory, int(max(money, 0.0) / prices[t]))
+        money -= bought[t] * prices[t]
+    return bought

@@ -1,0 +1,94 @@
+"""The claims table as a page of Markdown."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.analysis.markdown import DASH, QUICK_WARNING, interval, number, table
+from headgate.studies.paper.claims import Row
+from headgate.studies.paper.provenance import doubts_about, runs_of
+from headgate.studies.paper.theory_claims import THEORY_RULES
+from headgate.studies.paper.verdicts import NOT_RUN, RULES, Finding
+
+PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
+"""units whose numbers want two digits"""
+
+
+def claims_page(rows: Sequence[Row], facts: Sequence[dict[str, Any]]) -> str:
+    """All claims. `facts` say of each study that has been run how it was made."""
+    made = []
+    for each in facts:
+        doubts = doubts_about(each["commits"])
+        runs = f"runs: {runs_of(each)} on {'; '.join(each['devices'])}"
+        said = f"- {each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
+        made.append(said + (f" **{doubts}**" if doubts else ""))
+    parts = [
+        "# The paper's claims",
+        *([QUICK_WARNING] if any(each["quick"] for each in facts) else []),
+        "Each claim with the paper's number, ours in both flavours with its interval (80 % over seeds for experiments, 95 % "
+        "for exponents), the money a round that both sides really spent, and a verdict that code works out from these numbers "
+        "by the [rules](#rules) below. *As written* follows the text, *as released* the published scripts "
+        "([paper.md](../paper.md)). Every row is made by its command.",
+        summary(rows),
+        claims_table(rows),
+        "## Rules",
+        f"{RULES}\n{THEORY_RULES}".strip(),
+        "## Made by",
+        "\n".join(made) if made else "Nothing has been run yet.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many claims hold, per flavour; our own questions are counted apart."""
+    said = []
+    theirs, own = [row for row in rows if not row.own], [row for row in rows if row.own]
+    for flavour in ("written", "released"):
+        counted = Counter(_kind(getattr(row, flavour).verdict) for row in theirs)
+        said.append(f"as {flavour}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items())))
+    asked = f" {len(own)} more rows are questions of our own." if own else ""
+    return f"{len(theirs)} claims of the paper; {'; '.join(said)}.{asked}"
+
+
+def _kind(verdict: str) -> str:
+    if "overspend" in verdict:
+        return "hold only with overspend"
+    if "both over budget" in verdict:
+        return "hold with both sides over budget"
+    return verdict.replace("holds", "hold").replace("does not", "do not")
+
+
+def claims_table(rows: Sequence[Row]) -> str:
+    header = ["claim", "where", "paper", "as written", "verdict", "as released", "verdict", "money a round", "command"]
+    lines = []
+    for row in rows:
+        cells = [row.claim, row.place, row.paper]
+        for finding in (row.written, row.released):
+            cells += [_value(finding), _verdict(finding)]
+        lines.append([*cells, _spend(row), f"`{row.command}`"])
+    return table(header, lines)
+
+
+def _value(finding: Finding) -> str:
+    if finding.value is None:
+        return DASH
+    digits = 2 if finding.unit.startswith(PRECISE) else 1
+    if finding.at_least:
+        low = "" if finding.value.low is None else f" (from {finding.value.low:.{digits}f})"
+        return f"≥ {finding.value.mean:.{digits}f}{low} {finding.unit}"
+    return f"{interval(finding.value, digits, signed=finding.unit == 'points')} {finding.unit}".strip()
+
+
+def _verdict(finding: Finding) -> str:
+    if finding.verdict == NOT_RUN:
+        return NOT_RUN
+    return f"**{finding.verdict}**" + (f": {finding.note}" if finding.note else "")
+
+
+def _spend(row: Row) -> str:
+    """Ours and the other side's, in each flavour, and the budget."""
+    said = []
+    for name, finding in (("written", row.written), ("released", row.released)):
+        if finding.spend:
+            said.append(f"{name}: {' and '.join(number(each) for each in finding.spend)} of {number(finding.budget or 0)}")
+    return "; ".join(said) or DASH

@@ -1,0 +1,74 @@
+"""Where the released policy's gain over constant admission comes from: the rule, more money, or more memory.
+
+Both ways from constant admission to the released policy add up to the whole gain, over the seeds that all of them have. One
+begins with the rule at equal means, the other brings constant admission to the released policy's money and memory first, so
+what a step is worth lies between the two orders.
+"""
+
+from dataclasses import dataclass
+
+from headgate.analysis.outcomes import Estimate, Outcome, Outcomes, difference
+from headgate.studies.paper.studies import EQUAL, RELEASED, WRITTEN
+
+WAYS = {
+    "the rule first": (
+        ("the rule, another V, no purchase forced, B_m never exceeded", "released_fair"),
+        ("B_m may be exceeded", "released_budget"),
+        ("the released V and K, a purchase in every round: more money", "released"),
+    ),
+    "money and memory first": (
+        ("a higher rate and a smaller K: more money, within the buffers", "constant_spend"),
+        ("a larger K: as many samples in the mean as the released policy", "constant_both"),
+        ("the rule, with its K and its uneven buying", "released"),
+    ),
+}
+"""each step with everything that changes in it, and the policy it leads to"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one policy to the next."""
+
+    what: str
+    policy: str
+    """reached by this step"""
+    gain: Estimate
+    """accuracy at the end, in points"""
+    spend: float
+    mean_n: float
+    peak: int
+
+
+@dataclass(frozen=True)
+class Way:
+    name: str
+    steps: tuple[Step, ...]
+    whole: Estimate
+
+
+def equal_means_outcome(outcomes: Outcomes, policy: str) -> Outcome | None:
+    """A policy of the comparison, which borrows what it can from the flavour it is run in."""
+    home = WRITTEN if (EQUAL, "released") in outcomes else RELEASED
+    return outcomes.get((EQUAL, policy)) or outcomes.get((home, policy))
+
+
+def decompose(outcomes: Outcomes) -> list[Way]:
+    """Both ways; empty where the comparison was not run."""
+    names = {"constant", *(policy for steps in WAYS.values() for _, policy in steps)}
+    found = {name: outcome for name in names if (outcome := equal_means_outcome(outcomes, name)) is not None}
+    if found.keys() != names or (EQUAL, "released_fair") not in outcomes:
+        return []
+    common = [seed for seed in found["constant"].seeds if all(seed in one.seeds for one in found.values())]
+    if not common:
+        return []
+    found = {name: outcome.of_seeds(common) for name, outcome in found.items()}
+    ways = []
+    for name, steps in WAYS.items():
+        before, made = found["constant"], []
+        for what, policy in steps:
+            now = found[policy]
+            gain = difference(now, before).scaled(100)
+            made.append(Step(what, policy, gain, float(now.spend.mean()), float(now.n.mean()), now.peak))
+            before = now
+        ways.append(Way(name, tuple(made), difference(found["released"], found["constant"]).scaled(100)))
+    return ways

@@ -1,0 +1,75 @@
+"""The numbers behind a study's page, small enough to be kept beside it: JSON for the table, CSV for the curves."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.analysis.curves import thinned
+from headgate.analysis.outcomes import Estimate, Outcome, Outcomes, estimate
+from headgate.studies.paper.decomposition import decompose
+from headgate.studies.paper.studies import Study
+
+POINTS = 50
+"""of a curve that are kept"""
+
+
+def study_numbers(study: Study, outcomes: Outcomes, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows."""
+    return {
+        "study": study.name,
+        **facts,
+        "policies": [_numbers(outcome) for outcome in outcomes.values()],
+        "decomposition": [
+            {
+                "way": way.name,
+                "whole": _plain(way.whole),
+                "steps": [
+                    {"what": step.what, "policy": step.policy, "gain": _plain(step.gain), "spend": round(step.spend, 3)}
+                    for step in way.steps
+                ],
+            }
+            for way in decompose(outcomes)
+        ],
+    }
+
+
+def _numbers(one: Outcome) -> dict[str, Any]:
+    return {
+        "batch": one.batch,
+        "policy": one.policy,
+        "seeds": len(one.seeds),
+        "diverged": one.diverged,
+        "guessing": one.guessing,
+        "rounds": one.rounds,
+        "budget": one.budget,
+        "accuracy": _plain(estimate(one.final)) if one.learnt else None,
+        "late_gain": _plain(estimate(one.late_gain)) if one.learnt else None,
+        "spend": _plain(estimate(one.spend)),
+        "expected_spend": _plain(estimate(one.expected_spend)),
+        "mean_n": round(float(one.n.mean()), 3),
+        "peak_n": one.peak,
+        "fullest_mean": round(one.fullest, 5),
+        "fullest_peak": round(one.peak_over, 5),
+        "final_by_seed": [round(float(value), 5) for value in one.final],
+    }
+
+
+def _plain(value: Estimate) -> list[float | None]:
+    return [None if each is None else round(each, 5) for each in value]
+
+
+def curves_csv(outcomes: Outcomes, quick: bool) -> str:
+    """Mean and interval at the evaluated rounds of every policy, thinned evenly where there are many."""
+    lines = ["kind,batch,policy,round,accuracy,low,high,spent,n,debt"]
+    kind = "trial" if quick else "result"
+    for one in (one for one in outcomes.values() if one.learnt):
+        for place in thinned(len(one.t), POINTS):
+            t, best = one.t[place], estimate(one.best[:, place])
+            values = [best.mean, best.low, best.high, *(float(x[:, t - 1].mean()) for x in (one.spent, one.n, one.debt))]
+            text = ",".join("" if value is None else f"{value:.6g}" for value in values)
+            lines.append(f"{kind},{one.batch},{one.policy},{t},{text}")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

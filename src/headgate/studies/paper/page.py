@@ -1,0 +1,102 @@
+"""A study as a page of Markdown: what it came to, how it was made, what differs from the paper, tables and figures."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headgate.analysis.markdown import QUICK_WARNING, interval, policy_table
+from headgate.analysis.outcomes import Outcome, Outcomes
+from headgate.studies.paper.claims import TARGETS, TITLES, Row
+from headgate.studies.paper.claims_page import claims_table
+from headgate.studies.paper.provenance import Machine, how_made, machine_table, precision_check
+from headgate.studies.paper.scene import Scenes, constants, label, prices, settings, training
+from headgate.studies.paper.sections import (
+    constants_section,
+    equal_section,
+    horizon_section,
+    open_section,
+    rates_section,
+)
+from headgate.studies.paper.studies import RELEASED, SHARED_ORACLE, WRITTEN, Study
+
+HEADINGS = {
+    "accuracy": "Test accuracy, best so far (the paper's Figure 1)",
+    "money": "The same against the money really spent",
+    "resources": "Buffer occupancy, money and debt (the paper's Figure 2)",
+    "memory": "Memory beside B_m",
+}
+CURVES = (
+    "Curves are running bests, means over seeds with the 80 % interval of the mean (Student). All policies of a seed meet "
+    "the same prices and samples. The tables' accuracy is the running best at the end; *gained late* is what of it came in the "
+    "last quarter of the rounds, so whether the curves have settled. A first round at a target is that of the mean curve, and "
+    "as coarse as the test accuracy is taken."
+)
+TEXT = "The text's K, Λ̄ and prices. What it leaves open is V = √T, ρ = 1 − 1/√T and the released script's constants."
+SCRIPTS = "What the scripts do. Models are averaged by B_m, and ACDPP is what the scripts call so."
+
+
+def study_page(
+    study: Study,
+    outcomes: Outcomes,
+    scenes: Scenes,
+    rows: Sequence[Row],
+    figures: Sequence[Path],
+    facts: dict[str, Any],
+    machines: Sequence[Machine],
+) -> str:
+    """The whole page; `facts` say how the runs were made."""
+    target = TARGETS[study.name]
+    parts = [
+        f"# {TITLES[study.name]}, reproduced",
+        *([QUICK_WARNING] if facts["quick"] else []),
+        in_short(study.name, rows),
+        how_made(facts),
+        "What differs from the paper:\n\n" + "\n".join(f"- {each}" for each in study.differs),
+        CURVES,
+    ]
+    for part, title, text in ((WRITTEN, "As written", TEXT), (RELEASED, "As released", SCRIPTS)):
+        own = [outcome for (batch, _), outcome in outcomes.items() if batch == part]
+        if own:
+            parts += _flavour(f"{title}, {own[0].rounds} rounds", text, own, scenes, part, target)
+            if part == RELEASED and study.name in SHARED_ORACLE:
+                parts.append("The oracle as released is the one as written: weights are equal there and no price moves it.")
+    parts += [f"## {HEADINGS[kind]}\n\n![{HEADINGS[kind]}](figures/{path.name})" for kind, path in _shown(figures)]
+    parts += horizon_section(study, outcomes, scenes, target)
+    parts += equal_section(study, outcomes, scenes, target)
+    parts += open_section(outcomes, scenes) + constants_section(outcomes, scenes)
+    parts += rates_section(study, outcomes, scenes)
+    parts += ["## Machines", machine_table(machines)]
+    if any(each.dtype == "bfloat16" for each in machines) and precision_check():
+        parts.append(precision_check())
+    parts += ["## Claims", "The rules are those of [claims.md](claims.md).", claims_table(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _flavour(title: str, text: str, own: Sequence[Outcome], scenes: Scenes, part: str, target: float) -> list[str]:
+    scene = scenes[part]
+    said = f"{training(scene)}; {prices(scene)}. {settings(scene)}. Constants: {constants(scene)}."
+    return [f"## {title}", f"{text} Here: {said}", policy_table(own, label, target)]
+
+
+def in_short(study: str, rows: Sequence[Row]) -> str:
+    """The gain over constant admission in both flavours, what it cost, and what is left of it within budget and buffers."""
+    by_key = {row.key.removeprefix(f"{study}-"): row for row in rows}
+    said = []
+    for flavour in (WRITTEN, RELEASED):
+        found = {key: getattr(row, flavour) for key, row in by_key.items()}
+        gain, cost, fair = found["gain-constant"], found["cost"], found.get("gain-fair")
+        if gain.value is None or cost.value is None:
+            continue
+        text = f"As {flavour}, ACDPP gains {interval(gain.value, signed=True)} points on constant admission"
+        text += f" for {cost.value.mean:.0f} % of the budget"
+        if fair is not None and fair.value is not None:
+            text += f"; held to budget and buffers it gains {interval(fair.value, signed=True)}"
+        said.append(f"{text}.")
+    return " ".join(said)
+
+
+def _shown(figures: Sequence[Path]) -> Iterable[tuple[str, Path]]:
+    for path in figures:
+        kind = path.stem.rpartition("-")[2]
+        if kind in HEADINGS:
+            yield kind, path

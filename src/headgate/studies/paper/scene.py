@@ -1,0 +1,102 @@
+"""What a run folder was run with, in words taken from its settings."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from headgate.control.policies import Acdpp, Constant, Hybrid, Released
+from headgate.control.types import AdmissionPolicy
+from headgate.experiment import Experiment
+
+Scenes = Mapping[str, Experiment]
+"""by the run folder's own name"""
+LABELS = {
+    "acdpp": "ACDPP",
+    "acdpp_capped": "ACDPP capped at B_m",
+    "released": "ACDPP as released",
+    "released_fair": "released, in budget and B_m",
+    "released_budget": "released, in budget",
+    "released_capped": "released, capped at B_m",
+    "constant": "constant admission",
+    "constant_spend": "constant, equal spend",
+    "constant_both": "constant, equal spend and memory",
+    "hybrid": "hybrid",
+    "hybrid_paid": "hybrid, stale samples paid",
+    "hybrid_gradual": "hybrid, filled over K rounds",
+    "hybrid_K_10": "hybrid, K = 10",
+    "rho_0_5": "ACDPP, ρ = 0.5",
+    "rho_0_99": "ACDPP, ρ = 0.99",
+    "N0_Pdim": "ACDPP, N(0) = Pdim",
+}
+SYMBOLS = {
+    "sigma": "σ",
+    "eta": "η̃",
+    "loss": "loss bound",
+    "pdim": "Pdim",
+    "D": "D",
+    "V": "V",
+    "K": "K",
+    "fair_V": "released in B_m, V",
+}
+
+
+def label(policy: str) -> str:
+    """
+    >>> label("rho_0_5"), label("V_100"), label("sigma_1"), label("oracle")
+    ('ACDPP, ρ = 0.5', 'ACDPP, V = 100', 'ACDPP, σ = 1', 'oracle')
+    """
+    if policy in LABELS:
+        return LABELS[policy]
+    name, _, value = policy.rpartition("_")
+    if name == "fair_V":
+        return f"released in B_m, V = {value}"
+    return f"ACDPP, {SYMBOLS[name]} = {value}" if name in SYMBOLS else policy
+
+
+def training(experiment: Experiment) -> str:
+    """Model, training and how often it is looked at."""
+    how = experiment.training
+    optimiser = f"momentum {how.momentum:g}" if how.momentum else "plain gradient descent"
+    seen = "every round" if how.evaluate_every == 1 else f"every {how.evaluate_every} rounds"
+    return (
+        f"{experiment.model.name}, {optimiser}, lr {how.lr:g}, E = {how.steps}; {experiment.rounds} rounds, "
+        f"{len(experiment.seeds)} seed{'s' * (len(experiment.seeds) > 1)}, test accuracy taken {seen}"
+    )
+
+
+def settings(experiment: Experiment, only: Sequence[str] = ()) -> str:
+    """Every policy with its numbers, or only those named."""
+    said = {name: _own(policy, experiment) for name, policy in experiment.policies.items() if not only or name in only}
+    return "; ".join(f"{label(name)}: {own}" for name, own in said.items() if own)
+
+
+def _own(policy: AdmissionPolicy, experiment: Experiment) -> str:
+    if isinstance(policy, Acdpp):
+        T = experiment.rounds
+        V = T**policy.gamma if policy.V is None else policy.V
+        rho = 1 - T**-policy.phi if policy.rho is None else policy.rho
+        return f"K = {policy.K}, Λ̄ = {_number(policy.rate)}, V = {_number(V)}, ρ = {_number(rho)}, N(0) = {policy.N0:g}"
+    if isinstance(policy, Released):
+        return f"K = {policy.K}, V = {policy.V:g}, at least {policy.least} sample{'s' * (policy.least != 1)} a client and round"
+    if isinstance(policy, Hybrid):
+        paid = "paid" if policy.paid else "for nothing"
+        return f"K = {policy.K}, Λ̄ = {_number(policy.rate)}, stale clients filled ({policy.fill}) {paid}"
+    if isinstance(policy, Constant):
+        return f"K = {policy.K}, Λ̄ = {_number(policy.rate)}"
+    return ""
+
+
+def _number(value: object) -> str:
+    return f"{float(np.asarray(value).ravel()[0]):.4g}"
+
+
+def constants(experiment: Experiment) -> str:
+    k = experiment.bound
+    return f"D = {k.D:g}, σ = {k.sigma:g}, η̃ = {k.eta:g}, loss bound {k.loss:g}, Pdim = {k.pdim:g}"
+
+
+def prices(experiment: Experiment) -> str:
+    costs = experiment.resolved["prices"]
+    kind = "whole numbers from" if costs["kind"] == "integer" else "uniform on"
+    low, high = costs["low"], costs["high"]
+    return f"prices {kind} {low:g} to {high:g}" if costs["kind"] == "integer" else f"prices {kind} [{low:g}, {high:g}]"

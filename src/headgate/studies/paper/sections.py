@@ -1,0 +1,210 @@
+"""The parts of a study's page beside its two flavours: longer horizons, equal means, open values, learning rates."""
+
+from collections.abc import Sequence
+
+from headgate.analysis.markdown import DASH, interval, number, percent, policy_table, table
+from headgate.analysis.outcomes import Outcome, Outcomes, difference, estimate
+from headgate.studies.paper.decomposition import Way, decompose, equal_means_outcome
+from headgate.studies.paper.scene import Scenes, constants, label, settings, training
+from headgate.studies.paper.studies import BROKEN, CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, WRITTEN, Study
+
+EQUAL_MEANS = (
+    "How much of the released policy's gain over constant admission is its rule, and how much is more money and more memory? "
+    "*Released, in budget and B_m* need not buy in every round, keeps samples for the text's K = 10 rounds, has about the "
+    "largest V with which a rehearsal of control keeps the budget, and no client holds more than B_m; *released, in budget* is "
+    "the same without that cap, *released, capped at B_m* is the released policy with the cap alone. V is chosen in hindsight, "
+    "on the prices of these very seeds, which flatters the rule. *Constant, equal spend* admits at the rate that spends what "
+    "the released policy spends, with K so that the buffers hold it; *equal spend and memory* also holds as many samples in "
+    "the mean. *ACDPP capped* is the text's rule with `burst` and `capacity` at B_m."
+)
+NO_EQUAL = (
+    "There is no comparison at equal spend with capped buffers here: its runs would take as long on the GPU as everything "
+    "else of this page together. MNIST and CIFAR-10 have it."
+)
+BOUNDS = (
+    "The two orders bound what each part is worth: several settings change in a step, all of which it names, and the same "
+    "change is worth more or less after another one."
+)
+NEAR = 1.05
+"""of the budget: still near it"""
+CHOSEN = (
+    "Constant admission, judged on a tenth of the training images that no client gets (`data.validation = 0.1`), never on "
+    "the test set."
+)
+
+
+def _of(outcomes: Outcomes, part: str) -> list[Outcome]:
+    return [outcome for (batch, _), outcome in outcomes.items() if batch == part or batch.startswith(f"{part}-")]
+
+
+# Have the curves settled?
+
+
+def horizon_section(study: Study, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
+    heading = f"## A longer horizon: does anybody reach {percent(target)}?"
+    longer = [one for one in _of(outcomes, HORIZON) if one.learnt]
+    if not longer:
+        return [heading, f"{study.longest} rounds: not run here."]
+    reached = [f"{label(one.policy)} in round {first}" for one in longer if (first := one.first_round(target)) is not None]
+    best = max(longer, key=lambda one: float(one.final.mean()))
+    answer = f"Yes: {', '.join(reached)}." if reached else (
+        f"No: the best, {label(best.policy)}, ends at {100 * best.final.mean():.1f} %."
+    )  # fmt: skip
+    late = max(100 * float(one.late_gain.mean()) for one in longer)
+    settled = f"The last quarter of the rounds still adds up to {late:.1f} points."
+    scene = scenes[longer[0].batch]
+    return [heading, f"{answer} {settled} As written otherwise: {training(scene)}.", policy_table(longer, label, target)]
+
+
+# Equal means
+
+
+def equal_section(study: Study, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
+    heading = "## At equal spend and with buffers capped"
+    if study.name == "imagenette":
+        return [heading, NO_EQUAL]
+    ways = decompose(outcomes)
+    if not ways:
+        return []
+    borrowed = [equal_means_outcome(outcomes, name) for name in ("constant", "released")]
+    shown = {one.policy: one for one in [*borrowed, *_of(outcomes, EQUAL)] if one is not None}
+    return [
+        heading,
+        EQUAL_MEANS,
+        f"Here: {settings(scenes[EQUAL])}.",
+        policy_table(shown.values(), label, target),
+        BOUNDS,
+        *(_way(way) for way in ways),
+        *_fair_values(outcomes),
+    ]
+
+
+def _way(way: Way) -> str:
+    lines = [
+        [
+            step.what,
+            label(step.policy),
+            interval(step.gain, signed=True),
+            number(step.spend),
+            number(step.mean_n),
+            str(step.peak),
+        ]
+        for step in way.steps
+    ]
+    lines.append(["**the whole gain**", "", f"**{interval(way.whole, signed=True)}**", "", "", ""])
+    return f"From constant admission to the released policy, {way.name}:\n\n" + table(
+        ["step", "leads to", "gain (points)", "money a round", "mean n", "peak n"], lines
+    )
+
+
+def _fair_values(outcomes: Outcomes) -> list[str]:
+    own = _of(outcomes, FAIR_V)
+    if not own:
+        return []
+    constant = next(one for one in own if one.policy == "constant")
+    lines = [_versus(one, constant if one is not constant else None) for one in own]
+    near = [one for one in own if one is not constant and one.learnt and one.expected_spend.mean() <= NEAR * one.budget]
+    said = ""
+    if near and constant.learnt:
+        best = max(near, key=lambda one: float(one.final.mean()))
+        gain = interval(difference(best, constant).scaled(100), signed=True)
+        share = percent(best.expected_spend.mean() / best.budget)
+        said = f" The best that spends at most {percent(NEAR - 1)} too much is V = {best.policy.rpartition('_')[2]}: {gain} "
+        said += f"points for {share} of the budget, so a V chosen for a hard limit undersells the rule a little."
+        said = said if difference(best, constant).mean > 0 else ""
+    return [
+        "The same rule, held to B_m and free not to buy, for other V (test accuracy taken every 5 rounds)." + said,
+        table(["policy", "accuracy (%)", "against constant admission (points)", "money a round", "peak n"], lines),
+    ]
+
+
+# What the text leaves open
+
+
+def open_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
+    own = _of(outcomes, OPEN)
+    if not own:
+        return []
+    base = {name: outcomes.get((OPEN, name)) for name in ("acdpp", "hybrid")}
+    lines = []
+    for one in own:
+        like = base["hybrid" if one.policy.startswith("hybrid") else "acdpp"]
+        alone = one is like or one.policy in ("oracle", "constant")
+        lines.append(_versus(one, None if alone else like))
+    scene = scenes[OPEN]
+    said = f"{training(scene)}; as written otherwise, every line changes one value. {settings(scene, ('acdpp', 'hybrid'))}."
+    header = ["policy", "accuracy (%)", "against ACDPP or hybrid (points)", "money a round", "peak n"]
+    return ["## What the text leaves open", f"Here: {said}", table(header, lines)]
+
+
+def constants_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
+    own = _of(outcomes, CONSTANTS)
+    if not own:
+        return []
+    base = outcomes.get((CONSTANTS, "acdpp"))
+    lines = [_versus(one, None if one is base else base) for one in own]
+    text = f"The bound's constants, one changed at a time from {constants(scenes[CONSTANTS])}; training as above:"
+    return [text, table(["policy", "accuracy (%)", "against ACDPP (points)", "money a round", "peak n"], lines)]
+
+
+def _versus(one: Outcome, other: Outcome | None) -> list[str]:
+    versus = (
+        "" if other is None or not (one.learnt and other.learnt) else interval(difference(one, other).scaled(100), signed=True)
+    )
+    spend = f"{number(one.spend.mean())} ({percent(one.spend.mean() / one.budget)})"
+    return [label(one.policy), _ended(one), versus, spend, f"{one.peak}"]
+
+
+# Learning rates
+
+
+def rates_section(study: Study, outcomes: Outcomes, scenes: Scenes) -> list[str]:
+    parts: list[str] = []
+    judged = _of(outcomes, RATES)
+    if judged:
+        lines = [[_rate(one.batch), _ended(one), _lost(one)] for one in judged]
+        parts += [
+            "## Learning rate",
+            f"{CHOSEN} Running best after {judged[0].rounds} rounds. {_choice(judged, scenes)}",
+            table(["settings", "accuracy (%)", "runs that learnt nothing"], lines),
+        ]
+    broken = _of(outcomes, BROKEN)
+    if broken:
+        lines = [[label(one.policy), str(one.rounds), _ended(one), _lost(one)] for one in broken]
+        parts += [
+            f"With the learning rate of the text, {study.stated_rate}:",
+            table(["policy", "rounds", "accuracy of what is left (%)", "runs that learnt nothing"], lines),
+        ]
+    return parts
+
+
+def _rate(batch: str) -> str:
+    """
+    >>> _rate("learning-rate-momentum=0.9,lr=0.005")
+    'momentum 0.9, lr 0.005'
+    """
+    return batch.removeprefix(f"{RATES}-").replace(",", ", ").replace("=", " ")
+
+
+def _choice(judged: Sequence[Outcome], scenes: Scenes) -> str:
+    """Which settings are best on the split, and whether they are those that are used."""
+    left = [one for one in judged if one.learnt and not one.guessing]
+    if not left:
+        return "None of them learns."
+    best = max(left, key=lambda one: float(one.final.mean()))
+    if WRITTEN not in scenes:
+        return f"Best: {_rate(best.batch)}."
+    used, found = scenes[WRITTEN].training, scenes[best.batch].training
+    same = (used.lr, used.momentum) == (found.lr, found.momentum)
+    chosen = f"momentum {used.momentum:g}, lr {used.lr:g}" if used.momentum else f"lr {used.lr:g}"
+    return f"Best: {_rate(best.batch)}; used as written: {chosen}{', the same' if same else ', **which is not the best**'}."
+
+
+def _ended(outcome: Outcome) -> str:
+    return interval(estimate(100 * outcome.final)) if outcome.learnt else DASH
+
+
+def _lost(one: Outcome) -> str:
+    """Diverged: not finite any more. Guessing: finite, but no better than chance."""
+    what = [f"{one.diverged} diverged"] * (one.diverged > 0) + [f"{one.guessing} guess"] * (one.guessing > 0)
+    return f"{one.diverged + one.guessing} of {len(one.all_seeds)}" + (f" ({', '.join(what)})" if what else "")

@@ -1,0 +1,138 @@
+"""What the theorems say beside their main rates: other settings of V and ρ, a planned K, and formulas that can be computed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headgate.control.plan import better_of_corollary, plan
+from headgate.control.policies import Acdpp
+from headgate.control.types import System
+from headgate.experiment import Experiment, load
+from headgate.studies.theory.rates import Fit, Point, Rates, Setting, fit_points, horizons, measure, measure_points
+from headgate.theory.bound import BoundConstants, learning_error, mismatch
+from headgate.theory.comparison import ck_bound, oracle_bound
+from headgate.theory.reuse import ck_uniformity
+
+Tick = Callable[[int], None]
+OTHER = ((0.7, 0.3), (0.3, 0.6))
+"""(γ, φ) beside the (½, ½) of the main table; a larger φ leaves memory empty at times, and the bound infinite"""
+FIXED = (10.0, 0.9)
+"""V and ρ that do not follow T: those of T = 100"""
+SEEDS = 4
+BUDGETS = tuple(range(40, 81))
+"""for which Corollary 2's candidates are looked at"""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Measured or computed; no verdicts yet."""
+
+    other: tuple[Rates, ...]
+    fixed_points: tuple[Point, ...]
+    fixed: tuple[Fit, Fit]
+    """regret and cost violation with V and ρ fixed"""
+    planned_points: tuple[Point, ...]
+    planned: Fit
+    """buffer violation with the K that `plan` finds at each horizon"""
+    planned_K: tuple[int, ...]
+    uniformity: float
+    """the printed eq:vck-exact against the right one: largest deviation, as a share"""
+    floor_spend: float
+    """what Corollary 2's better candidate costs at most, as a share of C"""
+    fresh: dict[float, float]
+    """by Pdim: bound of the first buffers kept for ever, over that of always fresh samples"""
+    uneven: float
+    """least cumulative penalty of a memory that goes up and down, over that of a constant one"""
+
+
+def rehearsed(quick: bool) -> tuple[Experiment, Acdpp]:
+    experiment = load("mnist", ['run.policies=["acdpp"]', f"run.seeds={2 if quick else SEEDS}"])
+    policy = experiment.policies["acdpp"]
+    assert isinstance(policy, Acdpp)
+    return experiment, policy
+
+
+def check_horizons(quick: bool) -> list[int]:
+    return horizons(10, 100) if quick else horizons(100, 10_000)
+
+
+def check(quick: bool, tick: Tick = lambda t: None) -> Checks | None:
+    """All of them; None if interrupted."""
+    experiment, policy = rehearsed(quick)
+    Ts, costs, k = check_horizons(quick), experiment.prices, experiment.bound
+    other = tuple(measure(experiment, policy, Ts, *pair, tick=tick) for pair in OTHER)
+
+    def fixed(system: System, T: int) -> Setting:
+        K, rate = better_of_corollary(system, costs.mean(T), k)
+        return Setting(K, rate, *FIXED)
+
+    chosen: list[int] = []
+
+    def planned(system: System, T: int) -> Setting:
+        found = plan(system, costs, k, policy, experiment.seeds, 0.5, 0.5)
+        chosen.append(found.chosen.K)
+        return Setting(found.chosen.K, found.chosen.rate, found.V, found.rho)
+
+    by_fixed = measure_points(experiment, policy, Ts, fixed, tick)
+    by_plan = measure_points(experiment, policy, Ts, planned, tick)
+    if min(len(points) for points in (by_fixed, by_plan, *(rates.points for rates in other))) < len(Ts):
+        return None
+    return Checks(
+        other=other,
+        fixed_points=tuple(by_fixed),
+        fixed=(
+            fit_points(by_fixed, "regret", "O(T/V) + O(1/(1-rho)) + O(log T)", lambda T: T),
+            fit_points(by_fixed, "cost_violation", "O(√(V·T + V/(1-rho)))", np.sqrt),
+        ),
+        planned_points=tuple(by_plan),
+        planned=fit_points(by_plan, "buffer_violation", "O(1)", np.ones_like),
+        planned_K=tuple(chosen),
+        uniformity=printed_uniformity_error(10, 100),
+        floor_spend=dearest_candidate(experiment),
+        fresh={pdim: fresh_over_stale(experiment, pdim) for pdim in (k.pdim, 7850.0)},
+        uneven=uneven_over_constant(k),
+    )
+
+
+def printed_uniformity_error(K: int, T: int) -> float:
+    """Of eq:vck-exact as the paper prints it, over t = K..T (docs/paper.md, erratum 1)."""
+    t = np.arange(K, T + 1, dtype=np.float64)
+    printed = (K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6))
+    return float(np.abs(printed / ck_uniformity(K, t) - 1).max())
+
+
+def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
+    """Corollary 2 as printed, with saturated buffers, for many budgets (docs/paper.md, erratum 7)."""
+    memory, price, spends = experiment.system.memory, experiment.prices.mean(rounds), []
+    for budget in BUDGETS:
+        ratio = price * memory / budget
+        candidates = {int(np.ceil(ratio)), max(int(np.floor(ratio)), 1)}
+        best = min(candidates, key=lambda K: float(ck_bound(K, memory / K, rounds, experiment.bound).sum()))
+        spends.append(price * memory / best / budget)
+    return max(spends)
+
+
+def fresh_over_stale(experiment: Experiment, pdim: float, rounds: int = 50) -> float:
+    """The first buffers kept for ever, beside the costless oracle's fresh ones (docs/paper.md, erratum 18)."""
+    k, held = replace(experiment.bound, pdim=pdim), np.full(rounds, float(experiment.system.memory))
+    stale = float(learning_error(held, held, np.ones(rounds), k).sum())
+    return stale / float(oracle_bound(experiment.system.buffer, rounds, k).sum())
+
+
+def uneven_over_constant(k: BoundConstants, n: float = 100.0, N: float = 1000.0) -> float:
+    """Rounds with n·(1 + d) and n·(1 − d) samples in turn, beside n in every one, long after the beginning."""
+    swings = np.linspace(0.05, 0.9, 18)
+    terms = [_terms(n * (1 + side * swings), N, k) for side in (1, -1)]
+    return float(((terms[0] + terms[1]) / (2 * _terms(np.array([n]), N, k))).min())
+
+
+def _terms(n: np.ndarray, N: float, k: BoundConstants) -> np.ndarray:
+    gap = mismatch(n, N)
+    return np.asarray(k.D * k.sigma * np.sqrt(gap) + k.eta * k.sigma**2 * gap)
+
+
+def worst_lemma1(points: Sequence[Point]) -> tuple[float, float]:
+    """The range of left over right side of Lemma 1."""
+    ratios = [point.lemma1 for point in points if np.isfinite(point.lemma1)]
+    return min(ratios), max(ratios)

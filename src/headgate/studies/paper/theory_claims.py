@@ -1,0 +1,254 @@
+"""The claims of the theory: rates, formulas, and Theorem 1 beside runs with learning, each as a row of the table."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headgate.analysis.outcomes import Estimate, estimate
+from headgate.studies.paper.claims import OWN, Row
+from headgate.studies.paper.theory_checks import FIXED, OTHER, Checks, worst_lemma1
+from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, Finding, decide, missing
+from headgate.studies.theory.judge import STRONG, SURROGATE, rankings, variance_step
+from headgate.studies.theory.outcome import ExcessRisk, Point, Stage
+from headgate.studies.theory.rates import LEEWAY, Fit, Rates
+
+THEORY = "theory"
+EXPONENT = "exponent of T (95 %)"
+THEORY_RULES = f"""\
+- An exponent of T is fitted to the longer horizons, with Student's 95 % interval; the line is the exponent that the claimed
+  function itself shows over these horizons (log T has one, too) plus {LEEWAY}, or 1 where only "sublinear" is claimed.
+- "For any γ and φ" is asked at γ = φ = ½ and at {" and ".join(f"({gamma}, {phi})" for gamma, phi in OTHER)}; the largest
+  exponent counts.
+- Lemma 1 and formulas are computed: what stands there as an interval is the range over what was tried, and a single case
+  beyond the line counts.
+- Theorem 1 beside runs: the smallest constants that the runs allow, without C_2, at the point, step size and data set where the
+  ratio is least; lines: bound = measured risk, bound = what a model that never learns gathers, Spearman = {STRONG}. As written
+  are all policies but the released one; as released is that one.
+"""
+PLACES = {
+    "sublinear": ("Reg(T) is sublinear (V = T^½, ρ = 1 − T^−½)", "abstract, remark after Theorem 3", "exponent below 1"),
+    "vio-sublinear": ("Vio_S(T) is sublinear (V = T^½, ρ = 1 − T^−½)", "abstract, remark after Theorem 3", "exponent below 1"),
+    "any-regret": ("Reg(T) is sublinear for any γ, φ in (0, 1)", "remark after Theorem 3", "exponent below 1"),
+    "any-vio": ("Vio_S(T) is sublinear for any γ, φ in (0, 1)", "remark after Theorem 3", "exponent below 1"),
+    "regret": ("Reg(T) grows no faster than claimed (γ = φ = ½)", "remark after Theorem 3", "O(T^½) + O(T^½) + O(log T)"),
+    "cost_violation": ("Vio_S(T) grows no faster than claimed (γ = φ = ½)", "remark after Theorem 3", "O(T^¾ + T^½)"),
+    "fixed-regret": (f"Reg(T) for fixed V = {FIXED[0]:g}, ρ = {FIXED[1]:g}", "Theorem 2", "O(T/V) + O(1/(1−ρ)) + O(log T)"),
+    "fixed-vio": (f"Vio_S(T) for fixed V = {FIXED[0]:g}, ρ = {FIXED[1]:g}", "Theorem 3", "O(√(VT + V/(1−ρ)))"),
+    "planned-buffer": ("Vio_B(T) is bounded with a K from an offline search (`headgate plan`)", "remark, §6.4", "O(1)"),
+    "buffer_violation": ("Vio_B(T) is bounded with Corollary 2's K", "–", OWN),
+    "lemma1": ("the T-slot bound on the penalty is kept", "Lemma 1", "left side ≤ right side"),
+    "omega1": ("Ω_1(T) is bounded", "Lemma 2", "O(1)"),
+    "omega2": ("Ω_2(T) grows no faster than claimed", "Lemma 3", "O(1/(1−ρ)) = O(T^½)"),
+    "omega3": ("Ω_3(T) grows no faster than claimed", "Lemma 4", "O(log T)"),
+    "corollary1": ("the uniformity factor of constant admission (eq:vck-exact) is exact", "Corollary 1", "exact"),
+    "corollary2": ("the better of ⌈c̄B̄/C⌉ and ⌊c̄B̄/C⌋ with full buffers keeps the budget", "Corollary 2", "feasible"),
+    "fresh": ("without a budget the bound is least when samples are always fresh", "§6.1", "minimised"),
+    "constant-n": ("for large t a constant n(t) gives the least penalty", "§5", "smallest"),
+    "inequality": ("Theorem 1's bound is above the measured cumulative excess risk", "Theorem 1", "bounds it"),
+    "informative": ("Theorem 1's bound is below what a model that never learns gathers", "–", OWN),
+    "ranks": ("the surrogate penalty orders policies as the measured excess risk does", "–", OWN),
+    "mismatch": ("the variance step of the proof (eq:sigma-bar-Neff-app)", "Appendix A", "exact ≤ allowed"),
+    "step_size": ("the step size is one for which smooth analysis works (η ≤ 1/L)", "–", OWN),
+}
+"""by key: the claim, where it stands, what the paper says"""
+RELEASED_RATES = "V and the interval are fixed there, whatever T is"
+RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
+
+
+def theory_rows(rates: Rates | None, checks: Checks | None, runs: Sequence[ExcessRisk] | None, command: str) -> list[Row]:
+    """All claims of the theory; what was not measured is marked so."""
+    found: dict[str, tuple[Finding, Finding]] = {}
+    fits = {fit.quantity: fit for fit in rates.fits} if rates is not None else {}
+    for name in ("regret", "cost_violation", "buffer_violation", "omega1", "omega2", "omega3"):
+        if name in fits:
+            found[name] = _exponent(fits[name], _aside(name, fits[name].holds)), _untestable(RELEASED_RATES)
+    for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
+        if name in fits:
+            found[key] = _sublinear([(0.5, 0.5)], [fits[name]]), _untestable(RELEASED_RATES)
+    if rates is not None and checks is not None and rates.fits:
+        found |= _of_checks(rates, checks)
+    if runs:
+        found |= _of_runs(runs)
+    none = missing(), missing()
+    return [
+        Row(f"theory-{key}", THEORY, text, place, paper, *found.get(key, none), command)
+        for key, (text, place, paper) in PLACES.items()
+    ]
+
+
+# Rates
+
+
+def _value(fit: Fit) -> Estimate | None:
+    if fit.exponent is None:
+        return None
+    half = fit.half_width
+    return (
+        Estimate(fit.exponent, None, None) if half is None else Estimate(fit.exponent, fit.exponent - half, fit.exponent + half)
+    )
+
+
+def _exponent(fit: Fit, note: str = "") -> Finding:
+    value = _value(fit)
+    if value is None:
+        zero = "zero at the longest horizons" if fit.holds else "zero or infinite at some of the long horizons, so no exponent"
+        return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", "; ".join(filter(None, (zero, note))))
+    verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
+    line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
+    return Finding(verdict, value, EXPONENT, "; ".join(filter(None, (line, note))))
+
+
+def _sublinear(pairs: Sequence[tuple[float, float]], fits: Sequence[Fit]) -> Finding:
+    values = [_value(fit) for fit in fits]
+    seen = [value for value in values if value is not None]
+    said = ", ".join(
+        f"({gamma:g}, {phi:g}): {'zero' if value is None else f'{value.mean:.2f}'}"
+        for (gamma, phi), value in zip(pairs, values, strict=True)
+    )
+    note = f"(γ, φ) {said}" if len(pairs) > 1 else ""
+    none = [HOLDS if fit.holds else UNDECIDED for fit in fits if fit.exponent is None]
+    if not seen:
+        return Finding(none[0], None, "", "zero at every long horizon" if none[0] == HOLDS else "no exponent")
+    verdicts = [*none, *(decide(value, 1.0, above=False) for value in seen)]
+    worst = FAILS if FAILS in verdicts else UNDECIDED if set(verdicts) != {HOLDS} else HOLDS
+    return Finding(worst, max(seen, key=lambda value: value.mean), EXPONENT, note)
+
+
+def _of_checks(rates: Rates, checks: Checks) -> dict[str, tuple[Finding, Finding]]:
+    pairs = [(rates.gamma, rates.phi), *((other.gamma, other.phi) for other in checks.other)]
+    by_name = {
+        name: [next(fit for fit in one.fits if fit.quantity == name) for one in (rates, *checks.other)]
+        for name in ("regret", "cost_violation")
+    }
+    low, high = worst_lemma1(
+        [*rates.points, *checks.fixed_points, *checks.planned_points, *(p for other in checks.other for p in other.points)]
+    )
+    kept = ", ".join(f"{point.buffer_violation:.0f}" for point in checks.planned_points)
+    chosen = ", ".join(str(K) for K in checks.planned_K)
+    horizons = ", ".join(f"{point.T:,}" for point in checks.planned_points)
+    fresh = min(checks.fresh.values())
+    said = ", ".join(f"{ratio:.3f} with Pdim = {pdim:,.0f}" for pdim, ratio in checks.fresh.items())
+    made = {
+        "any-regret": (_sublinear(pairs, by_name["regret"]), RELEASED_RATES),
+        "any-vio": (_sublinear(pairs, by_name["cost_violation"]), RELEASED_RATES),
+        "fixed-regret": (_exponent(checks.fixed[0], "a bound that grows like T allows it"), RELEASED_RATES),
+        "fixed-vio": (_exponent(checks.fixed[1]), RELEASED_RATES),
+        "planned-buffer": (
+            _exponent(checks.planned, f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
+            RELEASED_RATES,
+        ),
+        "lemma1": (
+            _computed(Estimate(high, low, high), high <= 1, "left / right (range)", "with the drift constant of each round"),
+            RELEASED_RATES,
+        ),
+        "corollary1": (
+            _exact(100 * checks.uniformity, checks.uniformity < 1e-9, "% off at most", "K = 10, t = 10 … 100: erratum 1"),
+            RELEASED_FORMULA,
+        ),
+        "corollary2": (
+            _exact(100 * checks.floor_spend, checks.floor_spend <= 1 + 1e-9, "% of C at most", "C = 40 … 80: erratum 7"),
+            RELEASED_FORMULA,
+        ),
+        "fresh": (
+            _exact(
+                fresh, fresh >= 1, "× the bound of fresh samples", f"first buffers kept for ever, 50 rounds: {said}; erratum 18"
+            ),
+            RELEASED_FORMULA,
+        ),
+        "constant-n": (
+            _exact(checks.uneven, checks.uneven >= 1, "× that of constant n, at least", "swings of 5 … 90 %, N = 10·n"),
+            RELEASED_FORMULA,
+        ),
+    }
+    return {key: (finding, _untestable(why)) for key, (finding, why) in made.items()}
+
+
+def _computed(value: Estimate, kept: bool, unit: str, note: str) -> Finding:
+    return Finding(HOLDS if kept else FAILS, value, unit, note)
+
+
+def _exact(value: float, kept: bool, unit: str, note: str) -> Finding:
+    return _computed(Estimate(value, value, value), kept, unit, f"computed, no chance in it; {note}")
+
+
+def _untestable(why: str) -> Finding:
+    return Finding(UNTESTABLE, note=why)
+
+
+def _aside(name: str, holds: bool | None) -> str:
+    if name in ("regret", "omega3") and holds is False:
+        return "Ω_3 is Θ(√(T log T)): erratum 14"
+    return ""
+
+
+# Theorem 1 beside runs
+
+
+def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:
+    sides = [_bounds(runs, released=False), _bounds(runs, released=True)]
+    ranked = _ranks(runs)
+    steps = [(run.stages[0].lr * run.L, run.name) for run in runs]
+    steepest, where = max(steps)
+    step = Finding(
+        HOLDS if steepest <= 1 else FAILS,
+        Estimate(steepest, min(steps)[0], steepest),
+        "η·L (range over data)",
+        f"largest on {where}; the theorem states no such condition",
+    )
+    return {
+        "inequality": (sides[0][0], sides[1][0]),
+        "informative": (sides[0][1], sides[1][1]),
+        "ranks": (ranked, _untestable("one order of all policies, the released one among them: see as written")),
+        "mismatch": (_mismatch(runs, released=False), _mismatch(runs, released=True)),
+        "step_size": (step, _untestable("these runs train alike in both flavours")),
+    }
+
+
+def _chosen(stage: Stage, released: bool) -> list[Point]:
+    return [point for point in stage.points if (point.policy == "released") == released]
+
+
+def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Finding]:
+    """The bound over the measured risk, and over what never learning gathers, each where it is least."""
+    above, idle = [], []
+    for run in runs:
+        for stage in run.stages:
+            for point in _chosen(stage, released):
+                bound = point.bound(stage.estimated.without_C2()).sum(axis=1)
+                where = f"{run.name}, η = {stage.lr:g}, {point.label}"
+                above.append((estimate(bound / point.measured), where))
+                idle.append((estimate(bound / run.idle), where))
+    if not above:
+        return missing(), missing()
+    found = []
+    for values, over, upward in ((above, "× the measured risk", True), (idle, "× never learning", False)):
+        value, where = min(values, key=lambda each: each[0].mean)
+        note = f"least of {len(values)} points: {where}"
+        found.append(Finding(decide(value, 1.0, above=upward), value, over, note))
+    return found[0], found[1]
+
+
+def _ranks(runs: Sequence[ExcessRisk]) -> Finding:
+    values = []
+    for run in runs:
+        for stage in run.stages:
+            own = rankings(stage, stage.points)[SURROGATE]
+            where = f"{run.name}, η = {stage.lr:g}, {len(stage.points)} points"
+            values.append((Estimate(own.spearman, own.spearman_low, own.spearman_high), where))
+    value, where = min(values, key=lambda each: each[0].mean)
+    rest = ", ".join(f"{each.mean:.2f}" for each, _ in values)
+    return Finding(decide(value, STRONG), value, "Spearman", f"least of {rest}: {where}")
+
+
+def _mismatch(runs: Sequence[ExcessRisk], released: bool) -> Finding:
+    values = []
+    for run in runs:
+        points = _chosen(run.stages[0], released)
+        if points:
+            ratios = np.array([variance_step(points, seed).ratio for seed in range(len(points[0].n))])
+            broken = variance_step(points).broken
+            values.append((estimate(ratios), f"{run.name}: above in {100 * broken:.0f} % of rounds"))
+    if not values:
+        return missing()
+    value, where = max(values, key=lambda each: each[0].mean)
+    return Finding(decide(value, 1.0, above=False), value, "× the allowed", where)

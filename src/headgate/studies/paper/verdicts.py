@@ -1,0 +1,346 @@
+"""When a claim counts as kept: rules on numbers alone, the same for every data set and flavour.
+
+- **One rule for all**: a claim draws a line. It *holds* if the whole interval of our number is on the claimed side of the
+  line, *does not hold* if the whole interval is on the other side, and is *not decided* if the interval has the line in it.
+  *Not testable* means that our runs cannot answer, and the reason is given. Intervals are 80 % over seeds for experiments,
+  95 % over horizons for exponents.
+- Gain ("ends above" reads: the running best at the end, in percentage points, seeds paired) and speed-up (first evaluated
+  round at which the mean curve is at the target): the line is half of what is claimed, or no difference where no number is
+  claimed.
+- A speed-up over somebody who never gets there is a lower bound, printed as ≥. Where it is too small to decide, the claim is
+  not testable: the horizon is too short.
+- A target that neither side reaches is replaced by two: the highest multiple of 5 % that both reach, and 90 % of the weaker
+  side's final accuracy. The verdict is theirs if they agree, else *not decided*. "The other never reaches it" is asked of the
+  highest multiple of 5 % that our side reaches and of 90 % of our side's final accuracy.
+- "Close to the oracle" draws its line at two percentage points below it at the end. The paper gives no number; this is ours.
+- Money is judged with the luck of the prices taken out: what the same purchases had cost, had the seed's prices met their
+  expectation on average. The budget is kept up to 2 % above C. A gain or a speed-up by a policy above its budget holds *only
+  with overspend* if it also spends more than the other side, else it holds with *both over budget*.
+- The buffer constraint is about the mean over rounds and seeds of the fullest client, the peak about every round; lines at
+  2 % above B_m, and at B_m.
+- The debt is stable if from the third to the last quarter of the rounds it grows by at most 2 % of C a round, the luck of the
+  prices taken out likewise.
+- Seeds whose model was lost are left out of accuracies and counted in the note; if all of ours are lost the claim does not
+  hold, if all of the other's are it is not testable. Money, debt and memory are judged on all seeds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from math import floor
+
+import numpy as np
+
+from headgate.analysis.intervals import Floats
+from headgate.analysis.markdown import percent
+from headgate.analysis.outcomes import Estimate, Outcome, difference, estimate, paired, speed_up
+
+HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
+LEEWAY = 0.02
+"""spend or memory so far above the limit still keeps it"""
+CLOSE = 0.02
+"""so far below the oracle is close"""
+GROWTH = 0.02
+"""of C a round, by which a stable debt may still grow"""
+STEPS = 20
+"""targets that both sides reach are multiples of 1/20"""
+SHARE = 0.9
+"""of a side's final accuracy, as the second target"""
+RULES = (__doc__ or "").partition("\n\n")[2].strip()
+
+
+def rules_id() -> str:
+    """Changes whenever the rules do, so that verdicts of different rules are never put into one table."""
+    return sha256(f"{RULES}{LEEWAY}{CLOSE}{GROWTH}{STEPS}{SHARE}".encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was measured for a claim in one flavour, and what follows."""
+
+    verdict: str
+    value: Estimate | None = None
+    unit: str = ""
+    note: str = ""
+    spend: tuple[float, ...] = ()
+    """money a round of our side, then of the other"""
+    budget: float | None = None
+    at_least: bool = False
+    """whether the value is a lower bound"""
+
+
+Judge = Callable[[Outcome, Outcome], Finding]
+"""a finding from our side and the other"""
+LoneJudge = Callable[[Outcome], Finding]
+"""a finding from our side alone"""
+
+
+def missing(what: str = "") -> Finding:
+    return Finding(NOT_RUN, note=what)
+
+
+def decide(value: Estimate, line: float, above: bool = True) -> str:
+    """The one rule: the whole interval must lie on one side of the line; the line itself is on the claimed side.
+
+    >>> decide(Estimate(3.0, 2.5, 3.5), 2.0), decide(Estimate(3.0, 1.5, 3.5), 2.0)
+    ('holds', 'not decided')
+    >>> decide(Estimate(3.0, 2.5, 3.5), 2.0, above=False)
+    'does not hold'
+    """
+    if value.low is None and value.high is None:
+        return UNTESTABLE
+    low = value.low if value.low is not None else float("-inf")
+    high = value.high if value.high is not None else float("inf")
+    if above:
+        return HOLDS if low >= line else FAILS if high < line else UNDECIDED
+    return HOLDS if high <= line else FAILS if low > line else UNDECIDED
+
+
+# Learning
+
+
+def gain(claimed: float | None) -> Judge:
+    """More accuracy at the end, in percentage points; without a number any gain will do."""
+
+    def judge(ours: Outcome, other: Outcome) -> Finding:
+        found = difference(ours, other).scaled(100)
+        verdict, note = _above(found, 0.0, claimed)
+        return _with_spend(Finding(verdict, found, "points", note), ours, other)
+
+    return _of_learning(judge)
+
+
+def faster(claimed: float | None, target: float) -> Judge:
+    """Earlier at the target, as a ratio of first rounds."""
+
+    def judge(ours: Outcome, other: Outcome) -> Finding:
+        ours, other = paired(ours, other)
+        first, theirs = ours.first_round(target), other.first_round(target)
+        if first is None and theirs is not None:
+            note = f"never reaches {percent(target)} in {ours.rounds} rounds, {other.policy} does in round {theirs}"
+            return _with_spend(Finding(FAILS, speed_up(ours, other, target), "×", f"{ours.policy} {note}"), ours, other)
+        if first is None:
+            return _with_spend(_at_replaced_targets(ours, other, target, claimed), ours, other)
+        return _with_spend(_speed(ours, other, target, claimed), ours, other)
+
+    return _of_learning(judge)
+
+
+def _speed(ours: Outcome, other: Outcome, target: float, claimed: float | None) -> Finding:
+    found, first, theirs = speed_up(ours, other, target), ours.first_round(target), other.first_round(target)
+    rounds = f"rounds {first} and {'never' if theirs is None else theirs}"
+    if theirs is not None:
+        verdict, why = _above(found, 1.0, claimed)
+        return Finding(verdict, found, "×", f"{rounds}; {why}" if why else rounds)
+    found = found._replace(high=None)
+    verdict, why = _above(found, 1.0, claimed)
+    if verdict != HOLDS:
+        verdict = UNTESTABLE
+        why = f"the horizon of {ours.rounds} rounds is too short" if found.low is not None else why
+    return Finding(verdict, found, "×", "; ".join(filter(None, (rounds, "a lower bound", why))), at_least=True)
+
+
+def _at_replaced_targets(ours: Outcome, other: Outcome, target: float, claimed: float | None) -> Finding:
+    weaker = min(_reached(ours), _reached(other))
+    targets = (common_target(ours, other), SHARE * weaker)
+    said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
+    if targets[0] <= 2 / STEPS:
+        return Finding(UNTESTABLE, note=f"{said}, nor both any target above guessing")
+    first, second = (_speed(ours, other, each, claimed) for each in targets)
+    note = f"{said}; at {percent(targets[0])} {first.note}; at {_exact(targets[1])} {_times(second)}, {second.note}"
+    verdict = first.verdict if first.verdict == second.verdict else UNDECIDED
+    return replace(first, verdict=verdict, note=note + ("" if first.verdict == second.verdict else ": the two disagree"))
+
+
+def _reached(outcome: Outcome) -> float:
+    return float(outcome.best.mean(axis=0).max())
+
+
+def _multiple(reached: float) -> float:
+    """The highest multiple of 5 % up to it.
+
+    >>> _multiple(0.35), _multiple(0.349)
+    (0.35, 0.3)
+    """
+    return round(floor(reached * STEPS + 1e-9) / STEPS, 2)
+
+
+def common_target(ours: Outcome, other: Outcome) -> float:
+    """The highest multiple of 5 % that the mean running best of both reaches."""
+    return _multiple(min(_reached(ours), _reached(other)))
+
+
+def _exact(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _times(finding: Finding) -> str:
+    value = finding.value
+    if value is None:
+        return "nothing"
+    ends = f" ({value.low:.2f} … {value.high:.2f})" if value.low is not None and value.high is not None else ""
+    return f"{'≥ ' if finding.at_least else ''}{value.mean:.2f}{ends} ×"
+
+
+def never_reaches(target: float) -> Judge:
+    """Our side reaches the target, the other does not."""
+
+    def judge(ours: Outcome, other: Outcome) -> Finding:
+        ours, other = paired(ours, other)
+        best = estimate(100 * other.final)
+        first, theirs = ours.first_round(target), other.first_round(target)
+        if theirs is not None:
+            mine = "does not" if first is None else f"in round {first}"
+            return Finding(FAILS, best, "% at the end", f"{other.policy} reaches it in round {theirs}, {ours.policy} {mine}")
+        if first is not None:
+            verdict = decide(best, 100 * target, above=False)
+            return _with_spend(Finding(verdict, best, "% at the end", f"{ours.policy} in round {first}"), ours, other)
+        targets = (_multiple(_reached(ours)), SHARE * _reached(ours))
+        said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
+        if targets[0] <= 2 / STEPS:
+            return Finding(UNTESTABLE, best, "% at the end", f"{said}, nor {ours.policy} any target above guessing")
+        verdicts = [decide(best, 100 * each, above=False) for each in targets]
+        own = f"{ours.policy} ends at {_exact(_reached(ours))}"
+        asked = f"asked at {percent(targets[0])} ({verdicts[0]}) and {_exact(targets[1])} ({verdicts[1]})"
+        verdict = verdicts[0] if verdicts[0] == verdicts[1] else UNDECIDED
+        return _with_spend(Finding(verdict, best, "% at the end", f"{said}; {own}; {asked}"), ours, other)
+
+    return _of_learning(judge)
+
+
+def close_to_oracle(ours: Outcome, oracle: Outcome, constant: Outcome | None = None) -> Finding:
+    """With constant admission at hand it is also said how much of the way from it to the oracle is made."""
+    lost = _lost(ours, oracle)
+    if lost is not None:
+        return lost
+    gap = difference(oracle, ours).scaled(100)
+    notes = [f"close is at most {100 * CLOSE:g} points, our choice"]
+    if constant is not None and constant.learnt:
+        way, made = difference(oracle, constant).mean, difference(ours, constant).mean
+        notes.append(
+            f"{percent(made / way).replace('-', '−')} of the way from constant admission to the oracle"
+            if way > 0
+            else "no way to go"
+        )
+    found = Finding(decide(gap, 100 * CLOSE, above=False), gap, "points below", "; ".join(notes))
+    return _counted(_with_spend(found, ours, oracle, compare=ours.budget), ours, oracle)
+
+
+def _of_learning(judge: Judge) -> Judge:
+    """The same where both sides have seeds left, with the lost ones counted."""
+    return lambda ours, other: _lost(ours, other) or _counted(judge(ours, other), ours, other)
+
+
+def _lost(ours: Outcome, other: Outcome) -> Finding | None:
+    for side, verdict in ((ours, FAILS), (other, UNTESTABLE)):
+        if not side.learnt:
+            return Finding(verdict, note=f"{side.diverged} of {len(side.all_seeds)} runs of {side.policy} diverged")
+    return None if set(ours.seeds) & set(other.seeds) else Finding(UNTESTABLE, note="no seed is left on both sides")
+
+
+def _counted(finding: Finding, ours: Outcome, other: Outcome) -> Finding:
+    lost = [f"{side.diverged} of {side.policy}" for side in (ours, other) if side.diverged]
+    if not lost:
+        return finding
+    both = len(set(ours.seeds) & set(other.seeds))
+    count = f"{both} of {len(ours.all_seeds)} seeds: {' and '.join(lost)} diverged"
+    return replace(finding, note="; ".join(filter(None, (finding.note, count))))
+
+
+# Constraints
+
+
+def keeps_budget(ours: Outcome) -> Finding:
+    share = estimate(100 * ours.expected_spend / ours.budget)
+    notes = [f"{percent(ours.spend.mean() / ours.budget)} really spent, with the luck of the prices"]
+    verdict = decide(share, 100 * (1 + LEEWAY), above=False)
+    if verdict == FAILS:
+        notes.append(f"{ours.rounds} rounds; how the violation grows with T is judged under theory")
+    return Finding(verdict, share, "% of the budget", "; ".join(notes), (float(ours.spend.mean()),), ours.budget)
+
+
+def keeps_buffers(ours: Outcome) -> Finding:
+    by_seed = 100 * (ours.occupancy.mean(axis=1) / ours.buffers).max(axis=-1)
+    value = estimate(by_seed)
+    note = f"fullest client in the mean over seeds: {percent(ours.fullest)} of its B_m"
+    return Finding(decide(value, 100 * (1 + LEEWAY), above=False), value, "% of B_m, mean over rounds", note)
+
+
+def never_above_buffers(ours: Outcome) -> Finding:
+    """A single round above B_m breaks it, so here the largest number decides, not an interval."""
+    by_seed: Floats = 100 * (ours.occupancy / ours.buffers).max(axis=(1, 2))
+    note = f"peak n {ours.peak} of {ours.buffers.sum()}"
+    return Finding(HOLDS if ours.peak_over <= 1 else FAILS, estimate(by_seed), "% of B_m at the peak", note)
+
+
+def debt_is_stable(ours: Outcome) -> Finding:
+    quarter = ours.rounds // 4
+    if quarter < 2:
+        return Finding(UNTESTABLE, note=f"{ours.rounds} rounds are too few")
+    before, last = (ours.debt[:, -k * quarter : (-(k - 1) * quarter) or None].mean(axis=1) for k in (2, 1))
+    growth = estimate(100 * (last - before - _debt_luck(ours, quarter)) / quarter / ours.budget)
+    note = f"debt {before.mean():.0f} in the third quarter, {last.mean():.0f} in the last"
+    return Finding(decide(growth, 100 * GROWTH, above=False), growth, "% of C a round, growth", note)
+
+
+def _debt_luck(ours: Outcome, quarter: int) -> Floats:
+    """How much of the growth is the luck of the prices, (all seeds,): nothing where the debt was ever paid off meanwhile,
+    because a queue at zero does not remember. An increment counts in as many rounds of a quarter as come after it."""
+    t = np.arange(1, ours.rounds + 1)
+    third, fourth = (np.clip(ours.rounds - (k - 1) * quarter - t, 0, quarter) / quarter for k in (2, 1))
+    luck = ours.bought * ((fourth - third) * (ours.price - ours.mean_price)).sum(axis=1)
+    return np.where((ours.debt[:, -2 * quarter :] > 0).all(axis=1), luck, 0.0)
+
+
+# What they share
+
+
+def _above(found: Estimate, nothing: float, claimed: float | None) -> tuple[str, str]:
+    """Whether a number is above half of what is claimed, and if not, what it is."""
+    line = nothing if claimed is None else nothing + (claimed - nothing) / 2
+    if found.low is None:
+        return UNTESTABLE, "one seed has no interval"
+    verdict = decide(found, line)
+    if verdict == HOLDS and claimed is None and found.low <= nothing:
+        verdict = UNDECIDED
+    if verdict == HOLDS:
+        return verdict, ""
+    if found.high is not None and found.high < nothing:
+        return verdict, "it is the other way round"
+    if found.low <= nothing:
+        return verdict, "no difference lies within the interval"
+    half = "by less than half of what is claimed" if verdict == FAILS else "half of what is claimed lies in the interval"
+    return verdict, f"better, but {half}"
+
+
+def _with_spend(finding: Finding, ours: Outcome, other: Outcome, compare: float | None = None) -> Finding:
+    """The same with the money of both sides; what holds only for more money than allowed is said to."""
+    said = replace(finding, spend=(float(ours.spend.mean()), float(other.spend.mean())), budget=ours.budget)
+    if finding.verdict != HOLDS:
+        return said
+    mine, theirs = float(ours.expected_spend.mean()), float(other.expected_spend.mean())
+    shares = percent(mine / ours.budget), percent(theirs / ours.budget)
+    allowed = max(ours.budget, theirs) if compare is None else compare
+    within = _keeps(ours, ours.budget)
+    if within == HOLDS:
+        other_over = compare is None and _keeps(other, other.budget) == FAILS
+        return (
+            replace(said, note=_joined(said.note, f"{other.policy} spends {shares[1]} of the budget")) if other_over else said
+        )
+    if within == UNDECIDED:
+        note = f"whether the budget is kept is not decided ({shares[0]})"
+        return replace(said, verdict=UNDECIDED, note=_joined(said.note, note))
+    if _keeps(ours, allowed) == FAILS:
+        return replace(said, verdict=f"holds only with overspend of {percent(mine / allowed - 1)}")
+    return replace(said, verdict=f"holds, both over budget ({shares[0]} and {shares[1]})")
+
+
+def _keeps(side: Outcome, allowed: float) -> str:
+    share = estimate(side.expected_spend / allowed)
+    if share.low is None:  # one seed: its number has to do
+        return HOLDS if share.mean <= 1 + LEEWAY else FAILS
+    return decide(share, 1 + LEEWAY, above=False)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))

@@ -1,0 +1,194 @@
+"""Cumulative excess population risk of runs, beside Theorem 1's bound and the surrogate Σp, over policies and settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import torch
+
+from headgate.errors import SettingError
+from headgate.experiment import Experiment, load
+from headgate.learning.datasets import Dataset
+from headgate.simulation.engine import Simulation
+from headgate.studies.theory.constants import Seen, assured_constants, estimate_constants, smoothness
+from headgate.studies.theory.judge import verdicts
+from headgate.studies.theory.optimum import RIDGE, Optimum, minimiser
+from headgate.studies.theory.outcome import ExcessRisk, Point, Sensitivity, Stage
+from headgate.studies.theory.population import Population, gradients, held_out, pooled, risk
+
+Tick = Callable[[int, int], None]
+BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
+VARIANTS = {
+    "acdpp-K5": {"kind": "acdpp", "K": 5},
+    "acdpp-K20": {"kind": "acdpp", "K": 20},
+    "acdpp-V1000": {"kind": "acdpp", "V": 1000.0},
+    "constant-K5": {"kind": "constant", "K": 5},
+    "constant-K2": {"kind": "constant", "K": 2},
+}
+BUDGETS = (1.0, 0.5, 2.0)
+"""times the recipe's; the first one has the variants and the oracle, whom no budget binds"""
+ROUNDS, SEEDS = 100, 6
+GLANCES = 25
+"""gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
+
+
+def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
+    """Every policy and setting at the recipe's step size with six seeds, and at 1/L with half of them."""
+    rounds, seeds = (12, 2) if quick else (ROUNDS, SEEDS)
+    cases = _cases(recipe, rounds, seeds, quick)
+    first = cases[0]
+    if first.model.name != "logistic":
+        raise SettingError(f"model.name = {first.model.name}: the bound is for a convex loss, so it must be logistic")
+    populations = [pooled(dataset, first, int(seed)) for seed in first.seeds]
+    optima = [minimiser(populations[0])]
+    optima += [minimiser(each, start=optima[0].theta) for each in populations[1:]]
+    test = held_out(dataset)
+    test_optimum = minimiser(test, start=optima[0].theta)
+    L = smoothness(populations)
+    fewer = max(seeds // 2, 1)
+    plans = [(first.training.lr, seeds)] + ([] if first.training.lr <= 1 / L else [(_rounded_down(1 / L), fewer)])
+    of, done = len(cases) * rounds * len(plans), 0
+
+    def ticked() -> None:
+        nonlocal done
+        done += 1
+        tick(done, of)
+
+    stages = []
+    for lr, count in plans:
+        own = [_with(case, lr, count) for case in cases]
+        stages.append(_stage(own, dataset, populations[:count], optima[:count], (test, test_optimum), L, ticked))
+    start = optima[0].theta
+    other = [minimiser(populations[0], ridge, start=start) for ridge in (RIDGE * 10, RIDGE / 10)]
+    ridges = (other[0], optima[0], other[1])
+    in_memory = pooled(dataset, first, int(first.seeds[0]), first.system.weight * first.system.buffer)
+    by_memory = minimiser(in_memory, start=start)
+    outcome = ExcessRisk(
+        name=first.name,
+        rounds=rounds,
+        seeds=seeds,
+        steps=first.training.steps,
+        L=L,
+        images=len(populations[0].labels),
+        parameters=prod(dataset.shape) * len(dataset.classes) + len(dataset.classes),
+        classes=len(dataset.classes),
+        optima=tuple(optima),
+        test_optimum=test_optimum,
+        sensitivity=tuple(Sensitivity(each.ridge, each.radius, each.risk, each.accuracy) for each in ridges),
+        bias=float(risk(populations[0], by_memory.theta[None]).mean[0]) - optima[0].risk,
+        stages=tuple(stages),
+        quick=quick,
+    )
+    return replace(outcome, verdicts=verdicts(outcome))
+
+
+def _cases(recipe: str, rounds: int, seeds: int, quick: bool) -> list[Experiment]:
+    """One experiment per budget; runs of one experiment share a batch."""
+    base = load(recipe, [f"run.rounds={rounds}", f"run.seeds={seeds}"])
+    made = []
+    for factor in BUDGETS:
+        variants: Mapping[str, Mapping[str, object]] = VARIANTS if factor == 1.0 and not quick else {}
+        names = [*(BASIC if factor == 1.0 else BASIC[1:]), *variants]
+        policies = ", ".join(f'"{name}"' for name in names)
+        given = [
+            f"run.rounds={rounds}",
+            f"run.seeds={seeds}",
+            f"run.policies=[{policies}]",
+            f"system.budget={base.system.budget * factor}",
+            f"training.evaluate_every={rounds}",  # risks are taken here, on the population
+        ]
+        for name, settings in variants.items():
+            given += [f"policies.{name}.{key}={_toml(value)}" for key, value in settings.items()]
+        made.append(load(recipe, given))
+    return made
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _rounded_down(value: float) -> float:
+    """To two digits: a step size that can be typed."""
+    unit = 10.0 ** (np.floor(np.log10(value)) - 1)
+    return float(np.floor(value / unit) * unit)
+
+
+def _with(case: Experiment, lr: float, seeds: int) -> Experiment:
+    return replace(case, training=case.training.model_copy(update={"lr": lr}), seeds=case.seeds[:seeds])
+
+
+def _stage(
+    cases: Sequence[Experiment],
+    dataset: Dataset,
+    populations: Sequence[Population],
+    optima: Sequence[Optimum],
+    test: tuple[Population, Optimum],
+    L: float,
+    ticked: Callable[[], None],
+) -> Stage:
+    points: list[Point] = []
+    extremes = []
+    for case in cases:
+        done, extreme = _run(case, dataset, populations, optima, test, ticked)
+        points += done
+        extremes.append(extreme)
+    seen = Seen(*(max(values) for values in zip(*extremes, strict=True)))
+    training, rounds = cases[0].training, cases[0].rounds
+    radius = max(each.radius for each in optima)
+    pdim = float(optima[0].theta.numel())
+    given = (L, training.lr, training.steps, rounds, pdim)
+    return Stage(
+        lr=training.lr,
+        points=tuple(points),
+        seen=seen,
+        estimated=estimate_constants(seen, *given),
+        assured=assured_constants(populations, radius, *given),
+        contained=seen.radius <= min(each.radius for each in optima),
+    )
+
+
+def _run(
+    case: Experiment,
+    dataset: Dataset,
+    populations: Sequence[Population],
+    optima: Sequence[Optimum],
+    test: tuple[Population, Optimum],
+    ticked: Callable[[], None],
+) -> tuple[list[Point], tuple[float, ...]]:
+    """All runs of one experiment: its points, and the extremes of `Seen`."""
+    simulation = Simulation(case, dataset, torch.device("cpu"))
+    names, S, T = list(simulation.names), len(case.seeds), case.rounds
+    losses = np.empty((len(names), S, T))
+    record = {key: np.empty((len(names), S, T)) for key in ("n", "N", "n_eff", "spend")}
+    distance = variance = gradient = loss = radius = 0.0
+    for t in range(T):
+        theta = simulation.theta.reshape(len(names), S, -1)
+        for s, population in enumerate(populations):
+            own = theta[:, s]
+            now = risk(population, own)
+            losses[:, s, t] = now.mean
+            loss = max(loss, float(now.largest.max()))
+            radius = max(radius, float(own.norm(dim=1).max()))
+            distance = max(distance, float((own.double() - optima[s].theta).norm(dim=1).max()))
+            if t < 3 or t % GLANCES == 0 or t == T - 1:
+                spread = gradients(population, own)
+                variance, gradient = max(variance, float(spread.variance.max())), max(gradient, float(spread.largest.max()))
+        rows = simulation.step().metrics
+        for key, table in record.items():
+            table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
+        ticked()
+    on_test = risk(test[0], simulation.theta).mean.reshape(len(names), S) - test[1].risk
+    best = np.array([each.risk for each in optima])[:, None]
+    points = [
+        Point(
+            policy=name,
+            budget=case.system.budget,
+            risk=losses[p],
+            excess=losses[p] - best,
+            test_excess=on_test[p],
+            **{key: table[p] for key, table in record.items()},
+        )
+        for p, name in enumerate(names)
+    ]
+    return points, (distance, variance, gradient, loss, radius)

@@ -1,0 +1,299 @@
+"""The outcome as a page of Markdown with its figure, and every number of it as JSON and CSV."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from headgate.analysis.intervals import means
+from headgate.analysis.markdown import QUICK_WARNING, table
+from headgate.errors import DataError
+from headgate.studies.paper.provenance import how_made
+from headgate.studies.theory.constants import Constants, exact_mismatch, informative_from
+from headgate.studies.theory.figure import draw
+from headgate.studies.theory.judge import at_equal_spend, kept, rankings, variance_step
+from headgate.studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
+from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
+
+NAME = "excess_risk"
+MEASURED = """\
+The measured quantity is eq:cum-excess-risk, Σ_t [F(θ^(t)) − F(θ*)] over t = 1 … T, where θ^(t) is the model that enters
+round t (θ^(1) = 0). F is the risk of the target mixture Σ α_m·P_m, and P_m is uniform over the images that client m owns:
+a finite population, so F is exact. A seed deals the images out anew and has its own F and θ*. The *test* column is a second
+reading, after the last round: test images stand for the population, with the best model for them.
+
+The theorem asks for a bounded parameter set; here it is a ball around the start. θ* minimises F + ridge/2·‖θ‖², which makes
+it exactly the minimiser of F over the ball of radius ‖θ*‖. Another ball shifts all points of a data set by the same amount
+and leaves every rank as it is."""
+CONSTANTS = """\
+*estimated*: the largest values met in these runs (`estimate_constants`), the smallest constants for which the assumptions
+hold along them, so the tightest bound; D is the largest ‖θ_t − θ*‖, all that the proof uses D for. σ and G are looked at in the
+first three rounds, every 25th and the last one, so they may be a little larger in between; D and the loss in every round.
+*assured*: values that hold in the whole ball. *released*: those of the published scripts. L = ½·λ_max(E[x·xᵀ]). Pdim is
+stated, not measured: the number of parameters, and the released 100. C_2 is what Appendix A collects,
+D²/(2ηT) + (η·C_1 + η³·C_2)/2 with eq:C1C2-def."""
+VARIANCE = """\
+eq:sigma-bar-Neff-app allows σ²·(1/n − 1/N_eff). With independent samples of variance σ² the mismatch at a fixed θ is exactly
+σ²·Σ_i (ω_i − 1{i in memory}/n)² = σ²·(1/n + 1/N_eff − 2·ω̄), where ω̄ is the mean weight of the samples in memory. The two
+agree if ω̄ = 1/N_eff. Under K-step retention samples in memory have been used less often than those that have left, so ω̄ is
+smaller and the mismatch larger; and while nothing has left (t ≤ K) it is 1/N_eff − 1/N, where nothing is allowed."""
+
+
+def write_page(outcomes: Sequence[ExcessRisk], folder: Path, facts: dict[str, Any]) -> list[Path]:
+    """excess_risk.md, .json, .csv and .svg in a folder, which is made if need be."""
+    paths = [folder / f"{NAME}{suffix}" for suffix in (".md", ".json", ".csv", ".svg")]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths[0].write_text(page(outcomes, facts), "utf-8")
+        paths[1].write_text(json.dumps(as_json(outcomes, facts), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        pl.DataFrame([row for outcome in outcomes for row in point_rows(outcome)]).write_csv(paths[2], float_precision=6)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
+    draw(outcomes, paths[3])
+    return paths
+
+
+def page(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> str:
+    parts = [
+        "# Theorem 1 beside runs",
+        *([QUICK_WARNING] if any(outcome.quick for outcome in outcomes) else []),
+        f"Logistic regression, whose loss is convex. {how_made(facts)} All numbers are in "
+        f"[{NAME}.json]({NAME}.json) and [{NAME}.csv]({NAME}.csv).",
+        "## Answers",
+        *_answers(outcomes),
+        f"![Measured excess risk, bounds, and the surrogate]({NAME}.svg)",
+        "## What is measured",
+        MEASURED,
+        _balls(outcomes),
+        _bias(outcomes),
+        "## Constants",
+        CONSTANTS,
+        _constants(outcomes),
+    ]
+    for outcome in outcomes:
+        for stage in outcome.stages:
+            parts += [f"## {outcome.name}, η = {stage.lr:g}", _scene(outcome, stage), _points(outcome, stage), _ranks(stage)]
+    parts += ["## The variance step", _variance(outcomes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _answers(outcomes: Sequence[ExcessRisk]) -> Iterator[str]:
+    for together in zip(*(outcome.verdicts for outcome in outcomes), strict=True):
+        answers = dict.fromkeys(each.answer for each in together)
+        yield "\n".join(
+            [f"**{together[0].question}** {' / '.join(answers).capitalize()}.", "", *(f"- {v.sentence}" for v in together)]
+        )
+
+
+def _balls(outcomes: Sequence[ExcessRisk]) -> str:
+    rows = []
+    for outcome in outcomes:
+        farthest = max(stage.seen.radius for stage in outcome.stages)
+        for ball in outcome.sensitivity:
+            used = "**" if ball.ridge == outcome.optima[0].ridge else ""
+            cells = (f"{ball.ridge:.0e}", f"{ball.radius:.2f}", f"{ball.risk:.4f}", f"{100 * ball.accuracy:.1f} %")
+            shift = f"{outcome.rounds * (outcome.sensitivity[1].risk - ball.risk):+.2f}".replace("-", "−")
+            rows.append([outcome.name, *(f"{used}{cell}{used}" for cell in cells), shift, f"{farthest:.2f}"])
+    header = ["data", "ridge", "radius ‖θ*‖", "F(θ*)", "labelled right", "change of every E_T", "largest ‖θ_t‖ of all runs"]
+    gap = max(each.gap for outcome in outcomes for each in outcome.optima)
+    slope = max(each.gradient for outcome in outcomes for each in outcome.optima)
+    return (
+        f"Bold is what is used; first seed. {_separable(outcomes)} Gradient norms at θ* are at most {slope:.1e}, which puts "
+        f"the regularised risk within {gap:.0e} of its minimum.\n\n{table(header, rows)}"
+    )
+
+
+def _separable(outcomes: Sequence[ExcessRisk]) -> str:
+    apart = [outcome.name for outcome in outcomes if outcome.sensitivity[-1].accuracy > 1 - 1e-9]
+    if not apart:
+        return "F(θ*) still falls where the ball grows."
+    names = " and ".join(apart)
+    return f"A linear model labels every image of {names} right, so without a ball F has no minimiser: its infimum is 0."
+
+
+def _bias(outcomes: Sequence[ExcessRisk]) -> str:
+    found = ", ".join(f"{outcome.bias:.1e} ({outcome.name})" for outcome in outcomes)
+    return (
+        "Memory holds clients in proportion to B_m, the target weighs them by α_m, and the generalisation lemma takes the two "
+        f"for one. Learning the memory's mixture perfectly would leave an excess risk of {found} a round, which no N removes."
+    )
+
+
+def _constants(outcomes: Sequence[ExcessRisk]) -> str:
+    rows = []
+    for outcome in outcomes:
+        for stage in outcome.stages:
+            for name, c in (("estimated", stage.estimated), ("assured", stage.assured)):
+                rows.append([outcome.name, f"{stage.lr:g}", name, *_constant_cells(c.bound, c)])
+    rows.append(["any", "–", "released", *_constant_cells(RELEASED, None)])
+    return table(["data", "η", "constants", "D", "σ", "loss bound B", "G", "L", "1/L", "Pdim", "C_2"], rows)
+
+
+def _constant_cells(k: BoundConstants, c: Constants | None) -> list[str]:
+    own = ["–", "–", "–"] if c is None else [f"{c.G:.3g}", f"{c.L:.3g}", f"{1 / c.L:.2g}"]
+    return [f"{k.D:.3g}", f"{k.sigma:.3g}", f"{k.loss:.3g}", *own, f"{k.pdim:,.0f}", f"{k.C2:,.3g}"]
+
+
+def _scene(outcome: ExcessRisk, stage: Stage) -> str:
+    full, bare = kept(outcome, stage, C2=True), kept(outcome, stage, C2=False)
+    seeds = len(stage.points[0].risk)
+    inside = "No run leaves the ball." if stage.contained else "Some run leaves the ball, where the theorem says nothing."
+    return (
+        f"{outcome.rounds} rounds, {seeds} seeds, E = {outcome.steps}. {inside} A model that never learns gathers "
+        f"{outcome.idle:.0f}, T·B is {outcome.rounds * stage.estimated.bound.loss:,.0f}. The bound is {full.least:,.0f} to "
+        f"{full.most:,.0f} times the measured risk, {bare.least:,.0f} to {bare.most:,.0f} times without C_2."
+    )
+
+
+def parts_of_bound(point: Point, k: BoundConstants) -> dict[str, float]:
+    """Σ over rounds of each term of Theorem 1, mean over seeds."""
+    uneven = mismatch(point.n, point.n_eff)
+    summed = {
+        "mismatch": k.D * k.sigma * np.sqrt(uneven) + k.eta * k.sigma**2 * uneven,
+        "generalisation": generalisation_gap(point.N, point.n_eff / point.N, k),
+        "C2": np.full_like(point.n, k.C2),
+    }
+    return {name: float(values.sum(axis=1).mean()) for name, values in summed.items()}
+
+
+def point_rows(outcome: ExcessRisk) -> Iterator[dict[str, Any]]:
+    """One row per step size and point."""
+    for stage in outcome.stages:
+        for point in stage.points:
+            k = stage.estimated.bound
+            measured, half = means(point.measured[:, None])
+            bound = float(point.bound(k).sum(axis=1).mean())
+            yield {
+                "data": outcome.name,
+                "lr": stage.lr,
+                "policy": point.policy,
+                "budget": point.budget,
+                "spend": float(point.spend.mean()),
+                "n": float(point.n.mean()),
+                "N": float(point.N[:, -1].mean()),
+                "excess": float(measured[0]),
+                "excess_half": None if np.isnan(half[0]) else float(half[0]),  # one seed has no interval
+                "excess_test_last": float(point.test_excess.mean()),
+                "bound": bound,
+                "bound_over_excess": bound / float(measured[0]),
+                **{f"bound_{name}": value for name, value in parts_of_bound(point, k).items()},
+                "bound_pdim_100_without_C2": float(point.bound(stage.few().without_C2()).sum(axis=1).mean()),
+                "bound_assured": float(point.bound(stage.assured.bound).sum(axis=1).mean()),
+                "bound_released": float(point.bound(RELEASED).sum(axis=1).mean()),
+                "surrogate_released": float(point.penalty(RELEASED).sum(axis=1).mean()),
+                "surrogate_estimated": float(point.penalty(k).sum(axis=1).mean()),
+            }
+
+
+def _points(outcome: ExcessRisk, stage: Stage) -> str:
+    header = [
+        "policy",
+        "C",
+        "spend",
+        "mean n",
+        "N(T)",
+        "measured E_T",
+        "test, last round",
+        "bound",
+        "of it mismatch",
+        "Pdim term",
+        "C_2",
+    ]
+    header += ["bound, Pdim 100, no C_2", "bound, released", "Σp, released"]
+    rows = []
+    for row in sorted(point_rows(outcome), key=lambda row: row["excess"]):
+        if row["lr"] == stage.lr:
+            large = ("bound", "bound_mismatch", "bound_generalisation", "bound_C2", "bound_pdim_100_without_C2")
+            rows.append(
+                [row["policy"], f"{row['budget']:g}", f"{row['spend']:.1f}", f"{row['n']:.0f}", f"{row['N']:,.0f}"]
+                + [_with_half(row["excess"], row["excess_half"]), f"{row['excess_test_last']:.3f}"]
+                + [f"{row[name]:,.0f}" for name in (*large, "bound_released", "surrogate_released")]
+            )
+    return f"Best first; ± is half the 80 % interval of the mean.\n\n{table(header, rows)}"
+
+
+def _with_half(value: float, half: float | None) -> str:
+    return f"{value:.1f}" if half is None else f"{value:.1f} ± {half:.1f}"
+
+
+def _between(value: float, low: float, high: float) -> str:
+    return f"{value:.2f} ({low:.2f} … {high:.2f})"
+
+
+def _ranks(stage: Stage) -> str:
+    same = at_equal_spend(stage)
+    everywhere, alike = rankings(stage, stage.points), rankings(stage, same) if len(same) > 2 else {}
+    rows = []
+    for name, own in everywhere.items():
+        cells = [_between(*own[:3]), _between(*own[3:]), _between(*alike[name][:3]) if alike else "–"]
+        rows.append([name, *(cell.replace("nan", "–").replace("-", "−") for cell in cells)])
+    header = ["what ranks", f"Spearman, {len(stage.points)} points", "Kendall", f"Spearman, {len(same)} points of equal spend"]
+    return f"Agreement of ranks with the measured E_T; intervals: middle 80 % over seeds drawn again.\n\n{table(header, rows)}"
+
+
+def _variance(outcomes: Sequence[ExcessRisk]) -> str:
+    rows = []
+    for outcome in outcomes:
+        for point in outcome.stages[0].points:
+            step, n, n_eff = variance_step([point]), point.n, point.n_eff
+            shares = [f"{100 * share:.0f} %" for share in (step.broken, step.none_allowed)]
+            last = [f"{float(values[:, -1].mean()):.5f}" for values in (exact_mismatch(n, n_eff), mismatch(n, n_eff))]
+            rows.append([outcome.name, point.label, *shares, f"{step.ratio:.2f}".replace("inf", "–"), *last])
+    header = [
+        "data",
+        "point",
+        "rounds above",
+        "rounds above with nothing allowed",
+        "mean ratio",
+        "last round: exact",
+        "allowed",
+    ]
+    return f"{VARIANCE}\n\n{table(header, rows)}"
+
+
+def as_json(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> Any:
+    return _plain({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
+
+
+def _outcome_json(outcome: ExcessRisk) -> dict[str, Any]:
+    stages = []
+    for stage in outcome.stages:
+        ranked = {name: own._asdict() for name, own in rankings(stage, stage.points).items()}
+        constants = {name: asdict(c) for name, c in (("estimated", stage.estimated), ("assured", stage.assured))}
+        inequality = {name: asdict(kept(outcome, stage, C2)) for name, C2 in (("whole", True), ("without_C2", False))}
+        stages.append(
+            {"lr": stage.lr, "contained": stage.contained, "seen": asdict(stage.seen), "constants": constants}
+            | {"inequality": inequality, "ranks": ranked}
+        )
+    return {
+        "data": outcome.name,
+        "quick": outcome.quick,
+        "rounds": outcome.rounds,
+        "seeds": outcome.seeds,
+        "L": outcome.L,
+        "never_learning": outcome.idle,
+        "bias_of_memory_weights": outcome.bias,
+        "optima": [{"risk": o.risk, "radius": o.radius, "gradient": o.gradient, "ridge": o.ridge} for o in outcome.optima],
+        "test_optimum": {"risk": outcome.test_optimum.risk, "radius": outcome.test_optimum.radius},
+        "sensitivity": [asdict(each) for each in outcome.sensitivity],
+        "informative_from": {str(int(pdim)): informative_from(pdim) for pdim in (RELEASED.pdim, float(outcome.parameters))},
+        "variance_step": dict(
+            zip(("broken", "none_allowed", "ratio"), astuple(variance_step(outcome.stages[0].points)), strict=True)
+        ),
+        "verdicts": [asdict(each) for each in outcome.verdicts],
+        "stages": stages,
+        "points": list(point_rows(outcome)),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows neither nan nor infinity."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,213 @@
+"""Do the theorems' rates show? Regret, violations and Ω_1..Ω_3 over growing horizons, with fitted exponents."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headgate.analysis.intervals import t_quantile
+from headgate.control.plan import better_of_corollary
+from headgate.control.policies import Acdpp
+from headgate.control.rehearse import Rehearsal, rehearse
+from headgate.control.types import Floats, System
+from headgate.errors import SettingError
+from headgate.experiment import Experiment
+from headgate.theory.comparison import (
+    ck_penalty_ceiling,
+    claimed_rates,
+    cost_violation,
+    omega1,
+    omega2,
+    omega3,
+    omega_master,
+)
+from headgate.theory.drift import admission_interval, drift_constant
+from headgate.theory.labels import paper
+
+QUANTITIES = ("regret", "cost_violation", "buffer_violation", "omega1", "omega2", "omega3")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One horizon."""
+
+    T: int
+    V: float
+    rho: float
+    regret: float
+    cost_violation: float
+    """with the luck of the prices taken out: less Λ̄·(mean price − c̄), whose expectation is nil"""
+    buffer_violation: float
+    omega1: float
+    omega2: float
+    omega3: float
+    ceiling: float
+    """Ω_1 + Ω_2 + Ω_3 + Σ_t B_t/V, eq:omega-master with the drift constant of each round"""
+    lemma1: float
+    """left side over right side of eq:dpp-T-slot-upper, with the drift constant of each round"""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """value ≈ factor·T^exponent over the upper part of the horizons; None where it is zero there."""
+
+    quantity: str
+    exponent: float | None
+    half_width: float | None
+    """half the 95 % interval of the exponent, Student's"""
+    claim: str
+    claimed_exponent: float
+    """what the claimed function of T itself would show over these horizons: log T has an exponent too"""
+    holds: bool | None
+    """whether the whole interval is at most `LEEWAY` above that, or above it; None where it cannot be told"""
+
+
+@dataclass(frozen=True)
+class Rates:
+    points: tuple[Point, ...]
+    fits: tuple[Fit, ...]
+    gamma: float
+    phi: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What ACDPP is run with at one horizon."""
+
+    K: int
+    rate: float
+    V: float
+    rho: float
+
+
+def horizons(least: int, most: int) -> list[int]:
+    """Two a decade, from 10² to 10⁵ by default."""
+    if least < 10 or most < 10 * least:
+        raise SettingError(f"rounds from {least} to {most}: needs at least 10 rounds and a decade between them")
+    count = 1 + round(2 * np.log10(most / least))
+    return [round(T) for T in np.geomspace(least, most, count)]
+
+
+@paper(
+    "lem:omega1-order",
+    "eq:omega1-order",
+    "lem:omega2-order",
+    "eq:omega2-order",
+    "lem:omega3-order",
+    "eq:omega3-order",
+)
+def measure(
+    experiment: Experiment,
+    policy: Acdpp,
+    Ts: Sequence[int],
+    gamma: float,
+    phi: float,
+    tick: Callable[[int], None] = lambda t: None,
+) -> Rates:
+    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon.
+
+    After Ctrl-C the horizons done so far come back; fits need three.
+    """
+    claims = claimed_rates(gamma, phi)
+
+    def choose(system: System, T: int) -> Setting:
+        K, rate = better_of_corollary(system, experiment.prices.mean(T), experiment.bound)
+        return Setting(K, rate, float(T**gamma), float(1 - T**-phi))
+
+    points = measure_points(experiment, policy, Ts, choose, tick)
+    wanted: dict[str, tuple[str, Callable[[Floats], Floats]]] = {
+        "regret": (f"O(T^{1 - gamma:g}) + O(T^{phi:g}) + O(log T)", lambda T: T**claims.regret),
+        "cost_violation": (f"O(T^{claims.cost_violation:g})", lambda T: T**claims.cost_violation),
+        "buffer_violation": ("O(1)", np.ones_like),
+        "omega1": ("O(1)", np.ones_like),
+        "omega2": (f"O(1/(1-rho)) = O(T^{phi:g})", lambda T: T**phi),
+        "omega3": ("O(log T)", np.log),
+    }
+    fits = tuple(fit_points(points, name, *wanted[name]) for name in QUANTITIES if len(points) >= 3)
+    return Rates(tuple(points), fits, gamma, phi)
+
+
+def measure_points(
+    experiment: Experiment,
+    policy: Acdpp,
+    Ts: Sequence[int],
+    choose: Callable[[System, int], Setting],
+    tick: Callable[[int], None] = lambda t: None,
+) -> list[Point]:
+    """One point a horizon, with what `choose` sets there."""
+    costs, points = experiment.prices, []
+    for T in Ts:
+        system = replace(experiment.system, horizon=T)
+        with_ = choose(system, T)
+        tuned = replace(policy, K=with_.K, rate=with_.rate, V=with_.V, rho=with_.rho, bound=experiment.bound)
+        result = rehearse(system, tuned, costs, experiment.seeds, T, tick)
+        if result.rounds < T:
+            break
+        points.append(_point(experiment, system, with_, result))
+    return points
+
+
+def _point(experiment: Experiment, system: System, with_: Setting, result: Rehearsal) -> Point:
+    k, costs, T = experiment.bound, experiment.prices, result.rounds
+    penalties = result.penalty(k)
+    with np.errstate(invalid="ignore"):  # an empty memory has an infinite bound
+        uneven = float(omega1(result.bound(k), penalties + k.C2).mean())
+    terms = (
+        uneven,
+        omega2(with_.K, with_.rate, with_.rho, T, k),
+        omega3(with_.K, with_.rate, system.buffer, T, k),
+    )
+    _, highest = admission_interval(np.arange(1, T + 1), with_.rate, with_.rho)
+    drift = drift_constant(costs.most(T) * highest, system.budget)
+    debt = np.maximum(result.debt[:, -1] + result.spend[:, -1] - system.budget, 0.0)  # Z(T + 1)
+    left = float((debt**2).mean()) / 2 + with_.V * float(penalties.sum(axis=-1).mean())
+    right = float(drift.sum()) + with_.V * float(ck_penalty_ceiling(with_.K, with_.rate, with_.rho, T, k).sum())
+    return Point(
+        T,
+        with_.V,
+        with_.rho,
+        float(result.regret(k).mean()),
+        cost_violation(result.spend - with_.rate * (result.price - costs.mean(T)), system.budget),
+        result.buffer_violation(),
+        *terms,
+        ceiling=float(omega_master(*terms, constant=drift.mean(), T=T, V=with_.V)),
+        lemma1=left / right,
+    )
+
+
+LEEWAY = 0.05
+"""how far above what is claimed an exponent may lie: terms of lower order bend a curve at horizons that can be run"""
+FITTED = 4
+"""horizons at least, where there are so many"""
+
+
+def fit_points(points: Sequence[Point], name: str, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
+    values = np.array([getattr(point, name) for point in points])
+    return _fit(name, np.array([point.T for point in points], dtype=np.float64), values, claim, shape)
+
+
+def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
+    """Least squares of log|value| on log T over the upper half of the horizons (at least four, where there are so many)."""
+    tail = slice(max(min(len(T) // 2, len(T) - FITTED), 0), None)
+    claimed = round(_slope(T[tail], shape(T[tail]))[0], 3)
+    y = np.abs(value[tail])
+    if not np.all(np.isfinite(y)):  # memory was empty in some round
+        return Fit(name, None, None, claim, claimed, None)
+    if not np.all(y > 0):
+        bounded = claimed == 0 and not np.any(y[-2:])  # nothing at the two longest horizons: it does not grow
+        holds = True if bounded or not np.any(y) else None
+        return Fit(name, None, None, claim, claimed, holds)
+    exponent, error = _slope(T[tail], y)
+    half = t_quantile(len(y) - 2, 0.95) * error
+    line = claimed + LEEWAY
+    holds = True if exponent + half <= line else False if exponent - half > line else None
+    return Fit(name, exponent, half, claim, claimed, holds)
+
+
+def _slope(T: Floats, value: Floats) -> tuple[float, float]:
+    """Of log value on log T, with its standard error."""
+    x, y = np.log(T), np.log(value)
+    x = x - x.mean()
+    slope = float(x @ y / (x @ x))
+    residual = y - y.mean() - slope * x
+    return slope, float(np.sqrt(residual @ residual / max(len(x) - 2, 1) / (x @ x)))

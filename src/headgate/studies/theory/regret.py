@@ -1,0 +1,124 @@
+"""How far each policy is from the least surrogate cost that its prices and its money allow."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control import policies as kinds
+from headgate.control.policies.buying.threshold import known_edge
+from headgate.control.policies.references.foresight import clairvoyant
+from headgate.control.prices.hard import Bursts, Drift, Pareto, Switches
+from headgate.control.prices.processes import Markov, PriceProcess, Seasonal, Uniform
+from headgate.control.rehearse import rehearse
+from headgate.control.retention.windows import Fifo
+from headgate.control.types import AdmissionPolicy, Floats, Ints, System
+from headgate.theory.bound import BoundConstants
+from headgate.theory.comparison import optimal_K
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy under one kind of price; means over the runs."""
+
+    prices: str
+    policy: str
+    spend_per_round: float
+    overspending_runs: int
+    """runs whose own total is above the money"""
+    peak_excess: int
+    """largest n_m(t) − B_m of any client, round and run"""
+    distinct: float
+    surrogate: float
+    """Σ p(t)"""
+    ratio: float
+    """surrogate over the clairvoyant bound"""
+    worst: float
+    """the largest ratio of any run"""
+    bound: float
+    """Ē_T of Theorem 1, which counts how unevenly samples are used, as the surrogate does not"""
+
+
+def trying_prices(rounds: int) -> dict[str, PriceProcess]:
+    """Prices between about 1 and 10, as the paper's, that behave in all the ways that prices do."""
+    half = max(1, rounds // 2)
+    return {
+        "uniform": Uniform(1, 10),
+        "markov": Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9))),
+        "seasonal": Seasonal(5.5, 3.5, max(2, rounds // 10), 1.0),
+        "drift up": Drift(3, 8, rounds),
+        "drift down": Drift(8, 3, rounds),
+        "bursts": Bursts(1, 6, 5, 0.02, 10),
+        "heavy tails": Pareto(1, 100, 1.2),
+        "cheap, then dear": Switches((1.0, 10.0), (half, half)),
+        "dear, then cheap": Switches((10.0, 1.0), (half, half)),
+        "dear, cheap at last": Switches((10.0, 1.0), (rounds - max(1, rounds // 10), max(1, rounds // 10))),
+        "alternating": Switches((10.0, 1.0), (max(1, rounds // 40),) * 2, repeat=True),
+    }
+
+
+def contenders(system: System, costs: PriceProcess, rounds: int) -> dict[str, AdmissionPolicy]:
+    """All policies that need no tuning; `constant`, `threshold` and `random` are told the distribution of the prices."""
+    rule, mean = Fifo(system.buffer), costs.mean(rounds)
+    limit, share = known_edge(costs, system, rounds)
+    best = optimal_K(mean, system.buffer, system.budget)[0]
+    return {
+        "headgate": kinds.Headgate(rule=rule),
+        "headgate, early 0": kinds.Headgate(rule=rule, early=0.0),
+        "headgate, early 1": kinds.Headgate(rule=rule, early=1.0),
+        "threshold": kinds.Threshold(rule=rule, limit=limit, share=share),
+        "resolving": kinds.Resolving(rule=rule),
+        "pacing": kinds.Pacing(rule=rule),
+        "lookahead": kinds.Lookahead(rule=rule),
+        "pi": kinds.Pi(rule=rule),
+        "bucket": kinds.Bucket(rule=rule),
+        "random": kinds.Random(rule=rule, chance=min(1.0, system.budget / mean / system.memory)),
+        "constant": kinds.Constant(rate=best.rate, K=best.K),
+    }
+
+
+def regret_table(
+    system: System, k: BoundConstants, seeds: Ints, rounds: int, processes: Mapping[str, PriceProcess] | None = None
+) -> list[Row]:
+    """Every contender under every kind of price, each against the clairvoyant bound of its own runs."""
+    table = []
+    for name, costs in (processes or trying_prices(rounds)).items():
+        least = _least(costs.path(seeds, 1, rounds + 1), system, k)
+        for policy, member in contenders(system, costs, rounds).items():
+            result = rehearse(system, member, costs, seeds, rounds)
+            surrogate = result.penalty(k).sum(axis=-1)
+            table.append(
+                Row(
+                    prices=name,
+                    policy=policy,
+                    spend_per_round=float(result.spend.mean()),
+                    overspending_runs=int((result.spend.sum(axis=-1) > system.budget * rounds * (1 + 1e-12)).sum()),
+                    peak_excess=int(result.peak_excess.max()),
+                    distinct=float(result.N[:, -1].mean()),
+                    surrogate=float(surrogate.mean()),
+                    ratio=float((surrogate / least).mean()),
+                    worst=float((surrogate / least).max()),
+                    bound=float(result.bound(k).sum(axis=-1).mean()),
+                )
+            )
+    return table
+
+
+def _least(prices: Floats, system: System, k: BoundConstants) -> Floats:
+    """The clairvoyant bound of each run; runs with the same prices are solved once."""
+    distinct, which = np.unique(prices, axis=0, return_inverse=True)
+    return clairvoyant(distinct, system, k).bound[which.ravel()]
+
+
+def as_text(table: Sequence[Row]) -> str:
+    """The table in Markdown."""
+    lines = [
+        "| prices | policy | spend a round | overspent | peak n_m − B_m | N | Σ p(t) | to clairvoyant | worst run | Ē_T |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.prices} | {row.policy} | {row.spend_per_round:.2f} | {row.overspending_runs} | {row.peak_excess} "
+        f"| {row.distinct:.0f} | {row.surrogate:.4g} | {row.ratio:.3f} | {row.worst:.3f} | {row.bound:.4g} |"
+        for row in table
+    ]
+    return "\n".join(lines)

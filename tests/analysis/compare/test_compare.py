@@ -1,0 +1,86 @@
+"""The whole chain on embedded data: runs, page, numbers, figure, and going on after a stop."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate.analysis.outcomes import read_outcomes
+from headgate.cli import app
+from headgate.errors import Interrupted, SettingError
+from headgate.simulation.schedule import points_of
+
+SMALL = ["--rounds", "6", "--seeds", "3", "--quiet"]
+BUDGETS = ["--budgets", "20,55"]
+POLICIES = ["--policies", "oracle,constant,headgate,released"]
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["compare", *words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared") / "digits"
+    words = ["digits", *BUDGETS, *POLICIES, *SMALL, "--out", str(folder), "--processes", "1"]
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    return folder, words, result.output
+
+
+def test_the_page_says_what_the_runs_say(compared):
+    folder, _, output = compared
+    rows = json.loads((folder / "compare.json").read_text("utf-8"))["rows"]
+    assert [(row["budget"], row["policy"]) for row in rows] == [
+        (budget, policy) for budget in (20.0, 55.0) for policy in ("oracle", "constant", "headgate", "released")
+    ]
+    for run in points_of(folder):
+        for one in read_outcomes(run.parent, [run.name]).values():
+            row = next(row for row in rows if (row["budget"], row["policy"]) == (one.budget, one.policy))
+            assert row["final"][0] == pytest.approx(one.final.mean())
+            assert row["spend"] == pytest.approx(one.spend.mean())
+            assert row["final_by_seed"] == pytest.approx(one.final.tolist(), abs=1e-6)
+    headgate = [row for row in rows if row["policy"] == "headgate"]
+    assert all(row["kept_limits"] and row["worst_excess"] <= 0 and row["worst_spend"] <= row["budget"] for row in headgate)
+    assert not any(row["kept_limits"] for row in rows if row["policy"] == "released")
+    text = (folder / "compare.md").read_text("utf-8")
+    assert "✗ money in 3 of 3 runs" in text
+    assert "headgate compare digits --budgets 20,55 --policies oracle,constant,headgate,released --rounds 6 --seeds 3" in text
+    assert "best within the limits" in output
+    svg = (folder / "compare.svg").read_text("utf-8")
+    assert svg.count("<svg") == 1
+    assert "broke a limit" in svg
+
+
+def test_what_is_finished_is_not_run_again(compared):
+    folder, words, _ = compared
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")}
+    again = call(*words, "--format", "json")
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")} == before
+    assert len(json.loads(again.stdout[again.stdout.index("[") : again.stdout.rindex("]") + 1])) == 8
+
+
+def test_pages_go_where_they_are_asked_to(compared, tmp_path):
+    _, words, _ = compared
+    call(*words, "--pages", str(tmp_path / "pages"))
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["digits.json", "digits.md", "digits.svg"]
+    assert "(digits.svg)" in (tmp_path / "pages" / "digits.md").read_text("utf-8")
+
+
+def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
+    from headgate.simulation import schedule
+
+    def stopped(*given, **more):
+        raise Interrupted("interrupted after 3 of 12 rounds; go on with: headgate run --resume x")
+
+    monkeypatch.setattr(schedule, "perform", stopped)
+    with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command goes on"):
+        call("digits", *BUDGETS, *SMALL, "--out", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("budgets", ["20,x", "20,20", "-5"])
+def test_budgets_that_are_none_are_refused(budgets, tmp_path):
+    with pytest.raises(SettingError, match=re.escape(budgets)):
+        call("digits", "--budgets", budgets, "--out", str(tmp_path / "out"), *SMALL)
+    assert not (tmp_path / "out").exists()

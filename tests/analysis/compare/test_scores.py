@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.analysis.compare.scores import (
+    Difference,
+    _holm,
+    best_place,
+    by_budget,
+    cheaper,
+    closed,
+    limits,
+    measured,
+    paired_difference,
+)
+from headgate.analysis.intervals import p_value, t_quantile
+
+from ..made_up import outcome
+
+FLAT = np.full((4, 5), 0.5)
+SPREAD = 0.001 * np.array([[-1.0], [1.0], [-2.0], [2.0]])
+
+
+def test_limits_are_of_every_run_and_round():
+    assert limits(outcome("a", FLAT)).kept
+    assert limits(outcome("a", FLAT, spend=10.0 + 1e-12)).kept  # rounding
+    assert limits(outcome("a", FLAT, spend=10.1)).overspent == 4
+    one_run = outcome("a", FLAT, price=np.array([[1.0], [1.0], [1.0], [1.2]]))
+    assert (limits(one_run).overspent, limits(one_run).kept) == (1, False)
+    assert limits(one_run).worst_spend == pytest.approx(12.0)
+    burst = outcome("a", FLAT, held=(1.0, 1.0, 1.5))
+    assert (limits(burst).worst_excess, limits(burst).kept) == (3, False)
+
+
+def test_closed_is_zero_for_constant_and_one_for_the_oracle():
+    low, high, half = (outcome(name, FLAT + gain) for name, gain in (("constant", 0.0), ("oracle", 0.2), ("x", 0.1)))
+    for key in ("final", "mean"):
+        assert [closed(one, low, high, key) for one in (low, high, half)] == pytest.approx([0.0, 1.0, 0.5])
+    assert closed(half, low, low, "final") is None
+
+
+def test_the_best_is_one_that_kept_both_limits():
+    found = [
+        outcome("oracle", FLAT + 0.3, spend=100.0),
+        outcome("spender", FLAT + 0.2, spend=20.0),
+        outcome("hoarder", FLAT + 0.2, held=(2.0,)),
+        outcome("good", FLAT + 0.1 + SPREAD),
+        outcome("level", FLAT + 0.1 - 2 * SPREAD),
+        outcome("poor", FLAT - SPREAD),
+    ]
+    place = best_place(found, "final")
+    assert place.best == "good"
+    assert place.level_with == ["level"]
+    assert set(place.against) == {"level", "poor"}
+    assert best_place(found[:3], "final").best is None
+
+
+def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
+    found = [
+        outcome("spender", FLAT + 0.2, spend=20.0),
+        outcome("good", FLAT + 0.1, spend=9.0),
+        outcome("good", FLAT + 0.25, spend=15.0, budget=15.0),
+        outcome("best", FLAT + 0.3, spend=18.0, budget=18.0),
+    ]
+    (only,) = cheaper(found, "final")
+    assert (only.policy, only.other, only.other_budget) == ("spender", "good", 15.0)
+    assert only.share == pytest.approx(0.75)
+    assert cheaper(found[:2], "final") == []
+    assert list(by_budget(found)) == [10.0, 15.0, 18.0]
+
+
+def test_differences_are_taken_seed_by_seed():
+    noise = np.random.default_rng(0).normal(0, 0.1, (10, 1))
+    one, other = outcome("a", 0.5 + noise + np.zeros((10, 4))), outcome("b", 0.49 + noise + np.zeros((10, 4)))
+    gap = paired_difference(one, other, "mean")
+    assert gap.mean == pytest.approx(0.01)
+    assert gap.half == pytest.approx(0, abs=1e-12)
+    assert gap.p == 0 or gap.p < 1e-6
+    single = paired_difference(outcome("a", [[0.5]]), outcome("b", [[0.4]]), "final")
+    assert (single.half, single.p) == (None, None)
+
+
+def test_the_interval_and_the_p_value_agree():
+    gaps = np.random.default_rng(1).normal(0.3, 1.0, (12, 1)) / 100
+    one, other = outcome("a", 0.5 + gaps), outcome("b", np.full((12, 1), 0.5))
+    gap = paired_difference(one, other, "final")
+    assert (abs(gap.mean) > gap.half) == (gap.p < 0.05)
+    assert gap.half == pytest.approx(t_quantile(11, 0.95) * gaps.std(ddof=1) / np.sqrt(12))
+
+
+@given(st.floats(0, 50), st.integers(1, 60))
+def test_p_values_are_the_other_side_of_the_quantile(t, dof):
+    p = p_value(t, dof)
+    assert 0 <= p <= 1
+    assert p_value(-t, dof) == p
+    if dof < 30 and 0.01 < p < 0.99:
+        assert t_quantile(dof, 1 - p) == pytest.approx(t, rel=1e-6)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holms_correction_only_ever_raises_and_keeps_the_order(ps):
+    before = {str(i): Difference(0.1, 0.1, p) for i, p in enumerate(ps)}
+    after = _holm(before)
+    assert all(after[name].p >= gap.p for name, gap in before.items())
+    smallest = min(ps)
+    assert min(gap.p for gap in after.values()) == pytest.approx(min(1.0, len(ps) * smallest))
+    order = sorted(before, key=lambda name: before[name].p)
+    assert [after[name].p for name in order] == sorted(gap.p for gap in after.values())
+
+
+def test_the_mean_is_over_evaluated_rounds():
+    one = outcome("a", [[0.2, 0.6, 0.4]])
+    assert measured(one, "final").tolist() == [0.6]
+    assert measured(one, "mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])

@@ -1,0 +1,58 @@
+"""Outcomes made up from curves, so that rules can be tried on numbers one can see through."""
+
+import numpy as np
+
+from headgate.analysis.outcomes import Outcome
+
+BUFFERS = np.array([4, 6])
+BUDGET = 10.0
+
+
+def outcome(
+    policy,
+    curves,
+    spend=BUDGET,
+    held=(1.0,),
+    debt=0.0,
+    batch="written",
+    seeds=None,
+    every=1,
+    lost=(),
+    price=1.0,
+    budget=BUDGET,
+):
+    """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
+    of seeds that diverged, whose curves are left out; `price` is that of every round, 1 in expectation."""
+    curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
+    S, E = curves.shape
+    all_seeds = tuple(range(S)) if seeds is None else tuple(seeds)
+    kept = [place for place in range(S) if place not in lost]
+    T = E * every
+    shares = np.resize(np.asarray(held, dtype=np.float64), T)
+    occupancy = np.broadcast_to(np.rint(shares[:, None] * BUFFERS).astype(np.int64), (S, T, 2))
+    return Outcome(
+        batch=batch,
+        policy=policy,
+        budget=budget,
+        buffers=BUFFERS,
+        rounds=T,
+        mean_price=1.0,
+        all_seeds=all_seeds,
+        seeds=tuple(all_seeds[place] for place in kept),
+        guessing=0,
+        t=np.arange(every, T + 1, every),
+        best=np.maximum.accumulate(curves, axis=1)[kept],
+        price=np.broadcast_to(np.asarray(price, dtype=np.float64), (S, T)),
+        spent=np.cumsum(np.broadcast_to(np.asarray(spend * np.asarray(price), dtype=np.float64), (S, T)), axis=1),
+        debt=np.broadcast_to(np.asarray(debt, dtype=np.float64), (S, T)),
+        n=occupancy.sum(axis=-1).astype(np.float64),
+        distinct=np.full(S, 100.0),
+        occupancy=occupancy,
+    )
+
+
+def ramp(first, rounds=20, top=0.9, seeds=4, spread=0.0):
+    """Curves that rise in a straight line to 80 % in round `first` and on to `top`; seeds lie `spread` apart."""
+    t = np.arange(1, rounds + 1)
+    base = np.minimum(0.8 * t / first, top)
+    return np.clip(base + spread * np.linspace(-1, 1, seeds)[:, None], 0, 1)

@@ -1,0 +1,110 @@
+"""The argmin is global: never worse than a grid of 100,000 points, for any state, interval and constants."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from headgate.control.policies.drift.objective import minimise_objective, paper_penalty
+from headgate.control.policies.references.released import released_penalty
+from headgate.control.types import System, View
+from headgate.theory.bound import BoundConstants
+
+GRID = 100_001
+
+
+def state(debt, cost, budget):
+    zeros = np.zeros(1, dtype=np.int64)
+    system = System(np.array([10]), budget)
+    return View(1, np.array([cost]), np.array([debt]), np.zeros(1), zeros, zeros, zeros[:, None], system)
+
+
+magnitudes = st.floats(-6, 6).map(lambda x: 10.0**x)
+constants = st.builds(
+    BoundConstants,
+    D=st.one_of(st.just(0.0), magnitudes),
+    sigma=st.one_of(st.just(0.0), magnitudes),
+    eta=st.one_of(st.just(0.0), magnitudes),
+    loss=st.one_of(st.just(0.0), magnitudes),
+    pdim=st.floats(0, 4).map(lambda x: 10.0**x),
+)
+debts = st.one_of(st.just(0.0), magnitudes)
+
+
+def samples(most):
+    """None, or at least a millionth of one."""
+    return st.one_of(st.just(0.0), st.floats(1e-6, most))
+
+
+def compare(penalty, V, view, n, N, lo, hi):
+    n, N, lo, hi = (np.array([float(x)]) for x in (n, N, lo, hi))
+    best = minimise_objective(view, V, penalty, n, N, lo, hi)
+    assert lo[0] <= best[0] <= hi[0]
+    grid = np.linspace(lo[0], hi[0], GRID)
+
+    def J(x):
+        return view.debt * (view.price * x - view.system.budget) + V * penalty.value(n + x, N + x)
+
+    values = J(grid)
+    least = values[np.isfinite(values)].min() if np.isfinite(values).any() else np.inf
+    # rounding of J itself: its parts are larger than their sum
+    scale = abs(view.debt[0]) * (view.price[0] * hi[0] + view.system.budget) + V * abs(
+        float(penalty.value(n + best, N + best)[0])
+    )
+    assert J(best)[0] <= least + 1e-12 * scale
+    return float(best[0])
+
+
+@pytest.mark.paper("eq:dpp-policy", "eq:dpp-min-def")
+@settings(max_examples=400, deadline=None)
+@given(
+    debts, st.floats(0, 50), magnitudes, constants,
+    samples(500), samples(3000), samples(500), samples(2000),
+)  # fmt: skip
+@example(1.0, 12.0, 1.0, BoundConstants(), 20.0, 40.0, 0.01, 400.0)  # two minima, the right one better
+@example(1.0, 13.0, 1.0, BoundConstants(), 20.0, 40.0, 0.01, 400.0)  # two minima, the left one better
+def test_never_worse_than_brute_force(debt, cost, V, k, kept, older, lo, width):
+    compare(paper_penalty(k), V, state(debt, cost, 55.0), kept, kept + older, lo, lo + width)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(5, 14), st.floats(0.1, 90), samples(90), st.floats(0.01, 40), st.floats(50, 500))
+def test_never_worse_where_there_are_two_minima(pull, kept, older, lo, width):
+    """Debts and prices at which both minima exist for the paper's constants."""
+    compare(paper_penalty(BoundConstants()), 1.0, state(1.0, pull, 55.0), kept, kept + older, lo, lo + width)
+
+
+@settings(max_examples=300, deadline=None)
+@given(debts, st.floats(0, 50), magnitudes, st.floats(0.5, 300), samples(3000), st.floats(0.01, 60), samples(1000))
+def test_never_worse_for_the_released_penalty(debt, cost, V, kept, older, lo, width):
+    k = BoundConstants()
+    compare(released_penalty(k), V, state(debt, cost, 55.0), kept, k.pdim + kept + older, lo, lo + width)
+
+
+def test_two_minima_are_told_apart():
+    k = paper_penalty(BoundConstants())
+    assert compare(k, 1.0, state(1.0, 12.0, 55.0), 20, 60, 0.01, 400) == pytest.approx(124.86, abs=0.01)
+    assert compare(k, 1.0, state(1.0, 13.0, 55.0), 20, 60, 0.01, 400) == pytest.approx(33.88, abs=0.01)
+
+
+def test_without_debt_the_largest_of_equals_is_taken():
+    """N(0) = 0 and less than Pdim in sight: J is flat, and admitting costs nothing in it."""
+    assert compare(paper_penalty(BoundConstants(pdim=1e6)), 1.0, state(0.0, 5.0, 55.0), 0, 0, 1.0, 100.0) == 100.0
+
+
+def test_many_rows_give_the_bits_of_each_row_alone():
+    rng = np.random.default_rng(5)
+    R = 200
+    n = rng.random(R) * 150
+    N = n + rng.random(R) * 200
+    lo, hi = rng.random(R) * 10, 10 + rng.random(R) * 200
+    debt, cost = rng.random(R) * 3, 1 + 9 * rng.random(R)
+    system = System(np.array([10]), 55.0)
+    zeros = np.zeros(R, dtype=np.int64)
+    penalty = paper_penalty(BoundConstants())
+    together = minimise_objective(View(1, cost, debt, debt, zeros, zeros, zeros[:, None], system), 1.0, penalty, n, N, lo, hi)
+    for r in range(R):
+        row = slice(r, r + 1)
+        view = View(1, cost[row], debt[row], debt[row], zeros[row], zeros[row], zeros[row, None], system)
+        alone = minimise_objective(view, 1.0, penalty, n[row], N[row], lo[row], hi[row])
+        assert alone[0] == together[r]

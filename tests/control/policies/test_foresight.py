@@ -1,0 +1,149 @@
+"""The clairvoyant reference against enumeration, against a solver, and as a policy."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.control import Fifo, System
+from headgate.control.policies import Clairvoyant, Headgate, Resolving
+from headgate.control.policies.references.foresight import _follow, _levels, clairvoyant, convex_minorant, round_cost
+from headgate.control.prices.processes import Uniform, UniformInteger
+from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
+from headgate.theory.bound import BoundConstants
+
+CONVEX = BoundConstants(D=0.0, loss=100.0, pdim=0.5)
+"""the pseudo-dimension term is convex from N = 0.87 on"""
+SMALL = System(np.array([1, 2]), 1.0)
+PRICES = st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.0]), min_size=1, max_size=5)
+
+
+def enumerated(prices, system, k, money):
+    """The least surrogate cost of all purchases of whole samples, by trying each."""
+    least = np.inf
+    for purchases in product(range(system.memory + 1), repeat=len(prices)):
+        if purchases[0] > 0 and np.dot(prices, purchases) <= money:
+            least = min(least, round_cost(np.cumsum(purchases), system.memory, k).sum())
+    return least
+
+
+@settings(max_examples=60, deadline=None)
+@given(PRICES, st.floats(0.5, 40.0), st.sampled_from([CONVEX, BoundConstants(pdim=2.0), BoundConstants(pdim=100.0)]))
+def test_nothing_costs_less_than_the_bound(prices, money, k):
+    found = clairvoyant(np.array([prices]), SMALL, k, money)
+    least = enumerated(prices, SMALL, k, money)
+    assert found.bound[0] <= least * (1 + 1e-9) or np.isinf(least)
+    assert found.price[0] >= least * (1 - 1e-9) or np.isinf(least)
+    assert found.spend[0] <= money * (1 + 1e-9)
+    assert np.all((found.purchases >= 0) & (found.purchases <= SMALL.memory))
+
+
+@settings(max_examples=60, deadline=None)
+@given(PRICES, st.floats(0.01, 200.0))
+def test_the_plan_is_the_best_there_is_where_money_comes_out_even(prices, mu):
+    """A plan that is optimal for a price of money is optimal for the money it spends."""
+    values = convex_minorant(round_cost(np.arange(1, 3 * len(prices) + 1), 3, CONVEX))
+    plan = _follow(_levels(np.array(prices), 3, np.append(-np.inf, np.diff(values)), mu), 3)
+    money = float(np.dot(prices, plan))
+    found = clairvoyant(np.array([prices]), SMALL, CONVEX, money, tolerance=1e-12)
+    assert round_cost(np.cumsum(plan), 3, CONVEX).sum() == pytest.approx(enumerated(prices, SMALL, CONVEX, money))
+    assert found.bound[0] == pytest.approx(enumerated(prices, SMALL, CONVEX, money))
+
+
+def test_a_solver_finds_the_same():
+    """The continuous problem as a linear programme with tangents of the convex round cost."""
+    optimize = pytest.importorskip("scipy.optimize")
+    system, T = System(np.array([4, 6]), 12.0), 25
+    prices = Uniform(1, 10).path(np.arange(1), 1, T + 1)
+    N = np.arange(1.0, 10 * T + 1)
+    value = round_cost(N, system.memory, CONVEX)
+    slope = np.diff(value)
+    # variables: purchases (T), then round costs (T), each above every chord of g
+    rows, limits = [], []
+    for t in range(T):
+        for i in range(slope.size):
+            row = np.zeros(2 * T)
+            row[: t + 1], row[T + t] = slope[i], -1.0
+            rows.append(row)
+            limits.append(slope[i] * N[i] - value[i])
+    rows.append(np.r_[prices[0], np.zeros(T)])
+    limits.append(system.budget * T)
+    solved = optimize.linprog(
+        np.r_[np.zeros(T), np.ones(T)],
+        A_ub=np.array(rows),
+        b_ub=np.array(limits),
+        bounds=[(1, 10)] + [(0, 10)] * (T - 1) + [(None, None)] * T,
+    )
+    found = clairvoyant(prices, system, CONVEX, tolerance=1e-9)
+    assert found.bound[0] == pytest.approx(solved.fun, rel=1e-4)
+    assert found.price[0] == pytest.approx(solved.fun, rel=5e-3)
+
+
+def test_the_minorant_is_convex_below_and_touches():
+    values = round_cost(np.arange(1, 3000), 100, BoundConstants())
+    lower = convex_minorant(values)
+    assert np.all(lower <= values + 1e-9)
+    assert np.all(np.diff(lower, 2) >= -1e-9)
+    assert lower[0] == values[0]
+    assert np.mean(np.isclose(lower, values)) > 0.3
+    assert not np.all(np.diff(values, 2) >= -1e-9)  # the penalty itself is not convex there
+
+
+def test_without_money_for_one_sample_there_is_no_finite_cost():
+    found = clairvoyant(np.array([[5.0, 1.0]]), SMALL, CONVEX, 2.0)
+    assert found.price[0] == found.bound[0] == np.inf
+    assert found.spend[0] == 0
+
+
+def test_with_money_for_all_everything_is_bought():
+    found = clairvoyant(np.array([[5.0, 1.0]]), SMALL, CONVEX, 100.0)
+    assert found.purchases.tolist() == [[3, 3]]
+    assert found.price[0] == pytest.approx(found.bound[0])
+
+
+def test_prices_per_client_are_refused():
+    with pytest.raises(SettingError, match="one price for each run and round"):
+        clairvoyant(np.ones((2, 3, 4)), SMALL, CONVEX)
+
+
+SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 60)
+
+
+@pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
+def test_as_a_policy_it_replays_its_plan_and_nobody_does_better(prices):
+    k, seeds = BoundConstants(), np.arange(6)
+    policy = Clairvoyant(rule=Fifo(SYSTEM.buffer), costs=prices, seeds=seeds, rounds=60, system=SYSTEM, bound=k)
+    result = rehearse(SYSTEM, policy, prices, seeds, 60)
+    surrogate = result.penalty(k).sum(axis=-1)
+    assert surrogate == pytest.approx(policy.plan.price, rel=2e-3)
+    assert np.all(surrogate >= policy.plan.bound)
+    assert np.all(result.spend.sum(axis=-1) <= 55.0 * 60)
+    assert result.peak_excess.max() <= 0
+    for other in (Headgate(rule=Fifo(SYSTEM.buffer), early=1.0), Resolving(rule=Fifo(SYSTEM.buffer))):
+        theirs = rehearse(SYSTEM, other, prices, seeds, 60).penalty(k).sum(axis=-1)
+        assert np.all(theirs >= policy.plan.bound)
+
+
+def test_it_refuses_prices_it_did_not_foresee():
+    policy = Clairvoyant(
+        rule=Fifo(SYSTEM.buffer), costs=Uniform(1, 10), seeds=np.arange(2), rounds=5, system=SYSTEM, bound=BoundConstants()
+    )
+    with pytest.raises(SettingError, match="made for other prices"):
+        rehearse(SYSTEM, policy, Uniform(2, 10), np.arange(2), 5)
+    with pytest.raises(SettingError, match="no plan for the others of 3 runs"):
+        rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(3), 5)
+    with pytest.raises(SettingError, match="the plan ends there"):
+        rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(2), 6)
+
+
+def test_a_run_follows_its_own_plan_whoever_plays_beside_it():
+    """Also while the prices of several seeds are still the same."""
+    prices, seeds = UniformInteger(1, 9), np.arange(8)
+    given = {"rule": Fifo(SYSTEM.buffer), "costs": prices, "rounds": 12, "system": SYSTEM, "bound": BoundConstants()}
+    together = rehearse(SYSTEM, Clairvoyant(seeds=seeds, **given), prices, seeds, 12)
+    for seed in seeds:
+        alone = rehearse(SYSTEM, Clairvoyant(seeds=seeds[seed : seed + 1], **given), prices, seeds[seed : seed + 1], 12)
+        assert np.array_equal(alone.admitted[0], together.admitted[seed])

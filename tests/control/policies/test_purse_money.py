@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.control import System, View
+from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling, pace, rounds_left
+
+AMOUNT = st.floats(0.0, 1e6, allow_subnormal=False)
+
+
+def view(cost, spent=0.0, t=1, horizon=100, budget=55.0):
+    cost = np.atleast_1d(np.asarray(cost, dtype=float))
+    count, by_client = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
+    return View(t, cost, np.zeros(1), np.array([spent]), count, count, by_client, System(np.array([3, 1, 7]), budget, horizon))
+
+
+@given(st.floats(1e-3, 1e6), AMOUNT, AMOUNT, st.integers(0, 500))
+def test_as_many_as_the_money_buys_and_not_one_more(price, spent, more, wanted):
+    most = np.array([spent + more])
+    bought = affordable(view(price, spent), np.array([float(wanted)]), most)[0]
+    assert bought == int(bought)
+    assert 0 <= bought <= wanted
+    assert spent + price * bought <= most[0]
+    assert bought == wanted or spent + price * (bought + 2) > most[0]
+
+
+def test_free_samples_are_all_bought_and_dust_is_not_lost():
+    assert affordable(view(0.0, 5.0), np.array([11.0]), np.array([5.0]))[0] == 11
+    assert affordable(view(1.0), np.array([7 - 1e-12]), np.array([100.0]))[0] == 7  # 7 but for rounding
+
+
+@given(st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3), AMOUNT)
+def test_prices_per_client_keep_the_money_too(prices, shares, money):
+    places = np.array([3, 1, 7])
+    wanted, owed = np.array([shares]) * places, np.full((1, 3), 0.5)
+    bought = affordable_by_client(view([prices]), wanted, owed, places, np.array([money]))
+    assert np.all(bought == np.floor(bought))
+    assert np.all((bought >= 0) & (bought <= places))
+    assert np.all(bought <= wanted + 1)
+    assert (np.array([prices]) * bought).sum() <= money
+
+
+def test_ceilings_and_paces_with_and_without_a_horizon():
+    known, open_end = view(1.0, 500.0, t=51), view(1.0, 500.0, t=51, horizon=None)
+    assert ceiling(known, 10) == 5500
+    assert ceiling(open_end, 10) == 55 * 61
+    assert rounds_left(known) == 50
+    assert rounds_left(open_end) == 51
+    assert pace(known, 10)[0] == pytest.approx(100.0)
+    assert pace(open_end, 10)[0] == pytest.approx(55 + (55 * 60 - 500) / 51)
+    assert rounds_left(view(1.0, t=200)) == 1  # beyond its horizon

@@ -1,0 +1,207 @@
+import numpy as np
+import pytest
+
+from headgate.control import KStep, KStepFifo
+from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
+from headgate.control.prices import processes
+from headgate.errors import DataError, HeadgateError, InfeasibleError, SettingError
+from headgate.experiment import load, override, recipe_names, recipe_text
+
+MINE = """
+[system]
+buffers = [4, 6]
+budget = 20.0
+
+[prices]
+kind = "trace"
+file = "prices.csv"
+
+[run]
+rounds = 3
+seeds = 2
+policies = ["eager", "calm", "oracle"]
+
+[policies.eager]
+kind = "acdpp"
+V = 100.0
+
+[policies.calm]
+kind = "acdpp"
+V = 1.0
+capacity = "buffer"
+bound = { pdim = 7.0 }
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    (tmp_path / "prices.csv").write_text("cost\n2\n3\n4\n")
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE)
+    return path
+
+
+def test_the_recipes_of_the_paper():
+    for name, scale in (("mnist", 1), ("cifar10", 2), ("imagenette", 4)):
+        e = load(name)
+        assert e.system.buffer.tolist() == [scale * b for b in (8, 9, 10, 11, 12) * 2]
+        assert e.system.budget == 55.0 * scale
+        assert (e.prices.low, e.prices.high) == (1.0, 10.0)
+        assert (e.policies["constant"].K, e.policies["constant"].rate) == (10, 10.0 * scale)
+        assert (e.policies["acdpp"].K, e.policies["acdpp"].rate) == (10, 10.0 * scale)
+        assert (e.policies["hybrid"].K, e.policies["hybrid"].stale.tolist()) == (5, [False] * 5 + [True] * 5)
+    released = load("imagenette").policies["released"]
+    assert (released.K, released.V, released.base, released.cap, released.bound.eta) == (5, 3000.0, 0.999999, 1000.0, 0.0005)
+    assert load("cifar10").policies["released"].cap == 100.0
+    assert load("million").system.clients == 10**6
+
+
+def test_every_recipe_loads_and_prints():
+    assert set(recipe_names()) >= {"digits", "mnist", "cifar10", "imagenette", "million"}
+    for name in recipe_names():
+        assert load(name, ["run.rounds=5"]).rounds == 5
+        assert "[system]" in recipe_text(name)
+
+
+def test_a_file_of_ones_own(mine):
+    e = load(str(mine))
+    assert e.name == "mine"
+    assert isinstance(e.prices, processes.Trace)
+    assert list(e.policies) == ["eager", "calm", "oracle"]
+    assert (e.policies["eager"].V, e.policies["calm"].V) == (100.0, 1.0)
+    assert isinstance(e.policies["eager"].retention, KStep)
+    assert isinstance(e.policies["calm"].retention, KStepFifo)
+    assert e.policies["calm"].bound.pdim == 7.0
+    assert e.policies["calm"].bound.D == e.bound.D == 1000.0
+
+
+def test_overrides_reach_every_key():
+    e = load(
+        "mnist",
+        [
+            "run.first_seed=7000", "run.seeds=3", "system.budget=70", "prices.kind=integer", "prices.high=12",
+            'run.policies=["acdpp", "dpp", "mine"]', "policies.mine.kind=constant", "policies.mine.K=4",
+            "policies.acdpp.burst=buffer", "policies.acdpp.rho=0.5", "policies.acdpp.bound.D=3", "bound.pdim=50",
+            "run.horizon=open", "policies.dpp.burst=none", "policies.acdpp.V=auto",
+        ],
+    )  # fmt: skip
+    assert e.seeds.tolist() == [7000, 7001, 7002]
+    assert (e.system.budget, e.system.horizon, e.prices.high) == (70.0, None, 12)
+    assert (e.policies["acdpp"].burst, e.policies["acdpp"].rho, e.policies["acdpp"].V) == ("buffer", 0.5, None)
+    assert (e.policies["acdpp"].bound.D, e.policies["acdpp"].bound.pdim) == (3.0, 50.0)
+    assert e.policies["mine"].K == 4
+    assert e.policies["dpp"].burst is None
+
+
+def test_every_kind_of_policy_and_price():
+    kinds = {"acdpp": Acdpp, "dpp": Dpp, "constant": Constant, "oracle": Oracle, "hybrid": Hybrid, "released": Released}
+    for name, kind in kinds.items():
+        assert type(load("mnist", [f'run.policies=["{name}"]']).policies[name]) is kind
+
+
+def test_keys_of_another_kind_of_price_are_refused():
+    with pytest.raises(SettingError, match=r"prices.low: unknown key"):
+        load("mnist", ["prices.kind=constant", "prices.value=3"])
+
+
+def test_other_price_processes_from_a_file(tmp_path):
+    path = tmp_path / "r.toml"
+    for body, kind in (
+        ('kind = "constant"\nvalue = 3', processes.Constant),
+        ('kind = "integer"\nlow = 1\nhigh = 3', processes.UniformInteger),
+        ('kind = "markov"\nlevels = [1, 9]\ntransition = [[0.9, 0.1], [0.2, 0.8]]', processes.Markov),
+        ('kind = "seasonal"\naverage = 5\namplitude = 2\nperiod = 24', processes.Seasonal),
+    ):
+        path.write_text(f"[system]\nbuffers = [4]\nbudget = 9\n[cost]\n{body}\n[run]\nrounds = 9\n")
+        assert type(load(str(path)).costs) is kind
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("run.sedes=3", "run.sedes: unknown key; did you mean seeds?"),
+        ("polices.acdpp.K=3", "[polices]: unknown section; did you mean policies?"),
+        ("policies.acdpp.rh=0.5", "policies.acdpp.rh: unknown key; did you mean rho?"),
+        ("policies.acdpp.bound.pdm=3", "policies.acdpp.bound.pdm: unknown key; did you mean pdim?"),
+        ("policies.spare.kind=acdp", "policies.spare.kind = acdp: must be one of"),
+        ("prices.kind=unifrm", "did you mean uniform?"),
+        ('run.policies=["acdp"]', "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?"),
+        ("run.policies=[]", "run.policies = []"),
+        ("system.budget=0", "system.budget = 0"),
+        ("system.budget=nan", "system.budget = nan"),
+        ("system.budget=lots", "system.budget = lots"),
+        ("system.buffers=[]", "at least one client"),
+        ("system.buffers=[3,0]", "system.buffers[1] = 0"),
+        ("system.buffers=[1.5]", "system.buffers = [1.5]"),
+        ("system.weights=[1]", "1 entries for 10 clients"),
+        ("system.clients=0", "system.clients = 0"),
+        ("prices.low=-1", "prices.low = -1"),
+        ("run.rounds=0", "run.rounds = 0"),
+        ("run.rounds=2.5", "run.rounds = 2.5"),
+        ("run.rounds=true", "run.rounds = True"),
+        ("run.seeds=0", "run.seeds = 0"),
+        ("run.first_seed=-1", "run.first_seed = -1"),
+        ("run.horizon=opn", "run.horizon = opn"),
+        ("run.horizon=0", "horizon = 0"),
+        ("policies.acdpp.rho=1.5", "policies.acdpp.rho = 1.5"),
+        ("policies.acdpp.K=0", "policies.acdpp.K = 0"),
+        ("policies.acdpp.burst=full", "policies.acdpp.burst = full"),
+        ("policies.acdpp.capacity=[1]", "policies.acdpp.capacity has 1 entries for 10 clients"),
+        ("policies.hybrid.stale=[11]", "there is no client 11"),
+        ("policies.hybrid.stale=[0,1,2,3,4,5,6,7,8,9]", "nobody is left to admit"),
+        ("policies.hybrid.K=-3", "policies.hybrid.K = -3"),
+        ("policies.acdpp=3", "policies.acdpp = 3: must be a section"),
+        ("bound.pdim=0", "bound.pdim = 0"),
+        ("budget=3", "must look like section.key=value"),
+        ("run.rounds", "must look like section.key=value"),
+        ("run.rounds.x=3", "rounds is not a section"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(assignment, message):
+    with pytest.raises(SettingError) as refusal:
+        load("mnist", [assignment])
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_budget_that_buys_nothing_is_infeasible():
+    with pytest.raises(InfeasibleError, match=r"system.budget = 0.01: buys less than one sample in 100 rounds"):
+        load("mnist", ["system.budget=0.01"])
+
+
+def test_a_trace_that_is_too_short_is_named(mine):
+    with pytest.raises(DataError, match="ends after 3 rounds, round 9 was asked for"):
+        load(str(mine), ["run.rounds=9"])
+    assert load(str(mine), ["run.rounds=9", "prices.at_end=repeat"]).rounds == 9
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [("mnits", "did you mean mnist?"), ("none.toml", "cannot be read"), ("bad.toml", "not valid TOML")],
+)
+def test_recipes_that_cannot_be_read(recipe, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("[system\n")
+    with pytest.raises(HeadgateError) as refusal:
+        load(recipe)
+    assert message in str(refusal.value)
+
+
+def test_a_section_that_is_missing_is_named(tmp_path):
+    path = tmp_path / "r.toml"
+    path.write_text('[system]\nbuffers = [4]\n[cost]\nkind = "constant"\nvalue = 3\n[run]\nrounds = 9\n')
+    with pytest.raises(SettingError, match=r"system.budget: is missing"):
+        load(str(path))
+
+
+def test_override_keeps_strings_and_reads_toml():
+    raw = {}
+    for assignment in ("a.b=3", "a.c=x y", 'a.d=["p", 1]', "a.e.f=true"):
+        override(raw, assignment)
+    assert raw == {"a": {"b": 3, "c": "x y", "d": ["p", 1], "e": {"f": True}}}
+
+
+def test_buffers_are_repeated_until_every_client_has_one():
+    e = load("mnist", ["system.clients=12"])
+    assert e.system.buffer.tolist() == [8, 9, 10, 11, 12, 8, 9, 10, 11, 12, 8, 9]
+    assert np.all(e.system.weight == 1 / 12)

@@ -1,0 +1,110 @@
+"""The keys by which a recipe says what full clients drop."""
+
+import numpy as np
+import pytest
+
+from headgate.control import ClassBalanced, DynamicRatio, Fifo, KStep, KStepFifo, Reservoir, StaticRatio
+from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
+from headgate.experiment import load
+
+BUYERS = ["headgate", "threshold", "resolving", "pacing", "lookahead", "pi", "bucket", "random", "clairvoyant"]
+RULES = {
+    "fifo": Fifo,
+    "reservoir": Reservoir,
+    "class-balanced": ClassBalanced,
+    "static": StaticRatio,
+    "dynamic": DynamicRatio,
+}
+
+
+def recipe(kind, *settings):
+    return load(
+        "mnist", [f'run.policies=["{kind}"]', "run.rounds=15", "run.seeds=2", *(f"policies.{kind}.{s}" for s in settings)]
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", [*BUYERS, "constant"])
+def test_every_buyer_and_constant_take_every_rule(kind, rule):
+    experiment = recipe(kind, f"retention={rule}", "capacity=buffer")
+    retention = experiment.policies[kind].retention
+    assert type(retention) is RULES[rule]
+    assert np.array_equal(retention.capacity, experiment.system.buffer)
+    assert experiment.resolved["policies"][kind]["retention"] == rule
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rehearsal_counts_what_was_trained_on(rule):
+    experiment = recipe("headgate", f"retention={rule}")
+    result = rehearse(experiment.system, experiment.policies["headgate"], experiment.prices, experiment.seeds, 15)
+    unused = result.ledger.unused
+    assert np.array_equal(result.N[:, -1] + unused, result.admitted.sum(axis=-1))
+    assert result.peak_excess.max() <= 0
+    assert np.all(result.n_eff[:, -1] <= result.N[:, -1] + 1e-9)
+    assert np.any(np.asarray(unused) > 0) == (rule in ("reservoir", "static", "dynamic"))
+
+
+@pytest.mark.parametrize("kind", [*BUYERS, "constant"])
+def test_the_same_is_bought_under_every_rule(kind):
+    """Nobody takes what was never used for what was never bought."""
+    bought = []
+    for rule in RULES:
+        experiment = recipe(kind, f"retention={rule}", "capacity=buffer")
+        result = rehearse(experiment.system, experiment.policies[kind], experiment.prices, experiment.seeds, 15)
+        bought.append((result.admitted.tolist(), result.spend.tolist(), result.n.tolist()))
+    assert all(each == bought[0] for each in bought)
+
+
+def test_a_seed_draws_the_same_in_any_rehearsal():
+    experiment = recipe("headgate", "retention=reservoir")
+    policy, seeds = experiment.policies["headgate"], np.array([4, 2])
+    both = rehearse(experiment.system, policy, experiment.prices, seeds, 15)
+    alone = rehearse(experiment.system, policy, experiment.prices, seeds[1:], 15)
+    assert np.array_equal(both.ledger.places[1], alone.ledger.places[0])
+
+
+def test_capacity_ratio_and_age():
+    assert recipe("headgate", "retention=static", "ratio=0.25").policies["headgate"].retention.ratio == 0.25
+    assert recipe("headgate", "retention=reservoir", "capacity=3").policies["headgate"].retention.capacity.tolist() == [3] * 10
+    assert isinstance(recipe("headgate", "K=4").policies["headgate"].retention, KStepFifo)
+    constant = [
+        recipe("constant", *settings).policies["constant"].retention
+        for settings in (
+            [],
+            ["capacity=buffer"],
+            ["capacity=buffer", "retention=fifo"],
+            ["capacity=buffer", "retention=fifo", "K=4"],
+        )
+    ]
+    assert [type(rule) for rule in constant] == [KStep, KStepFifo, Fifo, KStepFifo]
+
+
+def test_constant_admits_the_same_under_every_rule():
+    rates = {recipe("constant", f"retention={rule}", "capacity=buffer").policies["constant"].rate for rule in RULES}
+    assert rates == {recipe("constant").policies["constant"].rate}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("headgate", ["retention=resevoir"], "policies.headgate.retention = resevoir: must be 'fifo', 'reservoir'"),
+        (
+            "headgate",
+            ["retention=reservoir", "K=3"],
+            'policies.headgate.K = 3: age decides nothing under retention = "reservoir"',
+        ),
+        ("headgate", ["retention=dynamic", "ratio=0.5"], 'policies.headgate.ratio = 0.5: goes with retention = "static"'),
+        ("headgate", ["ratio=0.5"], 'policies.headgate.ratio = 0.5: goes with retention = "static"'),
+        ("pacing", ["retention=static", "ratio=2"], "policies.pacing.ratio = 2.0: must be above 0 and at most 1"),
+        ("constant", ["retention=static"], 'policies.constant.capacity: is missing; retention = "static" needs one'),
+        ("constant", ["capacity=buffer", "retention=static", "K=3"], "policies.constant.K = 3: age decides nothing"),
+        ("constant", ["ratio=0.5"], 'policies.constant.ratio = 0.5: goes with retention = "static"'),
+        ("headgate", ["retention=reservoir", "capacity=0"], "capacity = [0 0 0"),
+    ],
+)
+def test_what_does_not_go_together_is_named(kind, settings, message):
+    with pytest.raises(SettingError) as refusal:
+        recipe(kind, *settings)
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)

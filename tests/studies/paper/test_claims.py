@@ -1,0 +1,128 @@
+import json
+
+import pytest
+
+from headgate.studies.paper.claims import claims, row_from_json, row_to_json, study_rows
+from headgate.studies.paper.claims_page import claims_page, claims_table, summary
+from headgate.studies.paper.decomposition import decompose
+from headgate.studies.paper.page import in_short
+from headgate.studies.paper.theory_claims import theory_rows
+from headgate.studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE
+from headgate.studies.theory.rates import Fit, Rates
+
+from ...analysis.made_up import BUDGET, outcome, ramp
+
+NOTHING = {
+    "study": "mnist",
+    "command": "c",
+    "commits": ["e"],
+    "dates": ["d"],
+    "page_commit": "e",
+    "computing_s": 1.0,
+    "quick": False,
+    "devices": ["cpu"],
+}
+
+
+def flavour(batch, ours, top, spend=BUDGET, oracle=True):
+    made = [
+        outcome(ours, ramp(5, top=top), spend=spend, batch=batch),
+        outcome("constant", ramp(12, top=0.86), batch=batch),
+        outcome("hybrid", ramp(14, top=0.88), batch=batch),
+    ]
+    if oracle:
+        made.append(outcome("oracle", ramp(4, top=0.92), spend=10 * BUDGET, batch=batch))
+    return {(one.batch, one.policy): one for one in made}
+
+
+def verdicts(rows, flavour):
+    return {row.key: getattr(row, flavour).verdict for row in rows}
+
+
+def test_the_claims_of_section_7_are_all_there():
+    by_study = {study: [claim for claim in claims() if claim.study == study] for study in ("mnist", "cifar10", "imagenette")}
+    papers = {study: {claim.paper for claim in own} for study, own in by_study.items()}
+    assert {"+1.9 points", "+3.5 points", "2.3× faster", "2.6× faster"} <= papers["mnist"]
+    assert {"+26.7 points", "+3.5 points", "1.7× faster", "never"} <= papers["cifar10"]
+    assert {"+4.1 points", "+1.8 points", "2.2× faster", "1.3× faster"} <= papers["imagenette"]
+    keys = [claim.key for claim in claims()]
+    assert len(keys) == len(set(keys))
+    for study in by_study:
+        assert {f"{study}-oracle", f"{study}-cost", f"{study}-debt", f"{study}-buffer", f"{study}-peak"} <= set(keys)
+
+
+@pytest.mark.parametrize("study", ["mnist", "cifar10", "imagenette"])
+def test_what_was_not_run_has_no_number_and_says_its_command(study):
+    rows = study_rows(study, {}, "headgate reproduce it")
+    assert rows
+    for row in rows:
+        for finding in (row.written, row.released):
+            assert (finding.verdict, finding.value, finding.spend) == (NOT_RUN, None, ())
+    assert "`headgate reproduce it`" in claims_table(rows)
+
+
+def test_rows_judge_each_flavour_by_itself():
+    outcomes = flavour("written", "acdpp", 0.91) | flavour("released", "released", 0.90, spend=1.5 * BUDGET)
+    rows = study_rows("mnist", outcomes, "c")
+    written, released = verdicts(rows, "written"), verdicts(rows, "released")
+    assert written["mnist-gain-constant"] == HOLDS
+    assert released["mnist-gain-constant"] == "holds only with overspend of 50 %"
+    assert (written["mnist-cost"], released["mnist-cost"]) == (HOLDS, FAILS)
+    assert written["mnist-gain-fair"] == released["mnist-gain-fair"] == NOT_RUN
+    assert written["mnist-oracle"] == HOLDS
+    assert "1 hold only with overspend" not in summary(rows)
+    assert "hold only with overspend" in summary(rows)
+    assert "150 % of the budget" in in_short("mnist", rows)
+
+
+def test_the_oracle_of_one_flavour_serves_both():
+    outcomes = flavour("written", "acdpp", 0.91) | flavour("released", "released", 0.905, oracle=False)
+    assert verdicts(study_rows("imagenette", outcomes, "c"), "released")["imagenette-oracle"] == HOLDS
+
+
+def test_the_rule_within_budget_and_buffers_is_judged_against_constant_admission():
+    outcomes = flavour("written", "acdpp", 0.91) | flavour("released", "released", 0.90, spend=1.5 * BUDGET)
+    for policy, top in (
+        ("released_fair", 0.85),
+        ("released_budget", 0.855),
+        ("constant_spend", 0.88),
+        ("constant_both", 0.885),
+    ):
+        outcomes["equal-means", policy] = outcome(policy, ramp(5, top=top), batch="equal-means")
+    outcomes["written", "acdpp_capped"] = outcome("acdpp_capped", ramp(5, top=0.9))
+    rows = study_rows("mnist", outcomes, "c")
+    assert verdicts(rows, "written")["mnist-gain-fair"] == HOLDS
+    assert verdicts(rows, "released")["mnist-gain-fair"] == FAILS
+    for way in decompose(outcomes):
+        assert sum(step.gain.mean for step in way.steps) == pytest.approx(way.whole.mean) == pytest.approx(4.0)
+    first, second = decompose(outcomes)
+    assert [round(step.gain.mean, 1) for step in first.steps] == [-1.0, 0.5, 4.5]
+    assert [round(step.gain.mean, 1) for step in second.steps] == [2.0, 0.5, 1.5]
+
+
+def test_rates_become_rows():
+    fits = (
+        Fit("regret", 0.6, 0.01, "O(T^0.5)", 0.5, False),
+        Fit("cost_violation", 0.4, 0.1, "O(T^0.75)", 0.75, True),
+        Fit("buffer_violation", None, None, "O(1)", 0.0, True),
+    )
+    rows = {row.key: row for row in theory_rows(Rates((), fits, 0.5, 0.5), None, None, "c")}
+    assert rows["theory-sublinear"].written.verdict == HOLDS
+    assert rows["theory-regret"].written.verdict == FAILS
+    assert rows["theory-regret"].written.value == (0.6, pytest.approx(0.59), pytest.approx(0.61))
+    assert rows["theory-cost_violation"].written.verdict == HOLDS
+    assert rows["theory-buffer_violation"].written.verdict == HOLDS
+    assert rows["theory-omega3"].written.verdict == NOT_RUN
+    measured = [row for row in rows.values() if row.written.verdict != NOT_RUN]
+    assert {row.released.verdict for row in measured} == {UNTESTABLE}
+
+
+def test_the_page_says_its_rules_and_survives_json():
+    rows = study_rows("mnist", flavour("written", "acdpp", 0.91), "c")
+    page = claims_page(rows, [NOTHING])
+    assert "## Rules" in page
+    assert "the line is half of what is claimed" in page
+    assert "A trial run" not in page
+    assert "A trial run" in claims_page(rows, [NOTHING | {"quick": True}])
+    for row in rows:
+        assert row_from_json(json.loads(json.dumps(row_to_json(row)))) == row

@@ -1,0 +1,224 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.analysis.outcomes import difference, estimate, speed_up
+from headgate.errors import DataError
+from headgate.studies.paper import verdicts
+from headgate.studies.paper.numbers import as_json
+from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE
+
+from ...analysis.made_up import BUDGET, outcome, ramp
+
+
+def test_a_gain_as_large_as_claimed_holds():
+    ours, other = outcome("acdpp", ramp(5, top=0.9, spread=0.01)), outcome("constant", ramp(5, top=0.86, spread=0.01))
+    found = verdicts.gain(3.5)(ours, other)
+    assert found.verdict == HOLDS
+    assert found.value.mean == pytest.approx(4.0)
+    assert found.spend == (BUDGET, BUDGET)
+
+
+def test_a_gain_of_less_than_half_the_claim_does_not_hold():
+    ours, other = outcome("acdpp", ramp(5, top=0.86)), outcome("constant", ramp(5, top=0.85))
+    found = verdicts.gain(3.5)(ours, other)
+    assert found.verdict == FAILS
+    assert "less than half" in found.note
+    assert verdicts.gain(None)(ours, other).verdict == HOLDS
+    assert "other way round" in verdicts.gain(3.5)(other, ours).note
+
+
+def test_a_gain_whose_interval_has_the_line_in_it_is_not_decided():
+    noisy = np.array([[0.8], [0.9], [0.7], [0.95]])
+    found = verdicts.gain(1.0)(outcome("acdpp", noisy), outcome("constant", noisy[::-1] - 0.01))
+    assert found.verdict == UNDECIDED
+    assert found.value.low < 0 < found.value.high
+
+
+@pytest.mark.parametrize(
+    ("spend", "other", "verdict"),
+    [
+        (1.0, 1.0, HOLDS),
+        (1.019, 1.0, HOLDS),
+        (1.49, 1.0, "holds only with overspend of 49 %"),
+        (1.49, 0.5, "holds only with overspend of 49 %"),
+        (1.49, 1.49, "holds, both over budget (149 % and 149 %)"),
+        (2.68, 4.67, "holds, both over budget (268 % and 467 %)"),
+        (3.0, 1.5, "holds only with overspend of 100 %"),
+    ],
+)
+def test_money_beyond_budget_and_beyond_the_other_side_is_said(spend, other, verdict):
+    ours = outcome("acdpp", ramp(5, top=0.9), spend=spend * BUDGET)
+    assert verdicts.gain(1.0)(ours, outcome("constant", ramp(5, top=0.8), spend=other * BUDGET)).verdict == verdict
+
+
+def test_one_seed_is_not_enough():
+    assert verdicts.gain(1.0)(outcome("a", [[0.9]]), outcome("b", [[0.5]])).verdict == UNTESTABLE
+
+
+def test_speed_is_a_ratio_of_first_rounds():
+    found = verdicts.faster(2.0, 0.8)(outcome("acdpp", ramp(5)), outcome("constant", ramp(10)))
+    assert found.verdict == HOLDS
+    assert found.value.mean == 2.0
+    assert "rounds 5 and 10" in found.note
+    assert verdicts.faster(3.5, 0.8)(outcome("acdpp", ramp(5)), outcome("constant", ramp(10))).verdict == FAILS
+
+
+def test_a_target_that_the_other_never_reaches_gives_a_lower_bound():
+    found = verdicts.faster(2.0, 0.8)(outcome("acdpp", ramp(5)), outcome("constant", ramp(10, top=0.6)))
+    assert found.verdict == HOLDS
+    assert found.value.mean == pytest.approx(21 / 5)
+    assert "lower bound" in found.note
+
+
+def test_a_lower_bound_cannot_refute():
+    found = verdicts.faster(8.0, 0.8)(outcome("acdpp", ramp(12)), outcome("constant", ramp(10, top=0.6)))
+    assert found.verdict == UNTESTABLE
+    assert "too short" in found.note
+    assert found.value.high is None
+
+
+def test_a_target_that_only_the_other_reaches_does_not_hold():
+    found = verdicts.faster(2.0, 0.8)(outcome("acdpp", ramp(5, top=0.6)), outcome("constant", ramp(10)))
+    assert found.verdict == FAILS
+    assert "constant does in round 10" in found.note
+
+
+def test_a_target_that_nobody_reaches_is_replaced():
+    ours, other = outcome("acdpp", ramp(5, top=0.58)), outcome("constant", ramp(10, top=0.47))
+    found = verdicts.faster(2.0, 0.8)(ours, other)
+    assert "neither reaches 80 %" in found.note
+    assert "at 45 %" in found.note
+    assert found.value.mean == pytest.approx(2.0)
+    flat = outcome("flat", [[0.1, 0.1], [0.1, 0.1]])
+    assert verdicts.faster(2.0, 0.8)(flat, flat).verdict == UNTESTABLE
+
+
+@given(st.floats(0.11, 1.0), st.floats(0.11, 1.0))
+def test_the_replaced_target_is_the_highest_step_that_both_reach(a, b):
+    ours, other = outcome("a", [[a]]), outcome("b", [[b]])
+    target = verdicts.common_target(ours, other)
+    assert target <= min(a, b) + 1e-9
+    assert target + 1 / verdicts.STEPS > min(a, b) - 1e-9
+    assert target == round(target, 2)
+
+
+def test_never_reaching_needs_somebody_who_does():
+    good, bad = outcome("acdpp", ramp(5)), outcome("hybrid", ramp(5, top=0.5))
+    assert verdicts.never_reaches(0.7)(good, bad).verdict == HOLDS
+    assert verdicts.never_reaches(0.7)(good, good).verdict == FAILS
+    assert verdicts.never_reaches(0.7)(bad, good).verdict == FAILS
+    nobody = verdicts.never_reaches(0.7)(outcome("acdpp", ramp(5, top=0.6)), outcome("hybrid", ramp(5, top=0.3)))
+    assert nobody.verdict == HOLDS
+    assert "asked at 60 %" in nobody.note
+
+
+@pytest.mark.parametrize("judge", [verdicts.gain(1.0), verdicts.faster(2.0, 0.8), verdicts.never_reaches(0.8)])
+def test_lost_seeds_are_counted_and_a_lost_side_decides(judge):
+    ours, other = outcome("acdpp", ramp(5, top=0.9)), outcome("constant", ramp(12, top=0.7))
+    partly = outcome("acdpp", ramp(5, top=0.9), lost=(1,))
+    assert "3 of 4 seeds: 1 of acdpp diverged" in judge(partly, other).note
+    gone = outcome("acdpp", ramp(5), lost=(0, 1, 2, 3))
+    assert judge(gone, other).verdict == FAILS
+    assert judge(ours, gone).verdict == UNTESTABLE
+    for found in (judge(gone, other), judge(ours, gone)):
+        assert "4 of 4 runs of acdpp diverged" in found.note
+
+
+def test_close_to_the_oracle_within_two_points():
+    oracle = outcome("oracle", ramp(5, top=0.9), spend=100 * BUDGET)
+    assert verdicts.close_to_oracle(outcome("acdpp", ramp(5, top=0.885)), oracle).verdict == HOLDS
+    assert verdicts.close_to_oracle(outcome("acdpp", ramp(5, top=0.87)), oracle).verdict == FAILS
+    dear = outcome("acdpp", ramp(5, top=0.89), spend=1.5 * BUDGET)
+    assert verdicts.close_to_oracle(dear, oracle).verdict == "holds only with overspend of 50 %"
+
+
+def test_close_is_not_decided_on_the_line():
+    oracle = outcome("oracle", np.full((4, 1), 0.9), spend=100 * BUDGET)
+    near = outcome("acdpp", 0.88 + 0.004 * np.array([[-1.0], [1.0], [-1.0], [1.0]]))
+    assert verdicts.close_to_oracle(near, oracle).verdict == UNDECIDED
+
+
+def test_constraints():
+    good = outcome("acdpp", ramp(5), spend=1.01 * BUDGET, held=(1.0,))
+    bad = outcome("acdpp", ramp(5), spend=1.2 * BUDGET, held=(0.5, 2.0))
+    for judge in (verdicts.keeps_budget, verdicts.keeps_buffers, verdicts.never_above_buffers):
+        assert judge(good).verdict == HOLDS
+        assert judge(bad).verdict == FAILS
+    mixed = outcome("acdpp", ramp(5), held=(1.5, 0.5))
+    assert verdicts.keeps_buffers(mixed).verdict == HOLDS
+    assert verdicts.never_above_buffers(mixed).verdict == FAILS
+
+
+def test_dear_prices_are_bad_luck_and_no_overspend():
+    unlucky = outcome("constant", ramp(5), price=1.1)
+    assert unlucky.spend.mean() > 1.09 * BUDGET
+    assert unlucky.expected_spend == pytest.approx(np.full(4, BUDGET))
+    assert verdicts.keeps_budget(unlucky).verdict == HOLDS
+
+
+def test_constraints_are_judged_although_all_models_are_lost():
+    lost = outcome("acdpp", ramp(5), spend=1.2 * BUDGET, lost=(0, 1, 2, 3))
+    assert verdicts.keeps_budget(lost).verdict == FAILS
+
+
+def test_debt_that_grows_is_not_stable():
+    flat = outcome("acdpp", ramp(5), debt=np.full(20, 50.0))
+    grows = outcome("acdpp", ramp(5), debt=np.arange(20) * 5.0)
+    assert verdicts.debt_is_stable(flat).verdict == HOLDS
+    assert verdicts.debt_is_stable(grows).verdict == FAILS
+    for small in (0.0, np.repeat([0.0, 0.0, 0.0, 1.0], 5), np.repeat([1.0, 1.0, 1.0, 2.0], 5)):
+        found = verdicts.debt_is_stable(outcome("acdpp", ramp(5), debt=small))
+        assert found.verdict == HOLDS
+        assert np.isfinite(found.value.mean)
+
+
+def test_what_is_not_finite_never_gets_into_json():
+    with pytest.raises(ValueError, match="JSON"):
+        as_json({"value": float("inf")})
+
+
+# Numbers
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(-0.3, 0.3))
+def test_a_shift_of_every_seed_is_a_gain_without_doubt(values, shift):
+    ours, other = outcome("a", np.array(values)[:, None] + shift), outcome("b", np.array(values)[:, None])
+    found = difference(ours, other)
+    assert found.mean == pytest.approx(shift, abs=1e-12)
+    assert found.high - found.low < 1e-9
+
+
+def test_seeds_are_paired_by_name_not_by_place():
+    ours = outcome("a", [[0.5], [0.7], [0.9]], seeds=(0, 1, 2))
+    other = outcome("b", [[0.6], [0.8]], seeds=(1, 2))
+    found = difference(ours, other)
+    assert (found.mean, found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.1))
+
+
+def test_running_bests_of_different_rounds_are_not_compared():
+    often, seldom = outcome("a", [[0.5, 0.6]]), outcome("b", [[0.6]], every=2)
+    for compare in (difference, lambda a, b: speed_up(a, b, 0.5)):
+        with pytest.raises(DataError, match="evaluated in different rounds"):
+            compare(often, seldom)
+
+
+@given(st.integers(1, 19), st.integers(1, 19))
+def test_speed_up_and_slow_down_are_inverse(a, b):
+    ours, other = outcome("a", ramp(a)), outcome("b", ramp(b))
+    assert speed_up(ours, other, 0.8).mean * speed_up(other, ours, 0.8).mean == pytest.approx(1.0)
+    found = speed_up(ours, other, 0.8)
+    assert found.low <= found.mean <= found.high
+
+
+def test_speed_ups_of_differing_seeds_have_an_interval():
+    ours, other = outcome("a", ramp(5, spread=0.1)), outcome("b", ramp(12, spread=0.1))
+    found = speed_up(ours, other, 0.75)
+    assert found.low < found.high
+    assert found.low <= found.mean <= found.high
+    assert found == speed_up(ours, other, 0.75)  # the resampling is addressed, not drawn
+
+
+def test_an_estimate_of_equal_values_has_no_width():
+    assert estimate(np.array([0.5, 0.5, 0.5])) == (0.5, 0.5, 0.5)

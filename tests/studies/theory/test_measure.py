@@ -1,0 +1,149 @@
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from headgate.errors import DataError, SettingError
+from headgate.experiment import load
+from headgate.experiment.recipes import recipe_text
+from headgate.learning.datasets import load_dataset
+from headgate.simulation.engine import Simulation
+from headgate.studies.paper.provenance import facts_of_now
+from headgate.studies.theory import judge
+from headgate.studies.theory.measure import BASIC, measure
+from headgate.studies.theory.outcome import RELEASED
+from headgate.studies.theory.page import page, parts_of_bound, write_page
+from headgate.studies.theory.population import pooled, risk
+from headgate.theory.recursion import cumulative_excess_risk
+
+FACTS = facts_of_now("theory", True, 1.0)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits")
+
+
+@pytest.fixture(scope="module")
+def ticks():
+    return []
+
+
+@pytest.fixture(scope="module")
+def outcome(digits, ticks):
+    return measure("digits", digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
+
+
+def test_every_round_of_every_setting_is_told(outcome, ticks):
+    assert ticks == [(done, 72) for done in range(1, 73)]  # 12 rounds, three budgets, two step sizes
+    assert [(stage.lr, len(stage.points[0].risk)) for stage in outcome.stages] == [(0.5, 2), (0.061, 1)]
+    for stage in outcome.stages:
+        assert [(point.policy, point.budget) for point in stage.points] == [
+            *((name, 55.0) for name in BASIC),
+            *((name, 27.5) for name in BASIC[1:]),
+            *((name, 110.0) for name in BASIC[1:]),
+        ]
+
+
+def test_the_risk_is_that_of_the_model_that_enters_each_round(outcome, digits):
+    experiment = load("digits", ["run.rounds=12", "run.seeds=2", 'run.policies=["constant"]'])
+    population = pooled(digits, experiment, seed=1)
+    simulation = Simulation(experiment, digits, torch.device("cpu"))
+    expected = []
+    for _ in range(12):
+        expected.append(risk(population, simulation.theta[1:2]).mean[0])
+        simulation.step()
+    point = next(each for each in outcome.stages[0].points if each.policy == "constant" and each.budget == 55)
+    assert expected[0] == pytest.approx(np.log(10), rel=1e-6)
+    assert point.risk[1] == pytest.approx(expected, rel=1e-4)
+
+
+def test_excess_is_summed_over_rounds(outcome):
+    for stage in outcome.stages:
+        least = np.array([each.risk for each in outcome.optima[: len(stage.points[0].risk)]])
+        for point in stage.points:
+            assert point.measured == pytest.approx(point.risk.sum(axis=1) - 12 * least)
+            by_seed = [cumulative_excess_risk(point.risk[s], least[s]) for s in range(len(least))]
+            assert point.measured == pytest.approx(by_seed)
+            assert (point.excess > 0).all()
+
+
+def test_no_run_is_beyond_the_constants_read_off_them(outcome):
+    for stage in outcome.stages:
+        assert stage.contained
+        assert stage.seen.radius < min(each.radius for each in outcome.optima)
+        k, wide = stage.estimated.bound, stage.assured.bound
+        assert k.D <= wide.D
+        assert k.sigma <= wide.sigma
+        assert k.loss <= wide.loss
+        assert max(point.risk.max() for point in stage.points) < k.loss
+        for point in stage.points:
+            assert sum(parts_of_bound(point, k).values()) == pytest.approx(point.bound(k).sum(axis=1).mean())
+    assert outcome.stages[1].lr * outcome.L <= 1 < outcome.stages[0].lr * outcome.L
+
+
+def test_verdicts_follow_the_numbers(outcome):
+    answers = {each.key: each.answer for each in outcome.verdicts}
+    assert list(answers) == ["inequality", "informative", "ranks", "step_size", "mismatch"]
+    assert (answers["inequality"], answers["informative"], answers["step_size"], answers["mismatch"]) == (
+        "yes",
+        "no",
+        "no",
+        "no",
+    )
+    worse = replace(outcome.stages[0].points[0], excess=outcome.stages[0].points[0].excess * 1e9)
+    spoilt = replace(outcome, stages=(replace(outcome.stages[0], points=(worse, *outcome.stages[0].points[1:])),))
+    broken = {each.key: each for each in judge.verdicts(spoilt)}
+    assert broken["inequality"].answer == "no"
+    assert "at 2 of 26 points" in broken["inequality"].sentence
+    assert "Of 26 single runs 2 exceed it, 2 if" in broken["inequality"].sentence
+
+
+def test_a_surrogate_that_equals_the_risk_ranks_perfectly(outcome):
+    stage = outcome.stages[0]
+    points = tuple(replace(point, excess=point.penalty(RELEASED)) for point in stage.points)
+    found = judge.rankings(stage, points)[judge.SURROGATE]
+    assert (found.spearman, found.kendall, found.spearman_low) == (1.0, 1.0, 1.0)
+    turned = tuple(replace(point, excess=-point.penalty(RELEASED)) for point in stage.points)
+    assert judge.rankings(stage, turned)[judge.SURROGATE].spearman == -1.0
+
+
+def test_equal_spend_is_that_of_the_budget(outcome):
+    stage = outcome.stages[0]
+    for point in stage.points:
+        inside = 49.5 <= point.spend.mean() <= 60.5
+        assert (point in judge.at_equal_spend(stage)) == inside
+
+
+def test_the_page_and_its_files(outcome, tmp_path):
+    paths = write_page([outcome], tmp_path / "made", FACTS)
+    assert [path.name for path in paths] == ["excess_risk.md", "excess_risk.json", "excess_risk.csv", "excess_risk.svg"]
+    text = paths[0].read_text("utf-8")
+    assert "`headgate reproduce theory --quick`" in text
+    assert "A trial run" in text
+    assert "nan" not in text
+    for verdict in outcome.verdicts:
+        assert verdict.sentence in text
+    raw = json.loads(paths[1].read_text("utf-8"), parse_constant=pytest.fail)
+    assert [each["key"] for each in raw["outcomes"][0]["verdicts"]] == [each.key for each in outcome.verdicts]
+    rows = list(csv.DictReader(paths[2].read_text("utf-8").splitlines()))
+    assert len(rows) == 26
+    assert float(rows[0]["excess"]) == pytest.approx(outcome.stages[0].points[0].measured.mean(), rel=1e-4)
+    assert paths[3].read_bytes().startswith(b"<?xml")
+    assert page([outcome], FACTS) == page([outcome], FACTS)
+
+
+def test_a_folder_that_cannot_be(outcome, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        write_page([outcome], tmp_path / "file" / "below", FACTS)
+
+
+def test_only_convex_models(digits, tmp_path):
+    recipe = tmp_path / "lenet.toml"
+    recipe.write_text(recipe_text("digits").replace('"logistic"', '"lenet"'), "utf-8")
+    with pytest.raises(SettingError, match=r"model\.name = lenet"):
+        measure(str(recipe), digits, quick=True)

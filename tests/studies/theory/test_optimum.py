@@ -1,0 +1,139 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.errors import HeadgateError
+from headgate.experiment import load
+from headgate.learning.datasets import load_dataset
+from headgate.learning.models import Flat, build_model
+from headgate.studies.theory.optimum import minimiser
+from headgate.studies.theory.population import (
+    Population,
+    as_matrix,
+    as_vector,
+    gradients,
+    held_out,
+    pooled,
+    risk,
+)
+
+
+def made(seed=0, n=40, d=5, classes=3):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.cat([torch.randn(n, d, generator=generator), torch.ones(n, 1)], dim=1)
+    weight = torch.rand(n, generator=generator, dtype=torch.float64)
+    return Population(features, torch.randint(classes, (n,), generator=generator), weight / weight.sum(), classes)
+
+
+def slow_losses(population, theta):
+    """Image by image, in plain Python."""
+    matrix = as_matrix(theta[None].double(), population.classes)[0]
+    losses = []
+    for x, y in zip(population.features.double(), population.labels.tolist(), strict=True):
+        z = [float(row @ x) for row in matrix]
+        losses.append(math.log(sum(math.exp(v) for v in z)) - z[y])
+    return losses
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits")
+
+
+@given(seed=st.integers(0, 1000), size=st.floats(0.0, 5.0))
+def test_risk_agrees_with_a_loop(seed, size):
+    population = made(seed)
+    theta = size * torch.randn(2, 18, generator=torch.Generator().manual_seed(seed + 1))
+    fast = risk(population, theta)
+    for r in range(2):
+        losses = slow_losses(population, theta[r])
+        assert fast.mean[r] == pytest.approx(np.dot(population.weight.numpy(), losses), rel=1e-5, abs=1e-6)
+        assert fast.largest[r] == pytest.approx(max(losses), rel=1e-5, abs=1e-6)
+
+
+@given(seed=st.integers(0, 1000), size=st.floats(0.0, 3.0))
+def test_gradients_agree_with_autograd(seed, size):
+    population = made(seed, n=15)
+    theta = size * torch.randn(1, 18, generator=torch.Generator().manual_seed(seed + 1))
+    each = []
+    for i in range(15):
+        point = theta.double().clone().requires_grad_()
+        logits = as_matrix(point, 3)[0] @ population.features[i].double()
+        torch.nn.functional.cross_entropy(logits[None], population.labels[i : i + 1]).backward()
+        each.append(point.grad[0])
+    each = torch.stack(each)
+    centre = population.weight @ each
+    spread = gradients(population, theta)
+    variance = float(population.weight @ (each - centre).square().sum(dim=1))
+    assert spread.variance[0] == pytest.approx(variance, rel=1e-4, abs=1e-5)
+    assert spread.largest[0] == pytest.approx(float(each.norm(dim=1).max()), rel=1e-4)
+
+
+def test_a_flat_model_means_the_same_here_and_in_the_simulator(digits):
+    population = held_out(digits)
+    model = build_model("logistic", digits.shape, 10)
+    theta = torch.randn(Flat(model).size, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(as_vector(as_matrix(theta[None], 10))[0], theta)
+    pixels = population.features[:, :-1].reshape(-1, *digits.shape)
+    with torch.no_grad():
+        logits = torch.func.functional_call(model, Flat(model).views(theta), (pixels,))
+    expected = float(torch.nn.functional.cross_entropy(logits.double(), population.labels))
+    assert risk(population, theta[None]).mean[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_population_is_the_mixture_of_what_clients_own(digits):
+    weights = [1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    experiment = load("digits", [f"system.weights={weights}", "data.per_class=7"])
+    population = pooled(digits, experiment, seed=3)
+    assert len(population.labels) == 140
+    of_class = np.bincount(population.labels.numpy(), population.weight.numpy())
+    alpha = np.array(weights) / 55
+    assert of_class == pytest.approx((alpha + np.roll(alpha, 1)) / 2)  # class c belongs to clients c and c − 1
+    even = pooled(digits, experiment, 3, np.ones(10))
+    assert np.bincount(even.labels.numpy(), even.weight.numpy()) == pytest.approx(np.full(10, 0.1))
+
+
+@pytest.mark.parametrize("ridge", [1e-1, 1e-3])
+def test_the_optimum_is_one(ridge):
+    population = made(7, n=60)
+    found = minimiser(population, ridge, gap=1e-9)
+    assert found.gap <= 1e-9
+    point = found.theta.clone().requires_grad_()
+    logits = population.features.double() @ as_matrix(point[None], 3)[0].T
+    loss = population.weight @ torch.nn.functional.cross_entropy(logits, population.labels, reduction="none")
+    (loss + ridge / 2 * point.square().sum()).backward()
+    assert float(point.grad.norm()) == pytest.approx(found.gradient, rel=1e-3, abs=1e-9)
+    assert found.risk == pytest.approx(loss.item())
+    assert found.radius == pytest.approx(float(found.theta.norm()))
+    generator = torch.Generator().manual_seed(0)
+    for size in (1e-2, 1e-1, 1.0):  # nothing in the ball is better
+        around = found.theta + size * torch.randn(200, 18, generator=generator, dtype=torch.float64)
+        around *= (found.radius / around.norm(dim=1, keepdim=True)).clamp_max(1.0)
+        assert risk(population, around).mean.min() > found.risk - 1e-6
+
+
+def test_the_start_saves_steps_and_changes_nothing_else():
+    population = made(3, n=60)
+    found = minimiser(population, 1e-2, gap=1e-12)
+    again = minimiser(population, 1e-2, gap=1e-12, start=found.theta + 0.1)
+    assert again.theta.numpy() == pytest.approx(found.theta.numpy(), abs=1e-4)
+    assert again.risk == pytest.approx(found.risk, abs=1e-6)
+
+
+def test_what_can_be_separated_has_no_best_model():
+    x = torch.tensor([[-1.0, 1.0], [1.0, 1.0]])
+    population = Population(x, torch.tensor([0, 1]), torch.tensor([0.5, 0.5], dtype=torch.float64), 2)
+    risks = [minimiser(population, ridge) for ridge in (1e-1, 1e-3, 1e-5)]
+    assert [each.risk for each in risks] == sorted((each.risk for each in risks), reverse=True)
+    assert risks[-1].risk < 1e-3
+    assert risks[-1].radius > 2 * risks[0].radius
+    assert risks[-1].accuracy == pytest.approx(1.0)
+
+
+def test_what_cannot_be_reached_is_said():
+    with pytest.raises(HeadgateError, match=r"ridge = 0\.001"):
+        minimiser(made(1), 1e-3, gap=1e-40)

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.studies.theory.ranks import agreement, kendall, ranks, spearman
+
+values = st.lists(st.integers(-5, 5), min_size=3, max_size=12)
+
+
+def test_known_values():
+    a, b = np.array([1.0, 2, 3, 4, 5]), np.array([2.0, 1, 4, 3, 5])
+    assert spearman(a, b) == pytest.approx(0.8)
+    assert kendall(a, b) == pytest.approx(0.6)
+    assert kendall(np.array([1.0, 1, 2]), np.array([1.0, 2, 3])) == pytest.approx(2 / np.sqrt(6))  # one tie
+    assert np.isnan(spearman(a, np.ones(5)))
+    assert np.isnan(kendall(a, np.ones(5)))
+
+
+@given(values)
+def test_ranks_add_up_and_respect_order(given_values):
+    x = np.array(given_values, dtype=np.float64)
+    own = ranks(x)
+    assert own.sum() == pytest.approx(len(x) * (len(x) + 1) / 2)
+    assert all((own[i] < own[j]) == (x[i] < x[j]) for i in range(len(x)) for j in range(len(x)))
+
+
+@given(values, st.randoms())
+def test_agreement_is_symmetric_blind_to_scale_and_turns_with_the_order(given_values, random):
+    x = np.array(given_values, dtype=np.float64)
+    y = np.array(random.sample(given_values, len(given_values)), dtype=np.float64)
+    for coefficient in (spearman, kendall):
+        found = coefficient(x, y)
+        if np.isnan(found):
+            assert len(set(given_values)) == 1
+            continue
+        assert -1 - 1e-12 <= found <= 1 + 1e-12
+        assert coefficient(y, x) == pytest.approx(found)
+        assert coefficient(np.exp(x), y) == pytest.approx(found)
+        assert coefficient(-x, y) == pytest.approx(-found)
+        assert coefficient(x, x) == pytest.approx(1.0)
+
+
+def test_intervals_hold_the_value_and_close_where_seeds_agree():
+    generator = np.random.default_rng(1)
+    order = np.arange(8.0)[:, None]
+    sure = agreement(np.repeat(order, 6, axis=1), np.repeat(order**3, 6, axis=1))
+    assert (sure.spearman, sure.spearman_low, sure.spearman_high) == (1.0, 1.0, 1.0)
+    unsure = agreement(np.repeat(order, 6, axis=1), order + 8 * generator.standard_normal((8, 6)))
+    assert unsure.spearman_low < unsure.spearman_high
+    assert unsure.kendall_low <= unsure.kendall <= unsure.kendall_high

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from headgate.analysis.figures import draw_rates
+from headgate.errors import SettingError
+from headgate.experiment import load
+from headgate.studies.theory.rates import _fit, horizons, measure
+
+
+@pytest.fixture(scope="module")
+def rates():
+    e = load("mnist", ["run.seeds=4"])
+    return measure(e, e.policies["acdpp"], horizons(30, 3000), 0.5, 0.5)
+
+
+@pytest.mark.paper(
+    "lem:omega1-order", "eq:omega1-order", "lem:omega2-order", "eq:omega2-order", "lem:omega3-order", "eq:omega3-order"
+)
+def test_which_of_the_claimed_orders_show(rates):
+    fits = {fit.quantity: fit for fit in rates.fits}
+    assert fits["omega1"].exponent < 0.05
+    assert fits["omega1"].holds is not False  # four horizons leave a wide interval
+    assert fits["omega3"].holds is False  # O(log T) is claimed, the root of T is measured
+    assert rates.fits[-1].exponent > 0.5
+    assert [point.T for point in rates.points] == [30, 95, 300, 949, 3000]
+    for point in rates.points:
+        assert point.regret <= point.ceiling
+        assert (point.V, point.rho) == pytest.approx((point.T**0.5, 1 - point.T**-0.5))
+
+
+def test_exponents_are_found_again():
+    T = np.geomspace(100, 1e5, 7)
+    fit = _fit("x", T, 3 * T**0.7, "O(T^0.5)", np.sqrt)
+    assert fit.exponent == pytest.approx(0.7)
+    assert fit.half_width == pytest.approx(0, abs=1e-9)
+    assert fit.holds is False
+    assert _fit("x", T, 3 * T**0.5, "O(T^0.5)", np.sqrt).holds
+    noisy = 3 * T**0.5 * np.array([1, 1, 1, 1.5, 0.7, 1.4, 0.8])
+    assert _fit("x", T, noisy, "O(T^0.5)", np.sqrt).holds is None
+    assert _fit("x", T, np.log(T), "O(log T)", np.log).holds
+    assert _fit("x", T, 0 * T, "O(1)", np.ones_like).holds
+    assert _fit("x", T, np.where(T > 1e4, 1.0, 0.0), "O(1)", np.ones_like).holds is None
+
+
+def test_horizons():
+    assert horizons(100, 100_000) == [100, 316, 1000, 3162, 10000, 31623, 100000]
+    with pytest.raises(SettingError, match="rounds from 100 to 500"):
+        horizons(100, 500)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
+def test_the_plot_is_drawn(rates, tmp_path, suffix):
+    path = tmp_path / f"rates{suffix}"
+    draw_rates(rates, path)
+    start = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[suffix]
+    assert path.read_bytes().startswith(start)
+    assert path.stat().st_size > 5000
+
+
+def test_an_interruption_keeps_the_horizons_that_are_done():
+    e = load("mnist", ["run.seeds=2"])
+
+    def stop(t):
+        if t == 60:
+            raise KeyboardInterrupt
+
+    rates = measure(e, e.policies["acdpp"], [20, 30, 40, 80], 0.5, 0.5, tick=stop)
+    assert [point.T for point in rates.points] == [20, 30, 40]
+    assert len(rates.fits) == 6
