@@ -80,8 +80,8 @@ def closed_table(found: dict[str, list[Row]]) -> str:
             [
                 f"[{title}]({name}.md)",
                 str(headgate["seeds"]),
-                " / ".join(f"{100 * row['final'][0]:.2f}" for row in (constant, headgate, oracle)),
-                share(headgate["closed_final"]),
+                " / ".join(f"{100 * row['best'][0]:.2f}" for row in (constant, headgate, oracle)),
+                share(headgate["closed_best"]),
                 share(headgate["closed_mean"]),
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
                 f"{headgate['overspent_runs']} runs, {max(headgate['worst_excess'], 0)} samples",
@@ -90,8 +90,8 @@ def closed_table(found: dict[str, list[Row]]) -> str:
     header = [
         "study",
         "seeds",
-        "final: constant / headgate / oracle (%)",
-        "closed, final",
+        "best: constant / headgate / oracle (%)",
+        "closed, best",
         "closed, mean",
         "money a round",
         "over its limits",
@@ -101,14 +101,14 @@ def closed_table(found: dict[str, list[Row]]) -> str:
 
 def released_line(rows: list[Row]) -> str:
     released = at(rows, "released", 55.0)
-    ours = [row for row in rows if row["policy"] == "headgate" and row["final"][0] >= released["final"][0]]
+    ours = [row for row in rows if row["policy"] == "headgate" and row["best"][0] >= released["best"][0]]
     least = min(ours, key=lambda row: row["spend"])
     part = share(least["spend"] / released["spend"])
     return (
-        f"The released policy ends at {100 * released['final'][0]:.2f} % for {released['spend']:.2f} a round of a budget "
+        f"The released policy ends at {100 * released['best'][0]:.2f} % for {released['spend']:.2f} a round of a budget "
         "of 55, "
         f"holding up to {released['peak_n']} samples where there is room for 100. `headgate` with a budget of "
-        f"{least['budget']:g} ends at {100 * least['final'][0]:.2f} % for {least['spend']:.2f}, **{part} of that money**, "
+        f"{least['budget']:g} ends at {100 * least['best'][0]:.2f} % for {least['spend']:.2f}, **{part} of that money**, "
         "within its buffers."
     )
 
@@ -119,7 +119,7 @@ def rival_table(found: dict[str, list[Row]]) -> str:
     for name in ("acdpp-grid", "cifar10", "imagenette"):
         rows = found[name]
         rivals = [row for row in rows if row["policy"].startswith("K")]
-        for key in ("final", "mean"):
+        for key in ("best", "mean"):
             best = max(rivals, key=lambda row: row[key][0])
             ours = at(rows, "headgate")
             lines.append(
@@ -140,7 +140,7 @@ def ablation_table(rows: list[Row]) -> str:
         [
             "**headgate**",
             "",
-            f"{100 * ours['final'][0]:.2f} %",
+            f"{100 * ours['best'][0]:.2f} %",
             f"{100 * ours['mean'][0]:.2f} %",
             f"{ours['N']:.0f}",
             f"{ours['spend']:.1f}",
@@ -149,8 +149,8 @@ def ablation_table(rows: list[Row]) -> str:
     for part, change, policy in PARTS:
         row = at(rows, policy)
         assert row["kept_limits"], policy
-        lines.append([part, change, gap(row, ours, "final"), gap(row, ours, "mean"), f"{row['N']:.0f}", f"{row['spend']:.1f}"])
-    return table(["headgate does", "instead", "final (points)", "mean (points)", "N", "money a round"], lines)
+        lines.append([part, change, gap(row, ours, "best"), gap(row, ours, "mean"), f"{row['N']:.0f}", f"{row['spend']:.1f}"])
+    return table(["headgate does", "instead", "best (points)", "mean (points)", "N", "money a round"], lines)
 
 
 def regret_table(rows: list[Row]) -> str:
@@ -181,15 +181,15 @@ def said(found: dict[str, list[Row]]) -> dict[str, str]:
     """Numbers inside sentences."""
     lenet, helped = found["lenet"], found["lenet-helped"]
     return {
-        "lenet_final": share(at(lenet, "headgate")["closed_final"]),
+        "lenet_best": share(at(lenet, "headgate")["closed_best"]),
         "lenet_mean": share(at(lenet, "headgate")["closed_mean"]),
-        "lenet_even": share(at(lenet, "early-0")["closed_final"]),
-        "lenet_known": share(at(lenet, "cheapest-first")["closed_final"]),
-        "lenet_released": share(at(lenet, "released")["closed_final"]),
-        "helped_final": share(at(helped, "headgate")["closed_final"]),
+        "lenet_even": share(at(lenet, "early-0")["closed_best"]),
+        "lenet_known": share(at(lenet, "cheapest-first")["closed_best"]),
+        "lenet_released": share(at(lenet, "released")["closed_best"]),
+        "helped_best": share(at(helped, "headgate")["closed_best"]),
         "helped_mean": share(at(helped, "headgate")["closed_mean"]),
-        "helped_even": share(at(helped, "early-0")["closed_final"]),
-        "foresight": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "final"),
+        "helped_even": share(at(helped, "early-0")["closed_best"]),
+        "foresight": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "best"),
         "foresight_mean": gap(at(found["ablations"], "headgate"), at(found["ablations"], "cheapest-first"), "mean"),
         "help": _gain(found, "constant"),
         "help_ours": _gain(found, "headgate"),
@@ -198,7 +198,7 @@ def said(found: dict[str, list[Row]]) -> dict[str, str]:
 
 def _gain(found: dict[str, list[Row]], policy: str) -> str:
     """What the help is worth to a policy in the end, in points."""
-    with_it, without = (at(found[name], policy)["final"][0] for name in ("logistic-helped", "ablations"))
+    with_it, without = (at(found[name], policy)["best"][0] for name in ("logistic-helped", "ablations"))
     return f"{100 * (with_it - without):.1f}"
 
 
@@ -223,7 +223,7 @@ def draw(found: dict[str, list[Row]]) -> None:
                 row = at(found[name], policy)
                 _line(axes, [("", row)], colour, policy if row["kept_limits"] else f"{policy} (over its limits)")
             axes.set(
-                title=title.replace(", every part by itself", ""), xlabel="final accuracy (%)", ylabel="mean over rounds (%)"
+                title=title.replace(", every part by itself", ""), xlabel="best accuracy (%)", ylabel="mean over rounds (%)"
             )
         handles = dict(zip(*reversed(grid[0].get_legend_handles_labels()), strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
@@ -233,7 +233,7 @@ def draw(found: dict[str, list[Row]]) -> None:
 def _line(axes: Any, points: list[tuple[str, Row]], colour: str, label: str) -> None:
     x, dx, y, dy = (
         np.array([float(means(100 * np.array(row[f"{key}_by_seed"]))[part]) for _, row in points])
-        for key in ("final", "mean")
+        for key in ("best", "mean")
         for part in (0, 1)
     )
     axes.errorbar(x, y, dy, dx, "o-", color=colour, label=label, linewidth=1.2, capsize=2, markersize=5)

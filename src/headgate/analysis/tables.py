@@ -92,9 +92,9 @@ def print_comparison(rows: Sequence[dict[str, Any]], places: Sequence["Place"]) 
     for budget in dict.fromkeys(row["budget"] for row in rows):
         columns = (
             "policy",
-            "final %",
+            "best %",
             "mean %",
-            "closed, final",
+            "closed, best",
             "closed, mean",
             "spend a round",
             "worst run",
@@ -105,8 +105,8 @@ def print_comparison(rows: Sequence[dict[str, Any]], places: Sequence["Place"]) 
         for row in (row for row in rows if row["budget"] == budget):
             table.add_row(
                 row["policy"],
-                *(_points(row[key]) for key in ("final", "mean")),
-                *("–" if row[key] is None else f"{100 * row[key]:.0f} %" for key in ("closed_final", "closed_mean")),
+                *(_points(row[key]) for key in ("best", "mean")),
+                *("–" if row[key] is None else f"{100 * row[key]:.0f} %" for key in ("closed_best", "closed_mean")),
                 f"{row['spend']:.2f}",
                 f"{100 * row['worst_spend'] / budget:.0f} %",
                 f"{row['worst_excess']:+d}",

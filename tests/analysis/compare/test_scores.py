@@ -35,9 +35,9 @@ def test_limits_are_of_every_run_and_round():
 
 def test_closed_is_zero_for_constant_and_one_for_the_oracle():
     low, high, half = (outcome(name, FLAT + gain) for name, gain in (("constant", 0.0), ("oracle", 0.2), ("x", 0.1)))
-    for key in ("final", "mean"):
+    for key in ("best", "mean"):
         assert [closed(one, low, high, key) for one in (low, high, half)] == pytest.approx([0.0, 1.0, 0.5])
-    assert closed(half, low, low, "final") is None
+    assert closed(half, low, low, "best") is None
 
 
 def test_the_best_is_one_that_kept_both_limits():
@@ -49,11 +49,11 @@ def test_the_best_is_one_that_kept_both_limits():
         outcome("level", FLAT + 0.1 - 2 * SPREAD),
         outcome("poor", FLAT - SPREAD),
     ]
-    place = best_place(found, "final")
+    place = best_place(found, "best")
     assert place.best == "good"
     assert place.level_with == ["level"]
     assert set(place.against) == {"level", "poor"}
-    assert best_place(found[:3], "final").best is None
+    assert best_place(found[:3], "best").best is None
 
 
 def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
@@ -63,10 +63,10 @@ def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
         outcome("good", FLAT + 0.25, spend=15.0, budget=15.0),
         outcome("best", FLAT + 0.3, spend=18.0, budget=18.0),
     ]
-    (only,) = cheaper(found, "final")
+    (only,) = cheaper(found, "best")
     assert (only.policy, only.other, only.other_budget) == ("spender", "good", 15.0)
     assert only.share == pytest.approx(0.75)
-    assert cheaper(found[:2], "final") == []
+    assert cheaper(found[:2], "best") == []
     assert list(by_budget(found)) == [10.0, 15.0, 18.0]
 
 
@@ -77,14 +77,14 @@ def test_differences_are_taken_seed_by_seed():
     assert gap.mean == pytest.approx(0.01)
     assert gap.half == pytest.approx(0, abs=1e-12)
     assert gap.p == 0 or gap.p < 1e-6
-    single = paired_difference(outcome("a", [[0.5]]), outcome("b", [[0.4]]), "final")
+    single = paired_difference(outcome("a", [[0.5]]), outcome("b", [[0.4]]), "best")
     assert (single.half, single.p) == (None, None)
 
 
 def test_the_interval_and_the_p_value_agree():
     gaps = np.random.default_rng(1).normal(0.3, 1.0, (12, 1)) / 100
     one, other = outcome("a", 0.5 + gaps), outcome("b", np.full((12, 1), 0.5))
-    gap = paired_difference(one, other, "final")
+    gap = paired_difference(one, other, "best")
     assert (abs(gap.mean) > gap.half) == (gap.p < 0.05)
     assert gap.half == pytest.approx(t_quantile(11, 0.95) * gaps.std(ddof=1) / np.sqrt(12))
 
@@ -111,5 +111,5 @@ def test_holms_correction_only_ever_raises_and_keeps_the_order(ps):
 
 def test_the_mean_is_over_evaluated_rounds():
     one = outcome("a", [[0.2, 0.6, 0.4]])
-    assert measured(one, "final").tolist() == [0.6]
+    assert measured(one, "best").tolist() == [0.6]
     assert measured(one, "mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])

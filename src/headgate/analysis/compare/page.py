@@ -22,9 +22,9 @@ from headgate.analysis.outcomes import Outcome, estimate
 HEADER = [
     "policy",
     "seeds",
-    "final (%)",
+    "best (%)",
     "mean (%)",
-    "closed, final",
+    "closed, best",
     "closed, mean",
     "money a round",
     "dearest run",
@@ -34,7 +34,7 @@ HEADER = [
     "limits",
 ]
 HOW_TO_READ = (
-    "*Final* is the best test accuracy so far at the end, *mean* the same averaged over the evaluated rounds; both with the "
+    "*Best* is the highest test accuracy so far at the end, *mean* the same averaged over the evaluated rounds; both with the "
     "80 % interval of the mean over seeds (Student). *Closed* is the part of the gap between `constant` and `oracle`. Limits "
     "are kept if no run spends more than C·T in all and no client ever holds more than B_m. All policies of a seed meet the "
     "same prices and samples, so differences are taken seed by seed; p is that of Student's paired test, two-sided, after "
@@ -78,7 +78,7 @@ def _row(one: Outcome, ends: tuple[Outcome, Outcome] | None, best: dict[str, str
         values = measured(one, measure.key) if one.learnt else None
         row[measure.key] = None if values is None else list(estimate(values))
         row[f"closed_{measure.key}"] = None if ends is None or values is None else closed(one, *ends, measure.key)
-        row[f"best_{measure.key}"] = one.policy == best[measure.key]
+        row[f"leads_{measure.key}"] = one.policy == best[measure.key]
         row[f"{measure.key}_by_seed"] = [] if values is None else [round(float(value), 6) for value in values]
     return row
 
@@ -92,7 +92,7 @@ def markdown(title: str, outcomes: Sequence[Outcome], command: str, figure: str,
     for budget, own in by_budget(outcomes).items():
         parts += [f"## Budget {budget:g} a round", table(HEADER, [_line(one, _ends(own)) for one in own])]
     parts += ["## Best where", _best_table(places(outcomes))]
-    if found := cheaper(outcomes, "final"):
+    if found := cheaper(outcomes, "best"):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(found)]
     return "\n\n".join(parts) + "\n"
 
@@ -157,4 +157,4 @@ def _cheaper_table(found: Sequence[Cheaper]) -> str:
         ]
         for one in found
     ]
-    return table(["policy and budget", "final", "reached within the limits by", "final", "of its money"], lines)
+    return table(["policy and budget", "best", "reached within the limits by", "best", "of its money"], lines)

@@ -24,14 +24,14 @@ class Measure(NamedTuple):
 
 
 MEASURES = (
-    Measure("final", "best accuracy so far, at the end"),
-    Measure("mean", "best accuracy so far, mean over rounds"),
+    Measure("best", "highest accuracy so far, at the end"),
+    Measure("mean", "highest accuracy so far, mean over rounds"),
 )
 
 
 def measured(one: Outcome, key: str) -> Floats:
     """(seeds,): the running best at the end, or its mean over the evaluated rounds."""
-    return one.final if key == "final" else one.best.mean(axis=1)
+    return one.final if key == "best" else one.best.mean(axis=1)
 
 
 @dataclass(frozen=True)
