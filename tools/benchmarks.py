@@ -6,6 +6,7 @@ python tools/benchmarks.py --check   exits with 1 if the page is not up to date
 
 import json
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,17 @@ DRAWN = ("executors", "gpu", "peers", "pfl", "pfl_gpu")
 HEAD = """\
 # Benchmarks
 
-Made by `python tools/benchmarks.py` from `benchmarks/results/*.json`; `make test` fails when it is out of date. Every number
-was left there by the command it stands under, and counts for the machine named there. Ways that are compared took turns in
-one run; times are medians, with the least and the most beside them. What each benchmark does, and what it leaves out, is
-said at the top of its script.
+Made by `python tools/benchmarks.py` from `benchmarks/results/*.json`; `make test` fails when it is out of date.
+Every number was left there by the command it stands under, and counts for the machine named there. Ways that are
+compared took turns in one run; times are medians, with the least and the most beside them. What each benchmark
+does, and what it leaves out, is said at the top of its script.
 
 - *× name*: how many times as fast as that way, the ratio of medians in the same run
-- *of peak*: the share of the speed of a large matrix product, measured in the same run, at which a way does its arithmetic;
-  for nets the arithmetic is nominal, all that the usual algorithm does, also what a way leaves out because a pool discards it
-- *of floor*: the share of the time that the arithmetic would take at that speed, with data moved at the speed of a copy
+- *of peak*: the share of the speed of a large matrix product, measured in the same run, at which a way does its
+  arithmetic; for nets the arithmetic is nominal, all that the usual algorithm does, also what a way leaves out
+  because a pool discards it
+- *of floor*: the share of the time that the arithmetic would take at that speed, with data moved at the speed of a
+  copy
 - *MiB*: the most memory held at once by the way's processes
 - *off*: the distance from the reference executor, or between a peer's model and headgate's, relative to the update
 """
@@ -193,7 +196,8 @@ def amount(value: float, unit: str) -> str:
 def _section(name: str, result: Result) -> list[str]:
     heading, _ = KNOWN.get(name, (name, ""))
     where = ", ".join(_said(key, value) for key, value in result["machine"].items())
-    lines = [f"## {heading}", "", f"`{result['command']}` at commit {result['commit']}, {result['date']}. {where}.", ""]
+    made = f"`{result['command']}` at commit {result['commit']}, {result['date']}. {where}."
+    lines = [f"## {heading}", "", textwrap.fill(made, 118, break_long_words=False, break_on_hyphens=False), ""]
     if name in DRAWN:
         lines += [f"![{heading}](figures/{_figure(name).name})", ""]
     for case in result["cases"]:

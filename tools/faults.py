@@ -20,10 +20,10 @@ PAGE = ROOT / "docs" / "faults.md"
 HEAD = """\
 # Faults tried
 
-Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger,
-every client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or leaves
-books that do not agree fails the test behind it, and then there is no row. `make test` tries all of them but the longer
-ones of the first table.
+Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
+client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
+leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries all of them but
+the longer ones of the first table.
 """
 
 Row = dict[str, str]
@@ -61,8 +61,8 @@ def page(rows: dict[str, list[Row]]) -> str:
     parts += ["TLS, node authentication, four SuperNodes; each row is one SIGKILL (or none) in the midst of a run.", ""]
     parts += [*table(("component", "kill_point", "expected", "outcome"), processes), "", "## Between two statements", ""]
     parts += [
-        f"{len(rows['statements'])} kills: before every SQL statement of an order and of a round, and before every file is put "
-        "in place, under two rules of retention. What became of each kind:",
+        f"{len(rows['statements'])} kills: before every SQL statement of an order and of a round, and before every file is",
+        "put in place, under two rules of retention. What became of each kind:",
         "",
     ]
     return "\n".join([*parts, *table(("component", "kill_point", "times", "expected", "outcome"), statements), ""])
