@@ -2,7 +2,6 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,14 +9,15 @@ from torch import nn
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import build_model
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Packed, Task
+from headgate.simulation.executors import Task
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.stacks import read_stack
 from headgate.simulation.executors.streams import Streams
 
+from .worlds import assert_same, world
+
 SIZES = [[3, 0, 1, 5, 9], [0, 0, 0, 0, 0], [1, 2, 0, 9, 4]]
-SHAPE = (2, 6, 6)
 
 
 def pooled():
@@ -31,40 +31,24 @@ def averaged():
     return nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.AvgPool2d(2), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3, 4))
 
 
-def world(model, shape=SHAPE, classes=4, dtype=torch.float64):
-    random = torch.Generator().manual_seed(0)
-    counts = np.array(SIZES)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
-    labels = torch.randint(0, classes, (len(images),), generator=random)
-    task = Task(model, shape, classes, (0.4,) * shape[0], (0.3,) * shape[0], dtype)
-    theta = 0.3 * torch.randn(len(counts), task.flat.size, dtype=torch.float64, generator=random)
-    weights = torch.rand(counts.shape, dtype=torch.float64, generator=random)
-    weights[:, 0] = 0
-    return task, theta.to(dtype), Packed(images, labels, offsets), weights.to(dtype)
-
-
 def assert_as_reference(executor, case, training):
-    task, theta, packed, weights = case
-    after, loss = executor.advance(theta, packed, weights, training, [5, 6, 7], 2)
-    expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [5, 6, 7], 2)
-    assert (after - expected).abs().max() <= 1e-9 * (expected - theta).abs().max()
-    torch.testing.assert_close(loss, expected_loss, rtol=1e-9, atol=0, equal_nan=True)
-    assert torch.equal(after[1], theta[1])
+    given, judged = (case.advance(each, training) for each in (executor, Reference(case.task)))
+    assert_same(given, judged, case.theta)
+    assert torch.equal(given[0][1], case.theta[1])
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.02}, {"momentum": 0.5, "batch_size": 4}])
 def test_streams_do_what_the_reference_does(lanes, options):
-    case = world(pooled())
-    executor = Streams(case[0], streams=lanes)
+    case = world(pooled(), SIZES)
+    executor = Streams(case.task, streams=lanes)
     assert_as_reference(executor, case, LocalTraining(0.3, 3, **options))
     assert executor.note is None
 
 
 def test_streams_go_on_without_a_compiler_and_say_so():
-    case = world(averaged())
-    executor = Streams(case[0], compiled=False)
+    case = world(averaged(), SIZES)
+    executor = Streams(case.task, compiled=False)
 
     def fails(*_):
         raise NotImplementedError("no compiler\nhere")
@@ -75,18 +59,18 @@ def test_streams_go_on_without_a_compiler_and_say_so():
 
 
 def test_streams_leave_a_client_of_weight_0_out_even_when_it_breaks_down():
-    task, theta, packed, weights = world(averaged(), dtype=torch.float32)
-    weights[0, 1:] = 0
-    after, _ = Streams(task).advance(theta, packed, weights, LocalTraining(1e30, 3), [5, 6, 7], 2)
-    assert torch.equal(after[0], theta[0])
+    case = world(averaged(), SIZES, dtype=torch.float32)
+    case.weights[0, 1:] = 0
+    after, _ = case.advance(Streams(case.task), LocalTraining(1e30, 3))
+    assert torch.equal(after[0], case.theta[0])
 
 
 @pytest.mark.parametrize("few_shapes", [False, True])
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.02}])
 @pytest.mark.parametrize("model", [pooled, averaged])
 def test_stacks_by_hand_do_what_the_reference_does(model, options, few_shapes):
-    case = world(model())
-    executor = Batched(case[0], few_shapes=few_shapes, by_hand=True)
+    case = world(model(), SIZES)
+    executor = Batched(case.task, few_shapes=few_shapes, by_hand=True)
     assert executor.stack is not None
     assert_as_reference(executor, case, LocalTraining(0.3, 3, **options))
 
@@ -111,15 +95,15 @@ def test_lenet_is_a_stack():
     ],
 )
 def test_all_else_is_left_to_vmap(model):
-    case = world(model)
-    assert read_stack(case[0]) is None
-    executor = Batched(case[0], by_hand=True)
+    case = world(model, SIZES)
+    assert read_stack(case.task) is None
+    executor = Batched(case.task, by_hand=True)
     assert executor.stack is None
     assert_as_reference(executor, case, LocalTraining(0.3, 2))
 
 
 def test_an_executor_that_offers_logits_is_asked_for_them():
-    task, theta, packed, _ = world(pooled())
+    task, theta, packed, *_ = world(pooled(), SIZES)
     expected = Evaluator(task, packed.images, packed.labels)(theta)
     asked = []
 

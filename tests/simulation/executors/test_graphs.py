@@ -1,0 +1,84 @@
+"""CUDA graphs: as far as they can be followed without CUDA, and on a GPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors import batched
+from headgate.simulation.executors.batched import Batched
+from headgate.simulation.executors.reference import Reference
+
+from .worlds import FITTING, ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution, world
+
+
+class Played:
+    """Stands in for a recording: the same promise (inputs copied, outputs overwritten), no CUDA."""
+
+    made = 0
+
+    def __init__(self, function, inputs, pool):
+        Played.made += 1
+        self.function, self.inputs, self.outputs = function, tuple(value.clone() for value in inputs), None
+
+    def __call__(self, inputs):
+        for place, value in zip(self.inputs, inputs, strict=True):
+            place.copy_(value)
+        outputs = self.function(self.inputs)
+        if self.outputs is None:
+            self.outputs = outputs
+        for place, value in zip(self.outputs, outputs, strict=True):
+            place.copy_(value)
+        return self.outputs
+
+
+def test_shapes_that_come_back_are_recorded_and_played(monkeypatch):
+    monkeypatch.setattr(batched, "_Recorded", Played)
+    monkeypatch.setattr(batched, "GRAPHS", 2)
+    monkeypatch.setattr(Played, "made", 0)
+    case = world(tiny_convolution(), THREE_RUNS)
+    executor = Batched(case.task, few_shapes=True)
+    executor.graphs, executor.overhead = True, 0.0
+    training = LocalTraining(0.3, 3, momentum=0.5)
+    made = []
+    for seed in range(4):
+        other = world(tiny_convolution(), THREE_RUNS, seed=seed)
+        judged = other.advance(Reference(other.task), training)
+        assert_same(other.advance(executor, training), judged, other.theta)
+        made.append(Played.made)
+    shapes = len(
+        {(rows.shape) for (_, rows, _), _ in executor._groups(case.packed.offsets, np.arange(15)[np.ravel(THREE_RUNS) > 0])}
+    )
+    assert shapes > 2
+    assert made == [0, shapes, 2 * shapes, 3 * shapes]  # more shapes than are kept: each drives out another
+    assert len(executor._recorded) == 2
+    assert executor.note is None
+
+
+def test_when_recording_fails_it_goes_on_without_and_says_so(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+    monkeypatch.setattr(batched, "_Recorded", fails)
+    case = world(tanh_net(), ONE_RUN)
+    executor = Batched(case.task)
+    executor.graphs = True
+    training = LocalTraining(0.3, 3)
+    for _ in range(3):
+        assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
+    assert executor.note == "CUDA graphs given up, slower: operation not permitted when stream is capturing"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(("make", "model"), [each for each in FITTING if each.id != "gram"])  # that is for the CPU
+def test_on_cuda_as_the_reference_on_the_cpu(make, model, momentum):
+    training = LocalTraining(0.3, 5, momentum)
+    executor = None
+    for seed in range(4):  # the second time a shape comes it is recorded, from then on it is played
+        case = world(model(), THREE_RUNS, seed=seed)
+        there = world(case.task.model, THREE_RUNS, seed=seed, device="cuda")
+        executor = executor or make(there.task)
+        after, loss = there.advance(executor, training)
+        assert_same((after.cpu(), loss.cpu()), case.advance(Reference(case.task), training), case.theta)
+    assert getattr(executor, "note", None) is None

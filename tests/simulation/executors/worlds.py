@@ -1,0 +1,94 @@
+"""Small models, random buffers and the executors of every kind: what these tests are played with."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headgate.simulation.executors import Packed, Task
+from headgate.simulation.executors.batched import Batched
+from headgate.simulation.executors.flat import FlatLoop
+from headgate.simulation.executors.gram import Gram
+from headgate.simulation.executors.gram_torch import GramTorch
+from headgate.simulation.executors.reference import Reference
+
+SHAPE, CLASSES = (2, 6, 6), 4
+MEAN, STD = (0.1, 0.4, 0.3), (0.3, 0.2, 0.25)  # of the channels, as many as there are
+ONE_RUN = [[4, 0, 1, 11, 7]]
+THREE_RUNS = [[3, 0, 1, 5, 60], [0, 0, 0, 0, 0], [1, 2, 0, 9, 50]]
+
+
+def linear():
+    return nn.Sequential(nn.Flatten(), nn.Linear(72, CLASSES))
+
+
+def linear_without_bias():
+    return nn.Sequential(nn.Flatten(), nn.Linear(72, CLASSES, bias=False))
+
+
+def tanh_net():
+    return nn.Sequential(nn.Flatten(), nn.Linear(72, 7), nn.Tanh(), nn.Linear(7, CLASSES))
+
+
+def tiny_convolution():
+    return nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, CLASSES))
+
+
+KINDS = {
+    "gram": Gram,
+    "gram, torch": GramTorch,
+    "flat": FlatLoop,
+    "batched": Batched,
+    "batched, few shapes": lambda task: Batched(task, few_shapes=True),
+    "batched, little memory": lambda task: Batched(task, memory=1),
+}
+ALL = {"reference": Reference, **KINDS}
+FITTING = [pytest.param(make, linear if name.startswith("gram") else tiny_convolution, id=name) for name, make in ALL.items()]
+
+
+class World(NamedTuple):
+    task: Task
+    theta: Tensor
+    packed: Packed
+    weights: Tensor
+    seeds: list[int]
+
+    def advance(self, executor, training, t=3):
+        return executor.advance(self.theta, self.packed, self.weights, training, self.seeds, t)
+
+    def run(self, r):
+        """Only run r."""
+        clients, offsets = self.weights.shape[1], self.packed.offsets
+        first, last = offsets[r * clients], offsets[(r + 1) * clients]
+        own = offsets[r * clients : (r + 1) * clients + 1] - first
+        packed = Packed(self.packed.images[first:last], self.packed.labels[first:last], own)
+        return World(self.task, self.theta[r : r + 1], packed, self.weights[r : r + 1], self.seeds[r : r + 1])
+
+
+def task_of(model, shape=SHAPE, classes=CLASSES, **options):
+    return Task(model, shape, classes, MEAN[: shape[0]], STD[: shape[0]], **options)
+
+
+def world(model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, seed=0, spread=0.3, device="cpu"):
+    """Random images, labels and models; weights need not sum to 1, and the first client's is 0 where others have samples."""
+    random = torch.Generator().manual_seed(seed)
+    counts = np.array(sizes)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
+    labels = torch.randint(0, classes, (len(images),), generator=random)
+    weights = torch.rand(counts.shape, dtype=torch.float64, generator=random)
+    if counts.shape[1] > 1:
+        weights[:, 0] = 0
+    task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device))
+    theta = spread * torch.randn(len(counts), task.flat.size, dtype=torch.float64, generator=random)
+    packed = Packed(images.to(device), labels.to(device), offsets)
+    return World(task, theta.to(device, dtype), packed, weights.to(device, dtype), [11 + r for r in range(len(counts))])
+
+
+def assert_same(given, judged, start, tolerance=1e-9):
+    """Models agree relative to the largest change of a parameter, losses relative to themselves."""
+    (after, loss), (expected, expected_loss) = given, judged
+    assert (after - expected).abs().max() <= tolerance * max((expected - start).abs().max(), 1e-300)
+    torch.testing.assert_close(loss, expected_loss, rtol=tolerance, atol=0, equal_nan=True)

@@ -1,0 +1,38 @@
+"""Ctrl-C at awkward moments is heard and loses nothing."""
+
+import pytest
+
+from headgate.errors import Interrupted
+from headgate.experiment import load
+from headgate.records.reader import RunFolder, part_folders
+from headgate.simulation.players import Processes
+from headgate.simulation.schedule import perform
+
+from .played import SETTINGS, Stopping, linux, odd, tables
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=linux)])
+def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch, processes):
+    who = "os.getpid()" if processes == 1 else "os.getppid()"  # the nursery, as if the command had told it
+    experiment = odd(tmp_path, monkeypatch, 6, f"os.kill({who}, signal.SIGINT), time.sleep(1)")
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; go on with"):
+        perform(experiment, folder, processes=processes)
+    assert RunFolder.open(folder).status == "interrupted"
+    assert 1 <= len(list(folder.glob("parts/*/checkpoints/00000006"))) < 4
+    (tmp_path / "armed").unlink()
+    perform(None, folder, processes=processes, resume=True)
+    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    assert tables(folder) == tables(whole)
+
+
+@linux
+def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    player = Processes(2)
+    with pytest.raises(Interrupted):
+        player.play(part_folders(folder)[1:], "cpu", lambda: None, lambda: True)
+    player.close()
+    assert capfd.readouterr().err == ""

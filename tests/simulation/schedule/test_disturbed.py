@@ -1,0 +1,130 @@
+"""A command or a child of it is stopped or killed amid its rounds: resumed, it ends in the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from headgate.experiment import load
+from headgate.records.reader import RunFolder, list_runs, part_folders
+from headgate.simulation import cut
+from headgate.simulation.schedule import perform
+
+from .played import linux, models, tables
+
+SCRIPT = """
+import sys
+from headgate.simulation import cut
+cut.LIGHT = 0.0
+cut.TOGETHER["gram"] = 2
+from headgate.cli import main
+main()
+"""
+LONG = ["--rounds", "250", "--seeds", "4", "--policies", "acdpp,constant", "--processes", "2", "--progress", "none"]
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    """What the runs that are disturbed must end in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "LIGHT", 0.0)
+        patch.setitem(cut.TOGETHER, "gram", 2)
+        experiment = load("digits", ["run.rounds=250", "run.seeds=4", 'run.policies=["acdpp", "constant"]'])
+        (folder,) = perform(experiment, tmp_path_factory.mktemp("whole") / "run", processes=1)
+    return tables(folder), models(folder)
+
+
+def begun(folder):
+    """A command that plays, once two chunks of it have some rounds behind them."""
+    command = [sys.executable, "-c", SCRIPT, "run", "digits", *LONG, "--out", str(folder)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
+    until(lambda: sum((part / "metrics.jsonl").stat().st_size > 5_000 for part in parts_of(folder)) >= 2, process)
+    return process
+
+
+def parts_of(folder):
+    return part_folders(folder) if (folder / "state.json").exists() else []
+
+
+def until(condition, process=None):
+    end = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        assert process is None or process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+
+
+def pids(folder):
+    """Of the children at work."""
+    told = [json.loads((part / "state.json").read_text()) for part in parts_of(folder) if (part / "state.json").exists()]
+    return [each["pid"] for each in told if each["round"] < each["rounds"]]
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@linux
+def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, long_run):
+    folder = tmp_path / "run"
+    process = begun(folder)
+    (run,) = list_runs(tmp_path)
+    assert run.status == "running"
+    assert run.state["policies"] == ["acdpp", "constant"]
+    assert run.metrics().height > 20
+    assert run.metrics()["t"].is_sorted()
+    assert run.occupancy().height > 20
+    children = pids(folder)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 130
+    assert "rounds in 4 chunks; go on with: headgate run --resume " in err
+    assert err.strip().endswith(str(folder))
+    assert len(err.strip().splitlines()) == 1
+    assert all(gone(pid) for pid in children)
+    stopped = RunFolder.open(folder)
+    assert stopped.status == "interrupted"
+    assert 0 < stopped.state["round"] < 250
+    assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
+    perform(None, folder, processes=2, resume=True)
+    assert (tables(folder), models(folder)) == long_run
+    assert RunFolder.open(folder).state["round"] == 250
+
+
+@linux
+def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run):
+    folder = tmp_path / "run"
+    process = begun(folder)
+    victim = pids(folder)[0]
+    os.kill(victim, signal.SIGKILL)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 1
+    said = " ".join(err.split())
+    assert "(acdpp, seeds 0 to 1): its process was ended by SIGKILL" in said
+    assert f"go on with: headgate run --resume {folder}" in said
+    assert RunFolder.open(folder).status == "interrupted"
+    perform(None, folder, processes=1, resume=True)
+    assert (tables(folder), models(folder)) == long_run
+
+
+@linux
+def test_children_of_a_killed_command_end_by_themselves(tmp_path, long_run):
+    folder = tmp_path / "run"
+    process = begun(folder)
+    children = pids(folder)
+    assert len(children) == 2
+    process.kill()
+    process.communicate()
+    until(lambda: all(gone(pid) for pid in children))
+    assert RunFolder.open(folder).status == "interrupted"
+    assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
+    perform(None, folder, processes=2, resume=True)
+    assert (tables(folder), models(folder)) == long_run

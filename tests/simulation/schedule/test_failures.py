@@ -1,0 +1,93 @@
+"""What goes wrong in a child, on the disk or in an executor reaches the user in words."""
+
+import json
+
+import pytest
+
+from headgate.errors import DataError, HeadgateError, SettingError
+from headgate.experiment import load
+from headgate.records.reader import RunFolder
+from headgate.simulation.players import LONGEST, Here, Processes, told
+from headgate.simulation.schedule import perform
+
+from .played import SETTINGS, linux, odd
+
+
+@linux
+def test_what_a_child_refuses_reaches_the_user(tmp_path, monkeypatch):
+    experiment = load("digits", SETTINGS)
+    with pytest.raises(SettingError, match="--executor fast"):
+        perform(experiment, tmp_path / "run", processes=2, executor="fast")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "late.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from headgate.control.policies import Constant\n"
+        "@dataclass(frozen=True, eq=False)\n"
+        "class Late(Constant):\n"
+        "    def admit(self, view, memory):\n"
+        "        if view.t > 3: raise ZeroDivisionError('at last')\n"
+        "        return super().admit(view, memory)\n"
+    )
+    own = load("digits", [*SETTINGS, "policies.acdpp.kind=late:Late", "policies.acdpp.rate=4.0", "policies.acdpp.K=4"])
+    with pytest.raises(HeadgateError, match=r"\(acdpp, seeds \d to \d\): ZeroDivisionError: at last; go on with"):
+        perform(own, tmp_path / "run", processes=2)
+
+
+@linux
+def test_a_child_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
+    experiment = odd(tmp_path, monkeypatch, 3, "os._exit(1)")
+    with pytest.raises(HeadgateError, match=r"\): its process ended with 1 and did not say why; go on with"):
+        perform(experiment, tmp_path / "run", processes=2)
+    assert list((tmp_path / "run").rglob("*.jsonl"))
+
+
+@linux
+def test_a_nursery_that_is_lost_is_an_error(tmp_path):
+    player = Processes(2)
+    player._nursery.kill()
+    player._nursery.wait()
+    with pytest.raises(HeadgateError, match="ended with -9"):
+        player.examine(load("digits", SETTINGS), "cpu", "auto")
+    player.close()
+
+
+@pytest.mark.parametrize("message", ["short", "x" * 5000, "ü" * 5000, '"\\' * 3000, "\udc80" * 5000])
+def test_an_error_goes_over_a_pipe_in_one_piece(message):
+    kind, said = told(HeadgateError(message))
+    assert kind == "HeadgateError"
+    assert len(json.dumps(said)) <= LONGEST
+    assert message.startswith(said)
+    assert said == message or len(json.dumps(said)) > LONGEST // 2
+
+
+def test_a_full_disk_is_told_whoever_notices(tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headgate.simulation.schedule.tell", full)
+    folder = tmp_path / "run"
+    with pytest.raises(DataError) as error:
+        perform(load("digits", SETTINGS), folder, processes=1)
+    hint = f"make room and go on with: headgate run --resume {folder}"
+    assert str(error.value).endswith(f"{folder}: cannot be written (No space left on device); {hint}")
+
+
+def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
+    folder, play = tmp_path / "run", Here.play
+
+    def damaged(self, folders, *given):
+        (folders[0] / "occupancy.jsonl").unlink()
+        play(self, folders, *given)
+
+    monkeypatch.setattr(Here, "play", damaged)
+    with pytest.raises(DataError, match=r"000 \(hybrid, seeds 0 to 1\): .*the run cannot be continued$"):
+        perform(load("digits", SETTINGS), folder, processes=1)
+
+
+def test_what_an_executor_gave_up_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.simulation.executors.gram.Gram.note", "given up, slower", raising=False)
+    said = []
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append)
+    assert said == ["8 runs by gram, 4 chunks in this process", "given up, slower"]
+    assert RunFolder.open(folder).state["note"] == "given up, slower"

@@ -1,0 +1,137 @@
+"""Which folders can be begun or resumed, by whom, and where."""
+
+import json
+import shutil
+
+import pytest
+
+from headgate.errors import DataError, Interrupted, SettingError
+from headgate.experiment import load, sweep_points
+from headgate.records.held import Held
+from headgate.records.reader import RunFolder, part_folders
+from headgate.simulation.schedule import perform, points_of
+
+from .played import SETTINGS, Stopping, tables
+
+
+def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
+    """As GPU runs are that were made on another machine and brought here."""
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
+    monkeypatch.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    monkeypatch.undo()
+    for path in folder.rglob("environment.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
+    assert RunFolder.open(folder).metrics().height == 48
+    perform(None, folder, device="cpu", resume=True)
+    assert tables(folder) == tables(whole)
+    assert RunFolder.open(folder).status == "finished"
+
+
+def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.simulation.players.Here.play", lambda *_: None)
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1)
+    monkeypatch.undo()
+    for path in folder.rglob("environment.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
+    with pytest.raises(SettingError, match="began on NVIDIA H200, --device is cpu"):
+        perform(None, folder, device="cpu", processes=1, resume=True)
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path):
+    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    with pytest.raises(DataError, match="exists already"):
+        perform(load("digits", SETTINGS), folder)
+    with pytest.raises(DataError, match="was begun with other settings"):
+        perform(load("digits", [*SETTINGS, "run.rounds=7"]), folder, resume=True)
+    with pytest.raises(DataError, match="there is no such run folder"):
+        perform(None, tmp_path / "nowhere", resume=True)
+    with pytest.raises(SettingError, match="--processes 0"):
+        perform(load("digits", SETTINGS), tmp_path / "zero", processes=0)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.toml").write_text("")
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    with pytest.raises(DataError):
+        perform(load("digits", SETTINGS), tmp_path / "mine", resume=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
+
+
+def test_parts_that_are_missing_are_noticed(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    shutil.rmtree(folder / "parts" / "002")
+    with pytest.raises(DataError, match="its parts do not hold each of its 8 runs once") as refusal:
+        perform(None, folder, processes=1, resume=True)
+    assert "go on with" not in str(refusal.value)
+
+
+def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    part = part_folders(folder)[1]
+    for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
+        with (part / "metrics.jsonl").open("a") as file:
+            file.write("{}\n")
+        before = (part / "metrics.jsonl").read_bytes()
+        with Held() as other:
+            other.take(path, folder)
+            with pytest.raises(DataError, match="run: is being played by another process; wait for it to end"):
+                perform(None, folder, processes=1, resume=True)
+            with pytest.raises(DataError, match="is being played by another process"):
+                perform(load("digits", SETTINGS), folder, processes=1, resume=True)
+        assert (part / "metrics.jsonl").read_bytes() == before
+    perform(None, folder, processes=1, resume=True)
+    assert RunFolder.open(folder).metrics().height == 48
+
+
+def test_a_start_that_was_killed_is_made_again(tmp_path):
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, resume=True)
+    half = tmp_path / "half"
+    (half / "parts" / "000").mkdir(parents=True)
+    (half / "config.toml").write_text("")
+    (half / ".environment.json.partial").write_text("{")
+    perform(load("digits", SETTINGS), half, processes=1, resume=True)
+    assert tables(half) == tables(whole)
+
+
+def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_path):
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat")
+    half = tmp_path / "half"
+    with pytest.raises(Interrupted):
+        perform(load("digits", SETTINGS), half, processes=1, executor="flat", watch=Stopping())
+    (half / "state.json").unlink()
+    shutil.rmtree(half / "parts" / "003")
+    shutil.rmtree(half / "parts" / "000" / "checkpoints", ignore_errors=True)
+    perform(None, half, processes=1, resume=True)
+    assert tables(half) == tables(whole)
+    assert RunFolder.open(half).environment["executor"] == "flat"
+    for name in ("environment.json", "config.toml"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f".{name}.partial").write_text("{")
+        if name != "config.toml":
+            shutil.copy(whole / "config.toml", tmp_path / name)
+        with pytest.raises(DataError, match="was stopped before anything was played"):
+            perform(None, tmp_path / name, resume=True)
+
+
+def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
+    points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5, 0.7]"])
+    folder, made = tmp_path / "sweep", []
+
+    def fail(*given):
+        made.append(given)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headgate.simulation.schedule.create", fail)
+    with pytest.raises(DataError, match="make room"):
+        perform(points, folder, processes=1)
+    monkeypatch.undo()
+    assert [point.name for point in points_of(folder)] == ["lr=0.1", "lr=0.5", "lr=0.7"]
+    with pytest.raises(DataError, match=r"lr=0.1: was stopped before anything was played"):
+        perform(None, folder, resume=True)
+    perform(points[1:], folder, processes=1, resume=True)
+    assert len(points_of(folder)) == 3  # some points at a time

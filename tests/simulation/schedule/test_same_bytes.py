@@ -1,0 +1,78 @@
+"""The same bytes from one process, from several, in parts or whole."""
+
+import polars as pl
+
+from headgate.experiment import load, sweep_points
+from headgate.experiment.policies import PolicySettings
+from headgate.records.reader import RunFolder, part_folders
+from headgate.simulation import cut
+from headgate.simulation.schedule import perform
+
+from .played import SETTINGS, linux, models, tables
+
+
+@linux
+def test_one_process_and_two_write_the_same_bytes(tmp_path):
+    ticks, rows, said = [], [], []
+    (one,) = perform(load("digits", SETTINGS), tmp_path / "one", processes=1)
+    (two,) = perform(
+        load("digits", SETTINGS),
+        tmp_path / "two",
+        processes=2,
+        tick=lambda done, total: ticks.append((done, total)),
+        watch=lambda folder, new: rows.append((folder, new)),
+        say=said.append,
+    )
+    assert rows.pop(0) == (two, [])  # before the first row
+    assert tables(one) == tables(two)
+    assert models(one) == models(two)
+    assert len(models(one)) == 4
+    assert ticks[-1] == (24, 24)
+    assert ticks == sorted(ticks)
+    assert len(rows) == 24
+    assert {folder for folder, _ in rows} == {two}
+    assert sorted((row["policy"], row["seed"], row["t"]) for _, new in rows for row in new) == sorted(
+        pl.read_parquet(two / "metrics.parquet").select("policy", "seed", "t").rows()
+    )
+    assert said == ["8 runs by gram, 4 chunks on 2 processes"]
+    assert not list(two.rglob("*.jsonl"))
+    assert RunFolder.open(two).status == "finished"
+
+
+def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
+    (parts,) = perform(load("digits", SETTINGS), tmp_path / "parts", processes=1)
+    monkeypatch.setattr(cut, "LIGHT", 1e9)
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
+    assert not (whole / "parts").exists()
+    assert tables(parts) == tables(whole)
+    rows = pl.read_parquet(parts / "metrics.parquet")
+    assert rows["policy"].to_list()[:8] == ["hybrid"] * 4 + ["acdpp"] * 4
+    assert rows["t"].is_sorted()
+
+
+def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
+    """Prices of few levels, so that the runs of several seeds look alike for a while."""
+    kinds = [*PolicySettings.kinds]
+    listed = ", ".join(f'"{kind}"' for kind in kinds)
+    prices = ["prices.kind=integer", "prices.low=1", "prices.high=2"]
+    experiment = load("digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices])
+    monkeypatch.setitem(cut.TOGETHER, "gram", 1)
+    (parts,) = perform(experiment, tmp_path / "parts", processes=1)
+    assert len(part_folders(parts)) == 3 * len(kinds)
+    monkeypatch.setattr(cut, "LIGHT", 1e9)
+    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    assert tables(parts) == tables(whole)
+
+
+@linux
+def test_points_of_a_sweep_are_played_together(tmp_path):
+    points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5]"])
+    said = []
+    folders = perform(points, tmp_path / "sweep", processes=2, say=said.append)
+    assert [folder.name for folder in folders] == ["lr=0.1", "lr=0.5"]
+    assert said == ["16 runs by gram, 8 chunks on 2 processes"]
+    for (_, experiment), folder in zip(points, folders, strict=True):
+        (alone,) = perform(experiment, tmp_path / "alone" / folder.name, processes=1)
+        assert tables(alone) == tables(folder)
+    assert perform(points, tmp_path / "sweep", resume=True) == folders
+    assert perform(None, tmp_path / "sweep", resume=True) == folders
