@@ -18,7 +18,7 @@ from headgate.theory.bound import learning_error
 def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
     return {
         "system": {"buffers": list(buffers), "budget": 20.0},
-        "cost": {"kind": "uniform", "low": 1.0, "high": 10.0},
+        "prices": {"kind": "uniform", "low": 1.0, "high": 10.0},
         "run": {"rounds": rounds, "seeds": seeds, "policies": list(policies)},
         "training": {"target": 0.5, "evaluate_every": 2},
         **sections,
@@ -74,7 +74,7 @@ class MadeUp:
                 "N": int(after.distinct[r]),
                 "n_eff": float(after.distinct[r]),
                 "admitted": int(orders.admitted[r].sum()),
-                "cost": float(orders.price[r]),
+                "price": float(orders.price[r]),
                 "spend": float(spend[r]),
                 "debt": float(ledger.debt[r]),
                 "bound": float(learning_error(held[r].sum(), after.distinct[r], 1.0, self.experiment.bound)),

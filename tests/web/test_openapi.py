@@ -13,8 +13,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from headgate.web import shapes
+from headgate.web.api import ENDPOINTS, document
 from headgate.web.app import PAGES, make_app
-from headgate.web.openapi import PATHS, document
 
 from .folders import MadeUp, sweep
 
@@ -63,7 +63,7 @@ BUFFERS = {"type": "array", "items": {"type": "integer", "minimum": -1, "maximum
 CLIENTS = {"type": ["integer", "null"], "maximum": 50}
 SMALL_PLANS = {
     "system": {"type": "object", "properties": {"buffers": BUFFERS, "clients": CLIENTS, "budget": NUMBER}},
-    "cost": {
+    "prices": {
         "anyOf": [*(_price(*each) for each in PRICES.items()), {"type": "object", "properties": TRACE}, {"type": "object"}]
     },
     "rounds": {"type": "integer", "minimum": 0, "maximum": 40},
@@ -74,18 +74,18 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 WAYS = [
-    (path, way, mode)
-    for path, ways in PATHS.items()
-    for way in ways
+    (each.path, each.method, mode)
+    for each in ENDPOINTS
     for mode in schemathesis.GenerationMode
-    if path not in ENDLESS and not (mode is schemathesis.GenerationMode.NEGATIVE and (path in NOTHING_TO_ASK and way == "get"))
+    if each.path not in ENDLESS
+    and not (mode is schemathesis.GenerationMode.NEGATIVE and each.path in NOTHING_TO_ASK and each.method == "GET")
 ]
 
 
 @pytest.mark.parametrize(("path", "way", "mode"), WAYS, ids=lambda part: getattr(part, "value", part))
 def test_answers_are_as_described_and_nothing_breaks(api, path, way, mode):
     @settings(max_examples=30, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
-    @given(case=api[path][way.upper()].as_strategy(generation_mode=mode))
+    @given(case=api[path][way].as_strategy(generation_mode=mode))
     def holds(case):
         case.call_and_validate(headers={"Host": "127.0.0.1"}, checks=CHECKS)
 
@@ -93,9 +93,25 @@ def test_answers_are_as_described_and_nothing_breaks(api, path, way, mode):
 
 
 def test_every_route_is_described_and_every_description_has_a_route(app):
-    routes = {route.path for route in app.routes if route.path.startswith("/api/")}
-    assert routes == set(PATHS)
+    routes = {(route.path, way) for route in app.routes if route.path.startswith("/api/") for way in route.methods - {"HEAD"}}
+    assert routes == {(each.path, each.method) for each in ENDPOINTS}
+    described = {(path, way.upper()) for path, ways in document()["paths"].items() for way in ways}
+    assert described == routes
     assert {route.path for route in app.routes} >= set(PAGES)
+
+
+def test_an_endpoint_is_described_by_its_handler():
+    told = document()["paths"]["/api/runs/{name}/curves"]["get"]
+    assert told["summary"] == "Means over seeds with intervals, round by round"
+    name, since, points, policies = told["parameters"]
+    assert (name["in"], name["required"]) == ("path", True)
+    assert (since["schema"]["minimum"], since["schema"]["default"]) == (0, 0)
+    assert (points["schema"]["maximum"], points["description"]) == (2000, "most points of a line")
+    assert policies["schema"]["items"] == {"type": "string"}
+    runs = document()["paths"]["/api/compare"]["get"]["parameters"][0]
+    assert (runs["name"], runs["required"]) == ("runs", True)
+    sort = next(each for each in document()["paths"]["/api/runs"]["get"]["parameters"] if each["name"] == "sort")
+    assert "accuracy" in sort["schema"]["enum"]
 
 
 def test_the_document_is_served_and_stands_by_itself(app):

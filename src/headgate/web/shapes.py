@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, RootModel
 
 Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
@@ -15,6 +15,10 @@ class Shape(BaseModel):
 class Problem(Shape):
     error: str
     """one line that names what was asked and its value"""
+
+
+class Document(RootModel[dict[str, Any]]):
+    """The OpenAPI document itself."""
 
 
 class Health(Shape):
@@ -255,14 +259,14 @@ class Key(Shape):
 class Recipe(Shape):
     name: str
     system: dict[str, Any]
-    cost: dict[str, Any]
+    prices: dict[str, Any]
     rounds: int
     bound: dict[str, Any]
 
 
 class Choices(Shape):
     policies: list[str]
-    costs: dict[str, list[Key]]
+    prices: dict[str, list[Key]]
     recipes: list[Recipe]
     limits: dict[str, float]
 
@@ -297,12 +301,16 @@ class Plan(Shape):
     V: float | None
     rho: float | None
     why: str
+    warning: str
+    """which limit is broken, by how much, and the way out; empty where both are kept"""
     rounds: int
     seeds: int
     budget: float
     spend: float
     spend_share: float
-    overspending_runs: int
+    runs_over_budget: int
+    dearest_share: float
+    """what the dearest run spent, as a share of its budget"""
     cost_violation: float
     buffer_violation: float
     memory: int
