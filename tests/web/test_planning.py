@@ -27,7 +27,7 @@ from .folders import finite
 
 SYSTEM = {"buffers": [4, 6, 5], "budget": 20.0}
 PRICES = {"kind": "uniform", "low": 1, "high": 10}
-ASKED = {"system": SYSTEM, "cost": PRICES, "rounds": 40, "seeds": 3}
+ASKED = {"system": SYSTEM, "prices": PRICES, "rounds": 40, "seeds": 3}
 TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 
@@ -38,9 +38,9 @@ def answer(**more):
     return told
 
 
-@pytest.mark.parametrize("cost", [PRICES, TRACE, {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}])
-def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, cost):
-    told = answer(cost=cost, gamma=0.4, phi=0.6)
+@pytest.mark.parametrize("prices", [PRICES, TRACE, {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}])
+def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, prices):
+    told = answer(policy="acdpp", prices=prices, gamma=0.4, phi=0.6)
     if told["prices_csv"]:
         (tmp_path / "prices.csv").write_text(told["prices_csv"], "utf-8")
     e = build("again", tomllib.loads(told["toml"]), tmp_path)
@@ -72,11 +72,37 @@ def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
 
 
 def test_a_stated_K_is_kept():
-    told = answer(K=2)
+    told = answer(policy="acdpp", K=2)
     assert (told["K"], told["candidates"]) == (2, [])
     assert tomllib.loads(told["toml"])["policies"]["acdpp"]["K"] == 2
-    assert told["V"] == pytest.approx(40**0.5)
     assert answer(policy="headgate", options={"early": 0.0})["spend"] > 0
+
+
+def test_older_pages_say_cost():
+    asked = {key: value for key, value in ASKED.items() if key != "prices"}
+    assert Planner().answer({**asked, "cost": PRICES})["toml"] == answer()["toml"]
+
+
+def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
+    given = {"system": {"buffers": [8, 9, 10, 11, 12] * 2, "budget": 55.0}, "rounds": 60}
+    kept = answer(**given)
+    assert (kept["policy"], kept["warning"], kept["runs_over_budget"]) == ("headgate", "", 0)
+    assert kept["dearest_share"] <= 1 + 1e-9
+    told = answer(policy="acdpp", **given)
+    e = build("again", tomllib.loads(told["toml"]), Path())
+    result = rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds)
+    shares = result.spend.sum(axis=1) / (55.0 * 60)
+    assert (told["runs_over_budget"], told["dearest_share"]) == ((shares > 1 + 1e-9).sum(), pytest.approx(shares.max()))
+    assert told["runs_over_budget"] > 0
+    assert told["peak_excess"] > 0
+    assert told["warning"] == (
+        f"{told['runs_over_budget']} of 3 runs go over budget, the dearest spends {100 * shares.max():.4g} % of it; "
+        f"a client holds up to {told['peak_excess']} more than its buffer: "
+        'take headgate, or set capacity = "buffer" and purse = true.'
+    )
+    followed = answer(policy="acdpp", options={"capacity": "buffer", "purse": True}, **given)
+    assert (followed["warning"], followed["runs_over_budget"]) == ("", 0)
+    assert answer(policy="oracle")["warning"].endswith(": take headgate.")
 
 
 def test_bounds_of_oracle_and_clairvoyant():
@@ -104,7 +130,9 @@ def test_curves_and_trace_are_of_the_same_run():
     assert max(trace["n"]) == told["peak_n"]
 
 
-@pytest.mark.parametrize(("more", "verb"), [({}, "plan"), ({"cost": TRACE}, "plan"), ({"policy": "constant"}, "rehearse")])
+@pytest.mark.parametrize(
+    ("more", "verb"), [({"policy": "acdpp"}, "plan"), ({"policy": "acdpp", "prices": TRACE}, "plan"), ({}, "rehearse")]
+)
 def test_the_command_that_comes_back_runs(tmp_path, more, verb):
     told = answer(rounds=15, gamma=0.25, **more)
     assert f"headgate {verb} plan.toml" in told["command"]
@@ -139,27 +167,30 @@ def test_the_command_that_comes_back_runs(tmp_path, more, verb):
         ({"system": {"buffers": "many", "budget": 1}}, "system.buffers: must be a list"),
         ({"system": {"buffer": [1]}}, "system.buffers: must be a list"),
         ({"system": {"buffers": [4], "budget": 1e-6}}, "buys less than one sample"),
-        ({"cost": {"kind": "uniform", "low": 5, "high": 1}}, "cost.low = 5"),
-        ({"cost": {"kind": "trace", "file": "/etc/passwd", "prices": [1]}}, "cost.file: prices are sent with the plan"),
-        ({"cost": {"kind": "trace"}}, "cost.prices: must be a list of numbers"),
-        ({"cost": {"kind": "trace", "prices": [1, True]}}, "cost.prices: must be a list of numbers"),
-        ({"cost": {"kind": "trace", "prices": [1, -1]}}, "cost.prices: price -1.0 in row 2"),
-        ({"cost": {"kind": "trace", "prices": [1, 2]}}, "cost.prices: ends after 2 rounds"),
+        ({"prices": {"kind": "uniform", "low": 5, "high": 1}}, "prices.low = 5"),
+        ({"prices": {"kind": "trace", "file": "/etc/passwd", "prices": [1]}}, "prices.file: prices are sent with the plan"),
+        ({"prices": {"kind": "trace"}}, "prices.prices: must be a list of numbers"),
+        ({"prices": {"kind": "trace", "prices": [1, True]}}, "prices.prices: must be a list of numbers"),
+        ({"prices": {"kind": "trace", "prices": [1, -1]}}, "prices.prices: price -1.0 in row 2"),
+        ({"prices": {"kind": "trace", "prices": [1, 2]}}, "prices.prices: ends after 2 rounds"),
         (
-            {"cost": {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1, "length": 10**6}},
-            "cost.length = 1000000",
+            {"prices": {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1, "length": 10**6}},
+            "prices.length = 1000000",
         ),
-        ({"cost": {"kind": "switches", "levels": [0, 1], "lengths": [50, 1]}}, "cost: every price in rounds 1 to 40 is zero"),
-        ({"cost": {}}, "cost.kind = None"),
+        (
+            {"prices": {"kind": "switches", "levels": [0, 1], "lengths": [50, 1]}},
+            "prices: every price in rounds 1 to 40",
+        ),
+        ({"prices": {}}, "prices.kind = None"),
         ({"policy": "os:system"}, "policy = os:system: no such policy"),
         ({"policy": "acdpq"}, "did you mean acdpp?"),
         ({"options": {"kind": "os:system"}}, "options.kind: is asked for as policy"),
         ({"options": {"K": 10**9}}, "options.K: is asked for as K"),
         ({"options": {"capacity": 10**9}}, "options.capacity = 1000000000: must be buffer"),
-        ({"options": {"early": 1}}, "policies.acdpp.early: unknown key"),
+        ({"options": {"V": 1}}, "policies.headgate.V: unknown key"),
         ({"K": 0}, "K = 0"),
         ({"K": 10**6}, "K = 1000000"),
-        ({"gamma": 2}, "gamma = 2"),
+        ({"policy": "acdpp", "gamma": 2}, "gamma = 2"),
         ({"bound": {"pdim": -1}}, "bound.pdim = -1"),
         ({"colour": "red"}, "plan.colour: unknown key"),
         ({"options": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}, "too deep"),
@@ -187,7 +218,7 @@ def test_work_that_has_begun_is_given_up(monkeypatch):
 
     planner, begun, ended = Planner(), threading.Event(), []
 
-    def slow(system, policy, costs, seeds, rounds, tick):
+    def slow(system, policy, prices, seeds, rounds, tick):
         begun.set()
         while True:
             tick(1)
@@ -217,7 +248,7 @@ def test_what_is_remembered_is_limited():
 
 
 def test_prices_of_single_clients_and_too_large_plans_have_no_clairvoyant():
-    told = answer(cost={**PRICES, "per_client": [1.0, 2.0, 0.5]}, policy="headgate")
+    told = answer(prices={**PRICES, "per_client": [1.0, 2.0, 0.5]}, policy="headgate")
     assert told["clairvoyant"] is None
     assert "every client has a price of its own" in told["clairvoyant_note"]
     large = answer(system={"buffers": [2000] * 3, "budget": 20000.0}, policy="constant", rounds=300, seeds=1)
@@ -232,23 +263,26 @@ def test_recipes_to_start_from_can_be_planned():
     assert "million" not in {recipe["name"] for recipe in told["recipes"]}
     for recipe in told["recipes"]:
         made = Planner().answer(
-            {"system": recipe["system"], "cost": recipe["cost"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
+            {"system": recipe["system"], "prices": recipe["prices"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
         )
-        assert made["K"] >= 1
-    names = {kind: [key["name"] for key in keys if key["required"]] for kind, keys in told["costs"].items()}
+        assert (made["policy"], made["warning"]) == ("headgate", "")
+    assert told["policies"][0] == "headgate"
+    names = {kind: [key["name"] for key in keys if key["required"]] for kind, keys in told["prices"].items()}
     assert names["uniform"] == ["low", "high"]
     assert names["trace"] == []
 
 
 def test_the_rehearsed_plan_is_that_of_the_chosen_point():
     e = build(
-        "plan", {**{k: ASKED[k] for k in ("system", "cost")}, "run": {"rounds": 40, "seeds": 3, "policies": ["acdpp"]}}, Path()
+        "plan",
+        {**{k: ASKED[k] for k in ("system", "prices")}, "run": {"rounds": 40, "seeds": 3, "policies": ["acdpp"]}},
+        Path(),
     )
     made = plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
     assert made.rehearsal.spend.shape == (3, 40)
     assert made.rehearsal.spend.mean() == made.chosen.spend
     assert made.rehearsal.bound(e.bound).sum(axis=-1).mean() == made.chosen.bound
-    assert np.array_equal(made.rehearsal.cost, e.prices.path(e.seeds, 1, 41))
+    assert np.array_equal(made.rehearsal.price, e.prices.path(e.seeds, 1, 41))
     with pytest.raises(SettingError, match="stop"):
         plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5, tick=_stop)
 

@@ -151,8 +151,8 @@ def test_bodies_are_limited_before_they_are_read(page, path, kind, most):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", 'no column "cost"; it has none'),
-        (b"price\n1\n", 'no column "cost"; it has price'),
+        (b"", 'no column "price"; it has none'),
+        (b"eur\n1\n", 'no column "price"; it has eur'),
         (b"cost\n", "holds no prices"),
         (b"cost\n1\ntwo\n", '"two" in row 2 of column "cost" is not a number'),
         (b"time,cost\n1,2\n3\n", '"" in row 2 of column "cost" is not a number'),
@@ -175,6 +175,8 @@ def test_a_trace_comes_back_checked(page):
     answer = page.post("/api/trace?column=eur", "\ufefftime,eur\n1,2.5\n\n2,0\n3,5e0\n".encode(), "text/csv; charset=utf-8")
     assert answer.status == 200
     assert answer.json["prices"] == [2.5, 0.0, 5.0]
+    for text in (b"price,cost\n2,3\n", b"cost\n2\n"):
+        assert page.post("/api/trace", text, "text/csv").json["prices"] == [2.0]
     assert (answer.json["count"], answer.json["mean"], answer.json["most"]) == (3, 2.5, 5.0)
 
 

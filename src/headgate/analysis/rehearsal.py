@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from headgate.control.rehearse import Rehearsal
+from headgate.control.types import AdmissionPolicy
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment
 
@@ -91,6 +92,8 @@ class Summary:
     budget: float
     overspending_runs: int
     """runs whose own total is above budget·rounds"""
+    dearest_share: float
+    """what the dearest run spent, as a share of its budget"""
     cost_violation: float
     buffer_violation: float
     mean_n: float
@@ -109,13 +112,15 @@ class Summary:
 def summarise(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
     k, system = experiment.bound, experiment.system
     bound = result.bound(k).sum(axis=-1)
+    shares = result.spend.sum(axis=-1) / (system.budget * result.rounds)
     return Summary(
         policy=name,
         rounds=result.rounds,
         runs=len(bound),
         spend_per_round=float(result.spend.mean()),
         budget=system.budget,
-        overspending_runs=int((result.spend.sum(axis=-1) > system.budget * result.rounds * (1 + 1e-12)).sum()),
+        overspending_runs=int((shares > 1 + 1e-9).sum()),
+        dearest_share=float(shares.max()),
         cost_violation=result.cost_violation(),
         buffer_violation=result.buffer_violation(),
         mean_n=float(result.n.mean()),
@@ -128,3 +133,17 @@ def summarise(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
         bound=float(bound.mean()),
         regret=float(result.regret(k).mean()),
     )
+
+
+def broken_limits(summary: Summary, policy: AdmissionPolicy) -> str:
+    """Which limit is broken and by how much, with the way out; empty where both are kept."""
+    broken = []
+    if summary.overspending_runs:
+        of = f"{summary.overspending_runs} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
+        broken.append(f"{of}, the dearest spends {100 * summary.dearest_share:.4g} % of it")
+    if summary.peak_excess > 0:
+        broken.append(f"a client holds up to {summary.peak_excess} more than its buffer")
+    if not broken:
+        return ""
+    way_out = 'take headgate, or set capacity = "buffer" and purse = true' if hasattr(policy, "purse") else "take headgate"
+    return f"{'; '.join(broken)}: {way_out}."

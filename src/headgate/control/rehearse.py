@@ -43,6 +43,10 @@ class Rehearsal:
     """each client's largest n_m(t), (R, M)"""
     ledger: Ledger
     """as it stood after the last round"""
+    admitted_by_client: Ints | None = None
+    """λ_m(t) in every round, (R, T, M); only where it was asked for"""
+    held_by_client: Ints | None = None
+    """n_m(t), likewise"""
 
     @property
     def rounds(self) -> int:
@@ -79,15 +83,17 @@ def rehearse(
     seeds: Ints,
     rounds: int,
     tick: Callable[[int], None] = lambda t: None,
+    by_client: bool = False,
 ) -> Rehearsal:
-    """`rounds` rounds for every seed at once. `tick` is told each round when it is done. After Ctrl-C the
-    rounds done so far come back."""
+    """`rounds` rounds for every seed at once. `tick` is told each round when it is done. `by_client` keeps what every
+    client admitted and held in every round. After Ctrl-C the rounds done so far come back."""
     R, T, M = len(seeds), rounds, system.clients
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
     price, debt, spend = (np.empty((T, R)) for _ in range(3))
     admitted, n, N, uses, squared, peak_excess, free = (np.zeros((T, R), dtype=np.int64) for _ in range(7))
     none = np.zeros((R, M), dtype=np.int64)
+    clients = np.zeros((2, T, R, M), dtype=np.int64) if by_client else None
     reached = ledger, none, none  # one name, so that an interruption cannot tear it
     path = np.empty((R, 0))
     try:
@@ -105,6 +111,8 @@ def rehearse(
             peak_excess[i] = (held - system.buffer).max(axis=-1)
             if orders.free is not None:
                 free[i] = orders.free.sum(axis=-1)
+            if clients is not None:
+                clients[:, i] = orders.admitted, held
             reached = after, occupancy + held, np.maximum(peak, held)
             tick(after.t)
     except KeyboardInterrupt:
@@ -113,7 +121,7 @@ def rehearse(
     n_eff = effective_sample_size(uses, squared)
 
     def by_run(rounds_first: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(rounds_first[: ledger.t].T)
+        return np.ascontiguousarray(np.moveaxis(rounds_first[: ledger.t], 0, 1))
 
     return Rehearsal(
         system=system,
@@ -129,4 +137,6 @@ def rehearse(
         occupancy=occupancy,
         peak_occupancy=peak,
         ledger=ledger,
+        admitted_by_client=None if clients is None else by_run(clients[0]),
+        held_by_client=None if clients is None else by_run(clients[1]),
     )

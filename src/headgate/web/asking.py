@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic.fields import FieldInfo
 
 from headgate.errors import HeadgateError, InfeasibleError, SettingError
@@ -38,10 +38,11 @@ class PlanRequest(Settings):
     """What may be asked."""
 
     system: dict[str, Any]
-    cost: dict[str, Any]
+    prices: dict[str, Any] = Field(validation_alias=AliasChoices("prices", "cost"))
+    """as in a recipe; older pages call them cost"""
     rounds: Whole
     seeds: Whole = 5
-    policy: str = "acdpp"
+    policy: str = "headgate"
     K: Whole | None = None
     """left out: chosen"""
     gamma: float = 0.5
@@ -59,19 +60,19 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any], str | None]:
     if asked.policy not in PolicySettings.kinds:
         raise SettingError(f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(PolicySettings.kinds))}")
     _check_sizes(asked)
-    cost, prices = dict(asked.cost), None
-    if cost.get("kind") == "trace":
-        prices = _prices(cost.pop("prices", None), asked.rounds)
+    process, prices = dict(asked.prices), None
+    if process.get("kind") == "trace":
+        prices = _prices(process.pop("prices", None), asked.rounds)
         for key in ("file", "column"):
-            if key in cost:
-                raise SettingError(f"cost.{key}: prices are sent with the plan, as cost.prices")
-        cost |= {"file": PRICES, "column": "cost"}
+            if key in process:
+                raise SettingError(f"prices.{key}: prices are sent with the plan, as prices.prices")
+        process |= {"file": PRICES, "column": "price"}
     own = {**asked.options, "kind": asked.policy} | ({} if asked.K is None else {"K": asked.K})
     fields = PolicySettings.kinds[asked.policy].model_fields
     own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in fields and key not in own}
     recipe = {
         "system": dict(asked.system),
-        "prices": cost,
+        "prices": process,
         "run": {"rounds": asked.rounds, "seeds": asked.seeds, "policies": [asked.policy]},
         "bound": dict(asked.bound),
         "policies": {asked.policy: own},
@@ -88,7 +89,7 @@ def build_recipe(recipe: Mapping[str, Any], prices: str | None) -> Experiment:
         try:
             return build("plan", recipe, Path(folder))
         except HeadgateError as error:
-            raise type(error)(str(error).replace(f"{Path(folder) / PRICES}", "cost.prices")) from None
+            raise type(error)(str(error).replace(f"{Path(folder) / PRICES}", "prices.prices")) from None
 
 
 def _without_none(value: Any) -> Any:
@@ -109,7 +110,7 @@ def _check_sizes(asked: PlanRequest) -> None:
         raise SettingError(f"options.{key}: is asked for as {'policy' if key == 'kind' else key}")
     if asked.options.get("capacity", "buffer") not in ("buffer", None):
         raise SettingError(f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer")
-    for section in ("system", "cost", "options", "bound"):
+    for section in ("system", "prices", "options", "bound"):
         _check_numbers(section, getattr(asked, section))
     buffers, clients = asked.system.get("buffers"), asked.system.get("clients")
     if not isinstance(buffers, list) or not buffers or not all(isinstance(each, int) for each in buffers):
@@ -142,22 +143,22 @@ def _check_numbers(where: str, value: Any, depth: int = 0) -> None:
         for key, each in value.items():
             _check_numbers(f"{where}.{key}", each, depth + 1)
     elif isinstance(value, list):
-        most = LIMITS["prices"] if where == "cost.prices" else LIMITS["clients"]
+        most = LIMITS["prices"] if where == "prices.prices" else LIMITS["clients"]
         if len(value) > most:
             raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
         for each in value:
             _check_numbers(where, each, depth + 1)
     elif isinstance(value, int | float) and abs(value) > LIMITS["number"]:
         raise SettingError(f"{where[:100]} = {str(value)[:40]}: must not be beyond {LIMITS['number']:g}")
-    elif isinstance(value, int) and where in ("cost.length", "cost.rounds") and value > LIMITS["rounds"]:
+    elif isinstance(value, int) and where in ("prices.length", "prices.rounds") and value > LIMITS["rounds"]:
         raise SettingError(f"{where} = {value}: at most {LIMITS['rounds']:,}")
 
 
 def _prices(prices: Any, rounds: int) -> str:
     """As the file that the recipe names. A run meets no more of them than it has rounds."""
     if not isinstance(prices, list) or not prices or not all(type(each) in (int, float) for each in prices):
-        raise SettingError("cost.prices: must be a list of numbers")
-    return "\n".join(["cost", *(repr(float(each)) for each in prices[:rounds])]) + "\n"
+        raise SettingError("prices.prices: must be a list of numbers")
+    return "\n".join(["price", *(repr(float(each)) for each in prices[:rounds])]) + "\n"
 
 
 def command(toml: str, prices: str | None, chosen: bool, asked: PlanRequest) -> str:
@@ -180,11 +181,11 @@ def choices() -> dict[str, Any]:
         raw = tomllib.loads(recipe_text(name))
         system = raw["system"]
         if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
-            start = {"name": name, "system": system, "cost": raw["prices"], "rounds": raw["run"]["rounds"]}
+            start = {"name": name, "system": system, "prices": raw["prices"], "rounds": raw["run"]["rounds"]}
             recipes.append(start | {"bound": raw.get("bound", {})})
     return {
-        "policies": list(PolicySettings.kinds),
-        "costs": {kind: [_key(name, field) for name, field in _keys(kind)] for kind in COSTS},
+        "policies": sorted(PolicySettings.kinds, key=lambda kind: kind != "headgate"),
+        "prices": {kind: [_key(name, field) for name, field in _keys(kind)] for kind in COSTS},
         "recipes": recipes,
         "limits": LIMITS,
     }

@@ -7,20 +7,18 @@ What is asked is put together as a recipe and built as any other, so the answer 
 import json
 import threading
 import time
-import tomllib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tomli_w
 
 from headgate.analysis.curves import thinned
-from headgate.analysis.rehearsal import summarise
-from headgate.control.controller import Controller
+from headgate.analysis.rehearsal import broken_limits, summarise
 from headgate.control.plan import Plan, plan
 from headgate.control.policies import Acdpp
-from headgate.control.policies.drift.dpp import Dpp
 from headgate.control.policies.references.foresight import clairvoyant
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import AdmissionPolicy, Floats
@@ -28,7 +26,7 @@ from headgate.experiment import Experiment
 from headgate.experiment.parse import parse
 from headgate.theory.comparison import oracle_bound
 from headgate.web.answers import number, plain, with_interval
-from headgate.web.asking import PlanRequest, build_recipe, built, check_waiting, command
+from headgate.web.asking import PlanRequest, built, check_waiting, command
 from headgate.web.gate import rehearsed_trace
 from headgate.web.uploads import Refused
 
@@ -82,20 +80,21 @@ class Planner:
         experiment, recipe, prices = built(asked)
         check_waiting(experiment)
         policy, made = experiment.policies[asked.policy], None
+        system, process, seeds = experiment.system, experiment.prices, experiment.seeds
         if isinstance(policy, Acdpp) and asked.K is None and not {"rate", "V", "rho"} & asked.options.keys():
-            args = experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds
-            made = plan(*args, asked.gamma, asked.phi, tick)
-            point = {"K": made.chosen.K, "rate": made.chosen.rate, "V": made.V, "rho": made.rho}
+            made = plan(
+                experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds, asked.gamma, asked.phi, tick
+            )
+            point: dict[str, Any] = {"K": made.chosen.K, "rate": made.chosen.rate, "V": made.V, "rho": made.rho}
             recipe["policies"][asked.policy] |= point
-            result = made.rehearsal
+            policy, result = replace(policy, **point), made.rehearsal
         else:
-            result = rehearse(experiment.system, policy, experiment.prices, experiment.seeds, experiment.rounds, tick)
-        told = _answer(experiment, asked, made, policy, result)
+            result = rehearse(system, policy, process, seeds, experiment.rounds, tick)
+        told = _answer(experiment, asked.policy, policy, made, result)
         told |= self._foresight(experiment, result, recipe, prices)
         toml = tomli_w.dumps(recipe)
-        traced = _trace(experiment, asked.policy, toml, prices, tick) if asked.trace else None
         return told | {
-            "trace": traced,
+            "trace": _trace(experiment, asked.policy, policy, tick) if asked.trace else None,
             "toml": toml,
             "prices_csv": prices,
             "command": command(toml, prices, made is not None, asked),
@@ -121,24 +120,24 @@ class Planner:
         return {"clairvoyant": found, "clairvoyant_note": ""}
 
 
-def _answer(
-    experiment: Experiment, asked: PlanRequest, made: Plan | None, policy: AdmissionPolicy, result: Rehearsal
-) -> dict[str, Any]:
+def _answer(experiment: Experiment, name: str, policy: AdmissionPolicy, made: Plan | None, result: Rehearsal) -> dict[str, Any]:
     k, system, rounds = experiment.bound, experiment.system, experiment.rounds
-    summary = summarise(experiment, asked.policy, result)
+    summary = summarise(experiment, name, result)
     oracle = oracle_bound(system.buffer, rounds, k)
     peak = result.peak_occupancy.max(axis=0)
     over = int(np.argmax(peak - system.buffer))
     return {
-        "policy": asked.policy,
-        **_point(made, policy, rounds),
+        "policy": name,
+        **_point(policy),
         "why": made.why if made is not None else "as asked for",
+        "warning": broken_limits(summary, policy),
         "rounds": rounds,
         "seeds": len(experiment.seeds),
         "budget": system.budget,
         "spend": summary.spend_per_round,
         "spend_share": summary.spend_per_round / system.budget,
-        "overspending_runs": summary.overspending_runs,
+        "runs_over_budget": summary.overspending_runs,
+        "dearest_share": summary.dearest_share,
         "cost_violation": summary.cost_violation,
         "buffer_violation": summary.buffer_violation,
         "memory": system.memory,
@@ -157,16 +156,10 @@ def _answer(
     }
 
 
-def _point(made: Plan | None, policy: AdmissionPolicy, rounds: int) -> dict[str, Any]:
-    if made is not None:
-        return {"K": made.chosen.K, "rate": made.chosen.rate, "V": made.V, "rho": made.rho}
-    K, rate = getattr(policy, "K", None), getattr(policy, "rate", None)
-    V = rho = None
-    if isinstance(policy, Dpp):
-        V = float(policy.V) if policy.V is not None else rounds**policy.gamma
-    if isinstance(policy, Acdpp):
-        rho = float(policy.rho) if policy.rho is not None else 1.0 - rounds**-policy.phi
-    return {"K": None if K is None else int(K), "rate": None if rate is None else float(rate), "V": V, "rho": rho}
+def _point(policy: AdmissionPolicy) -> dict[str, Any]:
+    """As the policy was completed; null where it has no such number, or follows a schedule."""
+    point = {name: number(getattr(policy, name, None)) for name in ("K", "rate", "V", "rho")}
+    return point | {"K": None if point["K"] is None else int(point["K"])}
 
 
 def _candidates(made: Plan) -> list[dict[str, Any]]:
@@ -209,38 +202,24 @@ def _least(experiment: Experiment) -> tuple[float, str]:
     return (bound, "") if np.isfinite(bound) and bound > 0 else (0.0, "the money does not buy a sample in the first round")
 
 
-def _trace(experiment: Experiment, name: str, toml: str, prices: str | None, tick: Callable[[int], None]) -> dict[str, Any]:
-    """The first seed's run, client by client, with the point that was chosen."""
-    recipe = tomllib.loads(toml)
-    recipe["run"]["seeds"] = 1
-    one = build_recipe(recipe, prices)
-    controller = Controller(one.system, one.policies[name], 1)
-    ledger, held, admitted = controller.open(), [], []
-    columns: dict[str, list[float]] = {key: [] for key in ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")}
-    path = one.prices.path(one.seeds, 1, one.rounds + 1)
-    for t in range(one.rounds):
-        orders = controller.decide(ledger, np.ascontiguousarray(path[:, t]))
-        after = controller.post(ledger, orders)
-        held.append(after.occupancy[0])
-        admitted.append(orders.admitted[0])
-        money = [orders.price.mean(), orders.charge(orders.admitted)[0], after.spent[0], ledger.debt[0]]
-        samples = [orders.admitted.sum(), after.occupancy.sum(), after.distinct[0], np.nan]
-        for column, value in zip(columns.values(), money + samples, strict=True):
-            column.append(float(value))
-        ledger = after
-        tick(ledger.t)
-    arrays = {key: np.array(values) for key, values in columns.items()}
-    told = rehearsed_trace(arrays, one.system.buffer.tolist(), np.array(held), np.array(admitted))
-    K = getattr(one.policies[name], "K", None)
+def _trace(experiment: Experiment, name: str, policy: AdmissionPolicy, tick: Callable[[int], None]) -> dict[str, Any]:
+    """The first seed's run, client by client."""
+    system, seeds = experiment.system, experiment.seeds[:1]
+    one = rehearse(system, policy, experiment.prices, seeds, experiment.rounds, tick, by_client=True)
+    assert one.held_by_client is not None
+    assert one.admitted_by_client is not None
+    columns = {key: getattr(one, key)[0] for key in ("price", "spend", "debt", "admitted", "n", "N")}
+    columns |= {"spent": np.cumsum(one.spend[0]), "accuracy": np.full(one.rounds, np.nan)}
+    told = rehearsed_trace(columns, system.buffer.tolist(), one.held_by_client[0], one.admitted_by_client[0])
     return {
         "name": None,
         "policy": name,
-        "seed": int(one.seeds[0]),
+        "seed": int(seeds[0]),
         "policies": [name],
-        "seeds": one.seeds.tolist(),
+        "seeds": seeds.tolist(),
         "state": "finished",
         "rounds": one.rounds,
-        "budget": one.system.budget,
+        "budget": system.budget,
         **told,
-        "K": None if K is None else int(K),
+        "K": _point(policy)["K"],
     }

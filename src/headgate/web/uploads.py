@@ -57,11 +57,12 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-def prices_of(text: bytes, column: str) -> dict[str, Any]:
-    """The prices in one column of a CSV file, checked, with what they come to."""
+def prices_of(text: bytes, column: str | None = None) -> dict[str, Any]:
+    """The prices in one column of a CSV file, checked, with what they come to; price or cost, where none is named."""
     try:
         lines = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
         columns = [name.strip() for name in next(lines, [])]
+        column = column or ("cost" if "cost" in columns and "price" not in columns else "price")
         if column not in columns:
             shown = ", ".join(name[:40] for name in columns[:20]) or "none"
             raise DataError(f'trace: no column "{column[:100]}"; it has {shown}')

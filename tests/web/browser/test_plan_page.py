@@ -13,7 +13,7 @@ def tile(page, title):
 
 
 def test_a_slider_changes_the_plan_and_the_link(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=2")
+    page = tab(served, "/plan?rounds=40&seeds=2&policy=acdpp")
     expect(tile(page, "Keep a sample")).to_have_text("10")
     expect(page.locator(".answer .plot svg.main-svg").first).to_be_visible()
     slider = page.get_by_role("slider", name="Budget")
@@ -40,7 +40,7 @@ def test_of_many_movements_the_last_is_answered(tab, served):
 
 
 def test_what_is_copied_is_the_plan(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=2&budget=70")
+    page = tab(served, "/plan?rounds=40&seeds=2&budget=70&policy=acdpp")
     expect(page.locator(".tile")).to_have_count(8)
     page.get_by_role("button", name="Copy as TOML").click()
     expect(page.locator("#said")).to_have_text("Copy as TOML: copied")
@@ -53,6 +53,9 @@ def test_what_is_copied_is_the_plan(tab, served):
 
 def test_policy_K_prices_and_recipes(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2")
+    expect(tile(page, "Policy")).to_have_text("headgate")
+    assert page.get_by_label("Policy").locator("option").first.text_content() == "headgate"
+    page.get_by_label("Policy").select_option("acdpp")
     expect(page.locator(".tile")).to_have_count(8)
     page.get_by_label("Choose K for me").uncheck()
     page.get_by_role("spinbutton", name="K,").fill("4")
@@ -65,10 +68,22 @@ def test_policy_K_prices_and_recipes(tab, served):
     expect(page.get_by_role("spinbutton", name="Horizon")).to_have_value("60")
 
 
+def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, served):
+    page = tab(served, "/plan?rounds=60&seeds=3&policy=acdpp")
+    said = page.locator(".note.broken")
+    expect(said).to_contain_text("runs go over budget")
+    expect(said).to_contain_text("take headgate, or set capacity")
+    expect(page.locator(".tile.over", has_text="Runs over budget")).to_be_visible()
+    page.get_by_label("Keep both limits").check()
+    expect(said).to_be_hidden()
+    expect(page).to_have_url(re.compile("limits=kept"))
+    expect(page.locator(".tile.over")).to_have_count(0)
+
+
 def test_a_file_of_prices(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=1&cost=trace", expected="422|400")
     expect(page.get_by_role("alert").first).to_contain_text("Choose a CSV file")
-    prices = "cost\n" + "\n".join(str(1 + t % 7) for t in range(30)) + "\n"
+    prices = "price\n" + "\n".join(str(1 + t % 7) for t in range(30)) + "\n"
     page.get_by_label("CSV file").set_input_files({"name": "prices.csv", "mimeType": "text/csv", "buffer": prices.encode()})
     expect(page.get_by_text("prices.csv: 30 prices, 1 to 7")).to_be_visible()
     expect(page.locator(".tile")).to_have_count(8)

@@ -26,9 +26,10 @@ export class PlanAnswer {
     this.tiles = h("div", { class: "tiles" }, skeleton(6, "tiles"));
     this.more = h("div");
     this.wrong = h("p", { class: "note warn", role: "alert", hidden: true });
+    this.breaks = h("p", { class: "note broken", role: "status", hidden: true });
     this.gate = h("a", { class: "button" }, "Watch the gate");
     this.figures = FIGURES.map((spec) => new Figure({ title: spec.title, signal, content: () => this.told && content(spec, this.told), csv: () => asCsv(rowsOf(spec, this.told)) }));
-    this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.tiles, this.why,
+    this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.breaks, this.tiles, this.why,
       h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), copyButton(() => this.told?.command || "", "Copy as command"), this.gate),
       this.more, h("div", { class: "grid" }, this.figures.map((figure) => figure.node)));
   }
@@ -53,6 +54,8 @@ export class PlanAnswer {
     this.node.setAttribute("aria-busy", "false");
     this.node.classList.remove("outdated");
     this.wrong.hidden = true;
+    this.breaks.hidden = !told.warning;
+    this.breaks.textContent = told.warning && `This plan breaks a limit: ${told.warning}`;
     this.gate.href = `/gate?${toQuery(plan)}`;
     refill(this.tiles, tilesOf(told).map(tile));
     this.why.textContent = told.why || "";
@@ -69,14 +72,14 @@ function tilesOf(told) {
   const apart = told.bound !== null && told.oracle_bound ? told.bound / told.oracle_bound : null;
   const { clairvoyant } = told;
   return [
-    told.K === null ? { title: "Policy", value: told.policy, beside: "has no K" } : { title: "Keep a sample K rounds", value: whole(told.K), beside: told.rate === null ? "" : `${number(told.rate)} samples let in a round` },
-    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend_share, 0)} of ${number(told.budget)}`, over: told.spend_share > 1.02 },
+    told.K === null ? { title: "Policy", value: told.policy, beside: "no K to choose" } : { title: "Keep a sample K rounds", value: whole(told.K), beside: told.rate === null ? "" : `${number(told.rate)} samples let in a round` },
+    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend_share)} of ${number(told.budget)}`, over: told.runs_over_budget > 0 },
     { title: "Most in memory", value: `${whole(told.peak_n)}`, beside: told.peak_excess > 0 ? `of ${whole(told.memory)}; one client ${whole(told.peak_excess)} over` : `of ${whole(told.memory)}; no client over`, over: told.peak_excess > 0 },
     { title: "Distinct samples", value: whole(told.N), beside: `worth ${whole(told.n_eff)} used equally` },
     { title: "Bound, beside the oracle", value: apart === null ? "–" : `${fixed(apart, 2)} ×`, beside: "the oracle pays nothing" },
     { title: "Beside the clairvoyant", value: clairvoyant ? `${fixed(clairvoyant.ratio, 2)} ×` : "–", beside: clairvoyant ? "who knows all prices" : told.clairvoyant_note || "not worked out" },
-    { title: "Money above budget", value: number(told.cost_violation), beside: `in ${plural(told.rounds, "round")}; Vio_S`, over: told.spend_share > 1.02 },
-    { title: "Samples above buffers", value: number(told.buffer_violation), beside: "sum over rounds, in the mean; Vio_B", over: told.buffer_violation > 0 && told.peak_excess > 0 && told.buffer_violation > 0.001 * told.memory * told.rounds },
+    { title: "Runs over budget", value: `${whole(told.runs_over_budget)} of ${whole(told.seeds)}`, beside: `dearest ${percent(told.dearest_share)}; Vio_S ${number(told.cost_violation)}`, over: told.runs_over_budget > 0 },
+    { title: "Most in a buffer", value: `${whole(told.peak_buffer)} of ${whole(told.peak_buffer - told.peak_excess)}`, beside: `client ${whole(told.peak_client)}; Vio_B ${number(told.buffer_violation)}`, over: told.peak_excess > 0 },
   ];
 }
 

@@ -5,7 +5,7 @@ import { h, refill } from "./dom.js";
 import { selectField, Slider, textField } from "./fields.js";
 import { number, plural } from "./format.js";
 import { choice } from "./marks.js";
-import { COSTS, costDefaults, keepPrices, POLICIES, wholes } from "./planning.js";
+import { CAN_KEEP, keepPrices, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
 
 const UPLOAD = 256 * 1024;
 const KNOWS_K = new Set(["acdpp", "dpp", "constant", "hybrid", "released"]);
@@ -51,20 +51,20 @@ function memoryFields(plan, offered, change) {
 
 function priceFields(plan, offered, change) {
   const kind = selectField({
-    label: "Prices are", value: plan.kind, about: COSTS[plan.kind].about, setting: "cost.kind", options: Object.entries(COSTS).map(([key, { title }]) => [key, title]),
-    changed: (chosen) => change({ kind: chosen, cost: costDefaults(chosen) }, true),
+    label: "Prices are", value: plan.kind, about: PRICES[plan.kind].about, setting: "prices.kind", options: Object.entries(PRICES).map(([key, { title }]) => [key, title]),
+    changed: (chosen) => change({ kind: chosen, process: priceDefaults(chosen) }, true),
   });
   if (plan.kind === "trace") return [kind, upload(plan, change)];
-  const cost = { ...plan.cost };
-  return [kind, Object.entries(COSTS[plan.kind].fields).map(([name, [label, , least, most, step]]) => {
+  const process = { ...plan.process };
+  return [kind, Object.entries(PRICES[plan.kind].fields).map(([name, [label, , least, most, step]]) => {
     const changed = (value) => {
-      cost[name] = value;
-      change({ cost: { ...cost } });
+      process[name] = value;
+      change({ process: { ...process } });
     };
-    const setting = `cost.${name}`;
-    if (typeof cost[name] === "boolean") return h("label", { class: "check" }, h("input", { type: "checkbox", checked: cost[name], onchange: (event) => changed(event.target.checked) }), label);
-    if (typeof cost[name] === "object") return textField({ label, setting, value: JSON.stringify(cost[name]), parse: numbers, changed });
-    return new Slider({ label, setting, least: least || 0, most, step, value: cost[name], changed }).node;
+    const setting = `prices.${name}`;
+    if (typeof process[name] === "boolean") return h("label", { class: "check" }, h("input", { type: "checkbox", checked: process[name], onchange: (event) => changed(event.target.checked) }), label);
+    if (typeof process[name] === "object") return textField({ label, setting, value: JSON.stringify(process[name]), parse: numbers, changed });
+    return new Slider({ label, setting, least: least || 0, most, step, value: process[name], changed }).node;
   })];
 }
 
@@ -78,7 +78,7 @@ function numbers(text) {
 }
 
 function upload(plan, change) {
-  const told = h("p", { class: "field-about", role: "status" }, plan.prices ? `${plan.file}: ${plural(plan.prices.length, "price")}` : "a header line, then a row a round; the column is called cost");
+  const told = h("p", { class: "field-about", role: "status" }, plan.prices ? `${plan.file}: ${plural(plan.prices.length, "price")}` : "a header line, then a row a round; the column is called price");
   const input = h("input", { type: "file", accept: ".csv,text/csv", id: "trace-file" });
   input.addEventListener("change", async () => {
     const [file] = input.files;
@@ -97,13 +97,13 @@ function upload(plan, change) {
     }
   });
   return [
-    h("div", { class: "field text", "data-setting": "cost.prices" }, h("label", { for: "trace-file" }, "CSV file"), input, told, h("p", { class: "field-wrong", role: "alert", hidden: true })),
+    h("div", { class: "field text", "data-setting": "prices.prices" }, h("label", { for: "trace-file" }, "CSV file"), input, told, h("p", { class: "field-wrong", role: "alert", hidden: true })),
     h("div", { class: "field text" }, h("span", { class: "label" }, "At its end"), choice("at-end", "At the end of the file", [["repeat", "begin again"], ["stop", "stop"]], plan.atEnd, (atEnd) => change({ atEnd }))),
   ];
 }
 
 function policyFields(plan, offered, change) {
-  const names = offered.policies.filter((name) => name in POLICIES);
+  const names = Object.keys(POLICIES).filter((name) => offered.policies.includes(name));
   const fields = [selectField({ label: "Policy", value: plan.policy, about: POLICIES[plan.policy], setting: "policy", options: (names.length ? names : [plan.policy]).map((name) => [name, name]), changed: (policy) => change(KNOWS_K.has(policy) ? { policy } : { policy, K: null }, true) })];
   if (KNOWS_K.has(plan.policy)) {
     const slider = new Slider({ label: "K", unit: "rounds a sample is kept", least: 1, most: 60, step: 1, scale: "log", value: plan.K ?? 10, setting: "K", changed: (K) => change({ K }) });
@@ -115,10 +115,9 @@ function policyFields(plan, offered, change) {
     });
     fields.push(h("label", { class: "check" }, choose, "Choose K for me"), slider.node);
   }
-  if (plan.policy === "acdpp") {
-    fields.push(h("div", { class: "field text" }, h("label", { class: "check" }, h("input", { type: "checkbox", checked: plan.burst, onchange: (event) => change({ burst: event.target.checked }) }), "Never beyond the free places"),
-      h("p", { class: "field-about" }, "the paper’s own rule buys blindly in round 1, whatever it costs")));
-  }
+  const check = (key, label, about) => h("div", { class: "field text" }, h("label", { class: "check" }, h("input", { type: "checkbox", checked: plan[key], onchange: (event) => change({ [key]: event.target.checked }) }), label), h("p", { class: "field-about" }, about));
+  if (CAN_KEEP.has(plan.policy)) fields.push(check("kept", "Keep both limits", "capacity = \"buffer\", purse = true: full buffers drop their oldest sample, and no run spends more than its budget"));
+  if (plan.policy === "acdpp") fields.push(check("burst", "Never ask beyond the free places", "the paper’s own rule asks for as much as it likes in round 1"));
   const fine = h("details", { class: "fine" }, h("summary", null, "Fine tuning"),
     new Slider({ label: "Seeds", about: "rehearsals, each with its own luck of prices", least: 1, most: 20, step: 1, value: plan.seeds, setting: "seeds", changed: (seeds) => change({ seeds }) }).node,
     new Slider({ label: "γ", about: "V = T^γ: how much learning counts beside debt", least: 0.05, most: 0.95, step: 0.01, value: plan.gamma, setting: "gamma", changed: (gamma) => change({ gamma }) }).node,

@@ -1,6 +1,6 @@
 // A plan as the page holds it, as an address says it, and as the server wants it.
 
-export const COSTS = {
+export const PRICES = {
   uniform: { title: "Uniform", about: "any price between two, equally likely", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 10, 0.1, 100] } },
   integer: { title: "Whole numbers", about: "any whole price between two, equally likely", fields: { low: ["Lowest", 1, 1, 50, 1], high: ["Highest", 10, 1, 100, 1] } },
   constant: { title: "Constant", about: "always the same", fields: { value: ["Price", 5, 0.1, 50] } },
@@ -13,54 +13,65 @@ export const COSTS = {
   trace: { title: "A file of prices", about: "a CSV file with a price for each round", fields: {} },
 };
 
+// In the order in which they are offered.
 export const POLICIES = {
-  acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round", headgate: "this project’s own: buys when prices are low, never above money or room",
+  headgate: "recommended: buys when prices are low, never above the budget or the buffers",
+  acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round",
   dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", released: "as the paper’s scripts have it", oracle: "all new every round, whatever it costs",
   pacing: "spends evenly", resolving: "plans again every round", threshold: "buys below a fixed price", lookahead: "tries what may come", pi: "a controller on the spend", bucket: "a bucket of tokens", random: "by chance",
 };
 
 export const DEFAULTS = {
-  recipe: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", cost: costDefaults("uniform"), policy: "acdpp", K: null, seeds: 5, gamma: 0.5, phi: 0.5, burst: false, prices: null, file: "", atEnd: "repeat",
+  recipe: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", process: priceDefaults("uniform"), policy: "headgate", K: null, seeds: 5, gamma: 0.5, phi: 0.5, burst: false, kept: false, prices: null, file: "", atEnd: "repeat",
 };
 
 let uploaded = { prices: null, file: "" }; // too long for an address; kept while the page is open
 
-export function costDefaults(kind) {
-  return Object.fromEntries(Object.entries(COSTS[kind].fields).map(([name, [, value]]) => [name, value]));
+export function priceDefaults(kind) {
+  return Object.fromEntries(Object.entries(PRICES[kind].fields).map(([name, [, value]]) => [name, value]));
 }
 
 export function fromQuery(query) {
   const number = (key) => (query.has(key) && query.get(key) !== "" && Number.isFinite(Number(query.get(key))) ? Number(query.get(key)) : DEFAULTS[key]);
-  const kind = query.get("cost") in COSTS ? query.get("cost") : DEFAULTS.kind;
-  const cost = costDefaults(kind);
-  for (const name of Object.keys(cost)) if (query.has(`cost.${name}`)) cost[name] = read(query.get(`cost.${name}`), cost[name]);
+  const word = query.has("cost") ? "cost" : "prices"; // older links say cost
+  const kind = query.get(word) in PRICES ? query.get(word) : DEFAULTS.kind;
+  const process = priceDefaults(kind);
+  for (const name of Object.keys(process)) if (query.has(`${word}.${name}`)) process[name] = read(query.get(`${word}.${name}`), process[name]);
   return {
-    ...DEFAULTS, ...uploaded, kind, cost,
+    ...DEFAULTS, ...uploaded, kind, process,
     recipe: query.get("recipe") || "",
     buffers: query.has("buffers") ? wholes(query.get("buffers")) || DEFAULTS.buffers : DEFAULTS.buffers,
     clients: number("clients"), budget: number("budget"), rounds: number("rounds"), seeds: number("seeds"), gamma: number("gamma"), phi: number("phi"),
     K: query.has("K") ? number("K") : null,
-    burst: query.get("burst") === "buffer",
+    burst: query.get("burst") === "buffer", kept: query.get("limits") === "kept",
     policy: query.get("policy") in POLICIES ? query.get("policy") : DEFAULTS.policy,
   };
 }
 
 export function toQuery(plan) {
-  const query = new URLSearchParams({ buffers: plan.buffers.join(","), clients: plan.clients, budget: plan.budget, rounds: plan.rounds, policy: plan.policy, cost: plan.kind });
-  for (const [name, value] of Object.entries(plan.cost)) query.set(`cost.${name}`, typeof value === "object" ? JSON.stringify(value) : String(value));
+  const query = new URLSearchParams({ buffers: plan.buffers.join(","), clients: plan.clients, budget: plan.budget, rounds: plan.rounds, policy: plan.policy, prices: plan.kind });
+  for (const [name, value] of Object.entries(plan.process)) query.set(`prices.${name}`, typeof value === "object" ? JSON.stringify(value) : String(value));
   if (plan.K !== null) query.set("K", plan.K);
   if (plan.recipe) query.set("recipe", plan.recipe);
   if (plan.burst) query.set("burst", "buffer");
+  if (plan.kept) query.set("limits", "kept");
   for (const key of ["seeds", "gamma", "phi"]) if (plan[key] !== DEFAULTS[key]) query.set(key, plan[key]);
   return query.toString().replaceAll("%2C", ",");
 }
 
 export function toRequest(plan, bound, more = {}) {
-  const cost = plan.kind === "trace" ? { kind: "trace", prices: plan.prices || [], at_end: plan.atEnd } : { kind: plan.kind, ...plan.cost };
+  const prices = plan.kind === "trace" ? { kind: "trace", prices: plan.prices || [], at_end: plan.atEnd } : { kind: plan.kind, ...plan.process };
   return {
-    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget }, cost, rounds: plan.rounds, seeds: plan.seeds, policy: plan.policy, K: plan.K,
-    gamma: plan.gamma, phi: plan.phi, bound: bound || {}, options: plan.burst && plan.policy === "acdpp" ? { burst: "buffer" } : {}, ...more,
+    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget }, prices, rounds: plan.rounds, seeds: plan.seeds, policy: plan.policy, K: plan.K,
+    gamma: plan.gamma, phi: plan.phi, bound: bound || {}, options: optionsOf(plan), ...more,
   };
+}
+
+// Policies that can be told to stop at the buffers and at the money; headgate and its kin always do.
+export const CAN_KEEP = new Set(["acdpp", "dpp", "constant"]);
+
+function optionsOf({ policy, burst, kept }) {
+  return { ...(burst && policy === "acdpp" ? { burst: "buffer" } : {}), ...(kept && CAN_KEEP.has(policy) ? { capacity: "buffer", purse: true } : {}) };
 }
 
 export function keepPrices(prices, file) {

@@ -1,4 +1,4 @@
-// Before anything runs: buffers, money, prices and rounds in; K, rate, cost and memory out, while one drags.
+// Before anything runs: buffers, money, prices and rounds in; spend, memory and bounds out, while one drags.
 
 import { aborted, get, post } from "../api.js";
 import { h, put, refill, say } from "../dom.js";
@@ -39,9 +39,9 @@ export async function open({ main, signal, query }) {
   function withRecipe(old, name) {
     const recipe = offered.recipes.find((one) => one.name === name);
     if (!recipe) return { ...old, recipe: "" };
-    const { kind, ...cost } = recipe.cost;
+    const { kind, ...process } = recipe.prices;
     const { buffers, budget, clients } = recipe.system;
-    return { ...DEFAULTS, recipe: name, buffers, budget, clients: Math.min(clients || buffers.length, offered.limits.clients || 1000), rounds: recipe.rounds, kind, cost, policy: old.policy };
+    return { ...DEFAULTS, recipe: name, buffers, budget, clients: Math.min(clients || buffers.length, offered.limits.clients || 1000), rounds: recipe.rounds, kind, process, policy: old.policy };
   }
 
   // `rebuild` where other fields belong to it.
@@ -73,7 +73,7 @@ export async function open({ main, signal, query }) {
       if (mine !== newest) return; // a newer question is on its way
       right();
       answer.show(told, plan);
-      say(told.K ? `K is ${told.K}` : "Planned");
+      say(told.warning || (told.K ? `K is ${told.K}` : "Planned"));
     } catch (error) {
       if (aborted(error) || mine !== newest || error.status === 409) return;
       wrong(error);
