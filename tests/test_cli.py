@@ -102,7 +102,7 @@ def test_theory_rates(headgate, tmp_path):
     words = ("theory", "rates", "--from", "20", "--to", "200", "--set", "run.seeds=2", "--figure", str(figure), "-q")
     out, _ = headgate(*words)
     assert "Exponents of T" in out
-    assert "omega3" in out
+    assert "Ω_3(T)" in out
     assert figure.exists()
     assert {"points", "fits", "gamma", "phi"} == set(json.loads(headgate(*words, "--format", "json")[0]))
 

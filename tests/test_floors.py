@@ -37,6 +37,7 @@ def test_imports_go_downward_only():
             seen += 1
             assert FLOOR[other] <= FLOOR[own], f"{path.name} on floor {own} imports {other}"
             assert (own, other) not in SIBLINGS
+            assert other != "studies" or own in ("studies", "cli"), f"{path.name} imports a study"
             if FLOOR[own] == FLOOR[other] == 0:
                 assert (own, other) != ("errors", "theory")
     assert seen > 50

@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from headgate.control.rehearse import Rehearsal
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment
-from headgate.studies.theory.rates import Rates
 
 SUFFIXES = (".svg", ".png", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
@@ -73,39 +72,3 @@ def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], 
 def horizontal_line(axes: Axes, level: float, text: str) -> None:
     axes.axhline(level, color="black", linewidth=1, linestyle="--")
     axes.annotate(text, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9)
-
-
-NAMES = {
-    "regret": "Reg(T)",
-    "cost_violation": "Vio_S(T)",
-    "buffer_violation": "Vio_B(T)",
-    "omega1": "|Ω₁|",
-    "omega2": "|Ω₂|",
-    "omega3": "|Ω₃|",
-}
-
-
-def draw_rates(rates: Rates, path: Path) -> None:
-    """Measured values over T, each with the slope that the paper claims for it."""
-    T = np.array([point.T for point in rates.points], dtype=np.float64)
-    with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(2, 3, figsize=(12, 6.4), layout="constrained")
-        for axes, fit, colour in zip(grid.flat, rates.fits, COLOURS, strict=False):
-            values = np.abs([getattr(point, fit.quantity) for point in rates.points])
-            seen = values > 0
-            axes.set(title=NAMES[fit.quantity], xlabel="T", xscale="log")
-            measured = "measured" if fit.exponent is None else f"measured, T^{fit.exponent:.2f}"
-            axes.plot(T[seen], values[seen], "o-", color=colour, label=measured)
-            if seen.any():
-                axes.set(yscale="log")
-                anchor = np.flatnonzero(seen)[-1]
-                shape = np.log(T) if fit.claim == "O(log T)" else T**fit.claimed_exponent
-                claim = values[anchor] * shape / shape[anchor]
-                axes.plot(T, claim, "--", color="grey", label=f"claimed {fit.claim}")
-            else:
-                axes.annotate("zero at every T", (0.5, 0.5), xycoords="axes fraction", ha="center")
-            if fit.quantity == "regret":
-                axes.plot(T, [point.ceiling for point in rates.points], ":", color="black", label="ceiling, eq:omega-master")
-            if axes.get_legend_handles_labels()[0]:
-                axes.legend(fontsize=8)
-        save_figure(figure, path)

@@ -5,10 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from headgate.analysis.outcomes import Estimate, Outcome, estimate
 
 DASH = "–"
-QUICK_WARNING = (
-    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on scikit-learn's digits. "
-    "It shows that the chain works; its numbers and verdicts mean nothing."
-)
 
 
 def number(value: float) -> str:

@@ -14,7 +14,6 @@ from headgate.analysis.rehearsal import Summary
 from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
-from headgate.studies.theory.rates import Rates
 
 if TYPE_CHECKING:
     from headgate.analysis.compare.scores import Place
@@ -43,6 +42,13 @@ def _show(table: Table) -> None:
     """Tables keep their columns when the output is not a terminal."""
     console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(table)
+
+
+def show_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    table = _table(title, *header)
+    for line in lines:
+        table.add_row(*line)
+    _show(table)
 
 
 def print_summaries(experiment: Experiment, summaries: list[Summary]) -> None:
@@ -169,32 +175,6 @@ def print_plan(experiment: Experiment, made: Plan) -> None:
         )
     _show(tried)
     print(f"Why: {made.why}.")
-
-
-def print_rates(rates: Rates) -> None:
-    table = _table(
-        f"V = T^{rates.gamma:g}, rho = 1 - T^-{rates.phi:g}",
-        "T",
-        "V",
-        "rho",
-        "Reg",
-        "ceiling",
-        "Vio_S",
-        "Vio_B",
-        "Ω_1",
-        "Ω_2",
-        "Ω_3",
-    )
-    for p in rates.points:
-        values = (p.regret, p.ceiling, p.cost_violation, p.buffer_violation, p.omega1, p.omega2, p.omega3)
-        table.add_row(f"{p.T:,}", f"{p.V:.4g}", f"{p.rho:.5f}", *map(_number, values))
-    _show(table)
-    fits = _table("Exponents of T", "quantity", "measured", "claimed", "exponent claimed", "verdict")
-    verdicts = {True: "holds", False: "does not hold", None: "cannot be told"}
-    for fit in rates.fits:
-        measured = "zero" if fit.exponent is None else f"{fit.exponent:.3f} ± {fit.half_width:.3f}"
-        fits.add_row(fit.quantity, measured, fit.claim, f"{fit.claimed_exponent:g}", verdicts[fit.holds])
-    _show(fits)
 
 
 def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"], target: float | None) -> None:

@@ -8,14 +8,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from headgate import __version__
-from headgate.cli import control, flower, learning
+from headgate.cli import control, flower, learning, theory
 from headgate.cli.compare import compare
 from headgate.cli.reproduce import reproduce
 from headgate.cli.serve import serve
 from headgate.errors import HeadgateError, Interrupted
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-theory = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
 data = typer.Typer(no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
 
 
@@ -51,11 +50,9 @@ app.command()(reproduce)
 app.command()(serve)
 app.add_typer(data, name="data")
 app.add_typer(flower.commands, name="flower")
-app.add_typer(theory, name="theory")
+app.add_typer(theory.commands, name="theory")
 data.command("list")(learning.data_list)
 data.command("get")(learning.data_get)
-theory.command()(control.rates)
-theory.command()(control.regret)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The commands of control: plan, rehearse, measured rates."""
+"""The commands of control: recipes, plan, rehearse."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headgate.analysis.rehearsal import check_out, rows, summarise, write
-from headgate.analysis.tables import print_plan, print_rates, print_summaries
+from headgate.analysis.tables import print_plan, print_summaries
 from headgate.cli.console import (
     AsFormat,
     Format,
@@ -28,7 +28,6 @@ from headgate.control.rehearse import Rehearsal
 from headgate.control.rehearse import rehearse as rehearse_policy
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load, recipe_names, recipe_text
-from headgate.studies.theory.rates import horizons, measure
 
 
 def recipes(
@@ -57,7 +56,7 @@ def plan(
     rehearsed with each of them, and the best that keeps the buffers on average is taken. Burst cap,
     capacity, N(0) and n(0) are those of the recipe's policy `acdpp`.
     """
-    experiment, policy = _acdpp(recipe, set_ or [])
+    experiment, policy = acdpp_of(recipe, set_ or [])
     with status(format_, "rehearsing candidates"):
         made = make_plan(experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds, gamma, phi)
     if format_ is Format.json:
@@ -127,75 +126,7 @@ def rehearse(
         raise Interrupted(f"interrupted; kept: {done or 'nothing, no round was complete'}")
 
 
-def rates(
-    recipe: Recipe = "mnist",
-    gamma: Gamma = 0.5,
-    phi: Phi = 0.5,
-    least: Annotated[int, typer.Option("--from", help="Shortest horizon.")] = 100,
-    most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
-    set_: Set = None,
-    figure: Annotated[Path, typer.Option(metavar="FILE", help="The plot: .svg, .png or .pdf.")] = Path("rates.svg"),
-    format_: AsFormat = Format.table,
-    quiet: Quiet = False,
-) -> None:
-    """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
-
-    V = T^gamma and rho = 1 - T^-phi, as in the remark after Theorem 3. The fit uses the longer half of the horizons; a claim
-    holds if the whole 95 % interval of the exponent is at most 0.05 above that of the claimed shape over the same horizons.
-    """
-    from headgate.analysis.figures import check_figure, draw_rates
-
-    check_figure(figure)
-    experiment, policy = _acdpp(recipe, set_ or [])
-    Ts = horizons(least, most)
-    with progress_bar(quiet) as progress:
-        task = progress.add_task(f"{len(Ts)} horizons", total=sum(Ts))
-        result = measure(experiment, policy, Ts, gamma, phi, tick=every(lambda done: progress.advance(task, done)))
-    if result.fits:
-        draw_rates(result, figure)
-    if format_ is Format.json:
-        print_json(result)
-    else:
-        print_rates(result)
-    if result.fits:
-        print(f"wrote {figure}", file=sys.stderr)
-    if len(result.points) < len(Ts):
-        raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")
-
-
-def regret(
-    recipe: Recipe = "mnist",
-    rounds: Annotated[int, typer.Option(help="Horizon.")] = 1000,
-    seeds: Annotated[int, typer.Option(help="Seeds.")] = 10,
-    prices: Annotated[str | None, typer.Option(metavar="A,B,...", help="Kinds of prices to try; default: all.")] = None,
-    set_: Set = None,
-    format_: AsFormat = Format.table,
-    quiet: Quiet = False,
-) -> None:
-    """Hold every policy that needs no tuning against the clairvoyant bound, under all kinds of prices.
-
-    The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. The recipe gives
-    the buffers, the budget and the constants. Some minutes for 1,000 rounds.
-    """
-    from headgate.studies.theory.regret import as_text, regret_table, trying_prices
-
-    experiment = load(recipe, [*(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}"])
-    known = trying_prices(rounds)
-    names = list(known) if prices is None else [name.strip() for name in prices.split(",")]
-    for name in names:
-        if name not in known:
-            raise SettingError(f"--prices {name}: must be one of {', '.join(known)}")
-    with progress_bar(quiet or format_ is Format.json, unit="kinds of prices") as progress:
-        table = []
-        for name in progress.track(names, description="rehearsing"):
-            table += regret_table(experiment.system, experiment.bound, experiment.seeds, rounds, {name: known[name]})
-    if format_ is Format.json:
-        print_json(table)
-    else:
-        print(as_text(table))
-
-
-def _acdpp(recipe: str, overrides: list[str]) -> tuple[Experiment, Acdpp]:
+def acdpp_of(recipe: str, overrides: list[str]) -> tuple[Experiment, Acdpp]:
     """The recipe, and its policy `acdpp` or the default one where it has none."""
     experiment = load(recipe, overrides)
     policy = experiment.policies.get("acdpp") or load(recipe, [*overrides, 'run.policies=["acdpp"]']).policies["acdpp"]

@@ -2,22 +2,20 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import Quiet, every, progress_bar, same_command_goes_on
+from headgate.cli.console import Quiet, counted, every, progress_bar, same_command_goes_on
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
 
 if TYPE_CHECKING:
     from headgate.studies.paper.theory_checks import Checks
     from headgate.studies.theory.outcome import ExcessRisk
-    from headgate.studies.theory.rates import Rates
+    from headgate.studies.theory.rates import MeasuredRates
 
 
 class What(StrEnum):
@@ -47,7 +45,7 @@ def reproduce(
     further on CIFAR-10 and ImageNette is run with a GPU only; without one the pages say that it was not run.
     Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
     """
-    from headgate.studies.paper.studies import NAMES
+    from headgate.studies.paper.batches import NAMES
 
     names = [name for name in NAMES if what in (name, What.all)]
     if list_:
@@ -61,15 +59,14 @@ def reproduce(
 
 
 def _list(name: str, quick: bool) -> None:
-    from headgate.studies.paper.cost import gpu_seconds
-    from headgate.studies.paper.studies import experiments
+    from headgate.studies.paper.batches import batches
 
     total = 0.0
-    for folder, e in experiments(name, quick):
-        seconds = gpu_seconds(e)
+    for run in batches(name, quick):
+        seconds, e = run.gpu_seconds(), run.experiment
         total += seconds or 0.0
         says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.name} lr {e.training.lr:g}: {', '.join(e.policies)}"
-        print(f"{folder:44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
+        print(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
     if total:
         print(f"{name}: about {total:.0f} s of H200 in all")
 
@@ -77,26 +74,26 @@ def _list(name: str, quick: bool) -> None:
 def _reproduce(
     names: list[str], theory: bool, out: Path, pages: Path, quick: bool, device: str, processes: int | None, quiet: bool
 ) -> None:
+    from headgate.studies.paper.batches import batches
     from headgate.studies.paper.conclude import check_pages, conclude_claims, conclude_study, conclude_theory
-    from headgate.studies.paper.studies import experiments, needing_gpu
 
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError as error:
         raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
+    gpu = device != "cpu" and torch.cuda.is_available()
     check_pages(pages, quick)
     made: list[Path] = []
     for name in names:
-        left_out = set() if _gpu(device) else needing_gpu(name, quick)
-        points = [point for point in experiments(name, quick) if point[0] not in left_out or (out / "runs" / point[0]).is_dir()]
-        took = _play(points, out / "runs", device, processes, quiet)
-        made += conclude_study(name, [folder for folder, _ in points], out / "runs", pages, quick, took)
+        runs = out / "runs" / name
+        points = [run for run in batches(name, quick) if gpu or not run.needs_gpu or (runs / run.name).is_dir()]
+        folders, took = _play([(run.name, run.experiment) for run in points], runs, device, processes, quiet)
+        made += conclude_study(name, folders, pages, quick, took)
         made += conclude_claims(pages)
     if theory:
         began = time.monotonic()
-        rates, checks = _rates(quick, quiet), _checks(quick, quiet)
-        runs = _excess_risk(quick, quiet)
-        made += conclude_theory(rates, checks, runs, pages, quick, time.monotonic() - began)
+        found = _rates(quick, quiet), _checks(quick, quiet), _excess_risk(quick, quiet)
+        made += conclude_theory(*found, pages, quick, time.monotonic() - began)
         made += conclude_claims(pages)
     for path in dict.fromkeys(made):
         print(path)
@@ -104,26 +101,25 @@ def _reproduce(
         print("a trial run: its numbers mean nothing", file=sys.stderr)
 
 
-def _gpu(device: str) -> bool:
-    import torch
+def _play(
+    points: list[tuple[str, Experiment]], runs: Path, device: str, processes: int | None, quiet: bool
+) -> tuple[list[Path], float | None]:
+    """The run folders, and the seconds it took to play what was not finished yet; None where nothing was left to do."""
+    from headgate.simulation.schedule import perform
 
-    return device != "cpu" and torch.cuda.is_available()
+    began, played = time.monotonic(), False
+    with same_command_goes_on(), counted(f"{len(points)} run folders", quiet) as told:
+
+        def tick(done: int, total: int) -> None:
+            nonlocal played
+            played = True
+            told(done, total)
+
+        folders = perform(points, runs, device=device, processes=processes, resume=True, tick=tick)
+    return folders, time.monotonic() - began if played else None
 
 
-def _play(points: list[tuple[str, Experiment]], runs: Path, device: str, processes: int | None, quiet: bool) -> float | None:
-    """Runs what is not finished yet; the seconds it took, None where nothing was left to do."""
-    from headgate.studies.paper.play import play, unfinished
-
-    left = unfinished(points, runs)
-    if not left:
-        return None
-    began = time.monotonic()
-    with same_command_goes_on(), _counted(f"{len(left)} of {len(points)} run folders", quiet) as tick:
-        play(left, runs, device, processes, tick)
-    return time.monotonic() - began
-
-
-def _rates(quick: bool, quiet: bool) -> "Rates":
+def _rates(quick: bool, quiet: bool) -> "MeasuredRates":
     from headgate.studies.theory.rates import horizons, measure
 
     experiment = load("mnist", ['run.policies=["acdpp"]', *(["run.seeds=2"] if quick else [])])
@@ -155,14 +151,6 @@ def _excess_risk(quick: bool, quiet: bool) -> "list[ExcessRisk]":
 
     outcomes = []
     for name in ("digits",) if quick else ("digits", "mnist"):
-        with _counted(f"excess risk on {name}", quiet) as tick:
+        with counted(f"excess risk on {name}", quiet) as tick:
             outcomes.append(measure(name, load_dataset(name), quick=quick, tick=tick))
     return outcomes
-
-
-@contextmanager
-def _counted(text: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told the rounds done and the rounds in all."""
-    with progress_bar(quiet) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

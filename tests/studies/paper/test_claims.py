@@ -8,7 +8,7 @@ from headgate.studies.paper.decomposition import decompose
 from headgate.studies.paper.page import in_short
 from headgate.studies.paper.theory_claims import theory_rows
 from headgate.studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE
-from headgate.studies.theory.rates import Fit, Rates
+from headgate.studies.theory.rates import Fit, MeasuredRates
 
 from ...analysis.made_up import BUDGET, outcome, ramp
 
@@ -106,7 +106,7 @@ def test_rates_become_rows():
         Fit("cost_violation", 0.4, 0.1, "O(T^0.75)", 0.75, True),
         Fit("buffer_violation", None, None, "O(1)", 0.0, True),
     )
-    rows = {row.key: row for row in theory_rows(Rates((), fits, 0.5, 0.5), None, None, "c")}
+    rows = {row.key: row for row in theory_rows(MeasuredRates((), fits, 0.5, 0.5), None, None, "c")}
     assert rows["theory-sublinear"].written.verdict == HOLDS
     assert rows["theory-regret"].written.verdict == FAILS
     assert rows["theory-regret"].written.value == (0.6, pytest.approx(0.59), pytest.approx(0.61))

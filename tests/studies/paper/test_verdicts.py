@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.analysis.outcomes import difference, estimate, speed_up
+from headgate.analysis.pages import as_json
 from headgate.errors import DataError
 from headgate.studies.paper import verdicts
-from headgate.studies.paper.numbers import as_json
 from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE
 
 from ...analysis.made_up import BUDGET, outcome, ramp

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from headgate.analysis.provenance import facts_of_now
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.experiment.recipes import recipe_text
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
-from headgate.studies.paper.provenance import facts_of_now
 from headgate.studies.theory import judge
 from headgate.studies.theory.measure import BASIC, measure
 from headgate.studies.theory.outcome import RELEASED
@@ -19,7 +19,7 @@ from headgate.studies.theory.page import page, parts_of_bound, write_page
 from headgate.studies.theory.population import pooled, risk
 from headgate.theory.recursion import cumulative_excess_risk
 
-FACTS = facts_of_now("theory", True, 1.0)
+FACTS = facts_of_now("headgate reproduce theory --quick", 1.0, quick=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from headgate.analysis.figures import draw_rates
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.studies.theory.rates import _fit, horizons, measure
+from headgate.studies.theory.rates import _fit, fitted, horizons, measure
+from headgate.studies.theory.rates_view import draw_rates, print_rates
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +67,23 @@ def test_an_interruption_keeps_the_horizons_that_are_done():
     rates = measure(e, e.policies["acdpp"], [20, 30, 40, 80], 0.5, 0.5, tick=stop)
     assert [point.T for point in rates.points] == [20, 30, 40]
     assert len(rates.fits) == 6
+
+
+def test_what_has_no_exponent_says_why():
+    T = np.geomspace(100, 1000, 3)
+    grows = _fit("buffer_violation", T, np.array([0.0, 24.0, 329.0]), "O(1)", np.ones_like)
+    assert (grows.exponent, grows.holds, grows.why) == (None, None, "none: zero at 1 of 3 horizons")
+    gone = _fit("buffer_violation", T, np.array([5.0, 0.0, 0.0]), "O(1)", np.ones_like)
+    assert (gone.holds, gone.why) == (True, "zero at the two longest horizons: it does not grow")
+    assert _fit("x", T, 0 * T, "O(T^0.5)", np.sqrt).why == "zero at every horizon"
+    assert "infinite" in _fit("x", T, T * np.inf, "O(1)", np.ones_like).why
+
+
+def test_what_is_fitted_is_said(rates, capsys):
+    assert fitted(range(7)) == slice(3, None)
+    assert fitted(range(12)) == slice(6, None)
+    assert fitted(range(3)) == slice(0, None)
+    print_rates(rates)
+    out = capsys.readouterr().out
+    assert "fitted over T = 95 to 3,000" in out
+    assert "luck of the prices taken out" in out

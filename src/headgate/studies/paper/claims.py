@@ -7,8 +7,8 @@ from typing import Any
 from headgate.analysis.markdown import percent
 from headgate.analysis.outcomes import Estimate, Outcome, Outcomes
 from headgate.studies.paper import verdicts
+from headgate.studies.paper.batches import EQUAL, RELEASED, SHARED_ORACLE, WRITTEN
 from headgate.studies.paper.decomposition import equal_means_outcome
-from headgate.studies.paper.studies import EQUAL, RELEASED, SHARED_ORACLE, WRITTEN
 from headgate.studies.paper.verdicts import Finding, Judge, LoneJudge, missing
 
 OURS = {WRITTEN: "acdpp", RELEASED: "released"}
@@ -62,7 +62,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Row:
+class ClaimRow:
     """A line of the claims table."""
 
     key: str
@@ -148,10 +148,10 @@ def _called(policy: str) -> str:
     return "constant admission" if policy == "constant" else f"the {policy}"
 
 
-def study_rows(study: str, outcomes: Outcomes, command: str) -> list[Row]:
+def study_rows(study: str, outcomes: Outcomes, command: str) -> list[ClaimRow]:
     """The claims about one data set, judged; without outcomes they are marked as not run."""
     return [
-        Row(
+        ClaimRow(
             claim.key,
             study,
             claim.text,
@@ -169,12 +169,12 @@ def study_rows(study: str, outcomes: Outcomes, command: str) -> list[Row]:
 # As JSON and back
 
 
-def row_to_json(row: Row) -> dict[str, Any]:
+def row_to_json(row: ClaimRow) -> dict[str, Any]:
     return asdict(row)
 
 
-def row_from_json(raw: Mapping[str, Any]) -> Row:
-    return Row(**{**raw, "written": _finding(raw["written"]), "released": _finding(raw["released"])})
+def row_from_json(raw: Mapping[str, Any]) -> ClaimRow:
+    return ClaimRow(**{**raw, "written": _finding(raw["written"]), "released": _finding(raw["released"])})
 
 
 def _finding(raw: Mapping[str, Any]) -> Finding:

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.analysis.markdown import DASH, QUICK_WARNING, interval, number, table
-from headgate.studies.paper.claims import Row
-from headgate.studies.paper.provenance import doubts_about, runs_of
+from headgate.analysis.markdown import DASH, interval, number, table
+from headgate.analysis.pages import bullets, page
+from headgate.analysis.provenance import runs_of, with_doubts
+from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.theory_claims import THEORY_RULES
 from headgate.studies.paper.verdicts import NOT_RUN, RULES, Finding
 
@@ -14,17 +15,15 @@ PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
 
 
-def claims_page(rows: Sequence[Row], facts: Sequence[dict[str, Any]]) -> str:
+def claims_page(rows: Sequence[ClaimRow], facts: Sequence[dict[str, Any]]) -> str:
     """All claims. `facts` say of each study that has been run how it was made."""
     made = []
     for each in facts:
-        doubts = doubts_about(each["commits"])
         runs = f"runs: {runs_of(each)} on {'; '.join(each['devices'])}"
-        said = f"- {each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
-        made.append(said + (f" **{doubts}**" if doubts else ""))
-    parts = [
-        "# The paper's claims",
-        *([QUICK_WARNING] if any(each["quick"] for each in facts) else []),
+        said = f"{each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
+        made.append(with_doubts(said, each))
+    return page(
+        "The paper's claims",
         "Each claim with the paper's number, ours in both flavours with its interval (80 % over seeds for experiments, 95 % "
         "for exponents), the money a round that both sides really spent, and a verdict that code works out from these numbers "
         "by the [rules](#rules) below. *As written* follows the text, *as released* the published scripts "
@@ -34,12 +33,12 @@ def claims_page(rows: Sequence[Row], facts: Sequence[dict[str, Any]]) -> str:
         "## Rules",
         f"{RULES}\n{THEORY_RULES}".strip(),
         "## Made by",
-        "\n".join(made) if made else "Nothing has been run yet.",
-    ]
-    return "\n\n".join(parts) + "\n"
+        bullets(made) or "Nothing has been run yet.",
+        quick=any(each["quick"] for each in facts),
+    )
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[ClaimRow]) -> str:
     """How many claims hold, per flavour; our own questions are counted apart."""
     said = []
     theirs, own = [row for row in rows if not row.own], [row for row in rows if row.own]
@@ -58,7 +57,7 @@ def _kind(verdict: str) -> str:
     return verdict.replace("holds", "hold").replace("does not", "do not")
 
 
-def claims_table(rows: Sequence[Row]) -> str:
+def claims_table(rows: Sequence[ClaimRow]) -> str:
     header = ["claim", "where", "paper", "as written", "verdict", "as released", "verdict", "money a round", "command"]
     lines = []
     for row in rows:
@@ -85,7 +84,7 @@ def _verdict(finding: Finding) -> str:
     return f"**{finding.verdict}**" + (f": {finding.note}" if finding.note else "")
 
 
-def _spend(row: Row) -> str:
+def _spend(row: ClaimRow) -> str:
     """Ours and the other side's, in each flavour, and the budget."""
     said = []
     for name, finding in (("written", row.written), ("released", row.released)):

@@ -1,28 +1,28 @@
 """From finished runs to pages: everything a study says, and the claims table over all studies."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headgate.analysis.outcomes import read_outcomes
+from headgate.analysis.pages import as_json, read_numbers, write
+from headgate.analysis.provenance import facts_of, facts_of_now, machine
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.studies.paper.claims import Row, row_from_json, row_to_json, study_rows
+from headgate.studies.paper.batches import NAMES
+from headgate.studies.paper.claims import ClaimRow, row_from_json, row_to_json, study_rows
 from headgate.studies.paper.claims_page import claims_page
 from headgate.studies.paper.figures import FLAVOURS, draw_study
-from headgate.studies.paper.numbers import as_json, curves_csv, study_numbers
+from headgate.studies.paper.numbers import curves_csv, study_numbers
 from headgate.studies.paper.page import study_page
-from headgate.studies.paper.provenance import COMMAND, facts_of, facts_of_now, machine
-from headgate.studies.paper.studies import NAMES, study_of
 from headgate.studies.paper.theory_checks import Checks
 from headgate.studies.paper.theory_claims import THEORY, theory_rows
 from headgate.studies.paper.theory_page import theory_page
 from headgate.studies.paper.verdicts import rules_id
 from headgate.studies.theory.outcome import ExcessRisk
-from headgate.studies.theory.rates import Rates
+from headgate.studies.theory.rates import MeasuredRates
 
+COMMAND = "headgate reproduce"
 FACTS = ("study", "command", "dates", "commits", "page_commit", "quick", "devices")
 """of a study, on the page of all claims"""
 
@@ -30,46 +30,46 @@ FACTS = ("study", "command", "dates", "commits", "page_commit", "quick", "device
 def check_pages(pages: Path, quick: bool) -> None:
     """A trial run never takes the place of real results, and is never mixed with them."""
     for name in (*NAMES, THEORY):
-        path = pages / f"{name}.json"
-        if path.is_file() and bool(_read(path).get("quick")) != quick:
+        known = read_numbers(pages / f"{name}.json")
+        if known and bool(known.get("quick")) != quick:
             kind, other = ("a trial run", "real results") if quick else ("real results", "a trial run")
             raise DataError(f"{pages}: holds {other}, {kind} would be mixed with them; choose another --out or --pages")
 
 
-def conclude_study(
-    name: str, folders: Sequence[str], runs: Path, pages: Path, quick: bool, took_s: float | None = None
-) -> list[Path]:
+def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool, took_s: float | None = None) -> list[Path]:
     """Page, numbers, curves and figures of one data set. `took_s`: how long its runs took, where they were run just now."""
-    study, outcomes = study_of(name), read_outcomes(runs, folders)
-    machines = [machine(RunFolder.open(runs / folder)) for folder in folders]
-    scenes = {Path(folder).name: load(str(runs / folder / "config.toml")) for folder in folders}
-    facts = facts_of(name, quick, machines)
-    known = pages / f"{name}.json"
-    facts["elapsed_s"] = round(took_s, 1) if took_s is not None else _read(known).get("elapsed_s") if known.is_file() else None
+    outcomes = {key: one for folder in folders for key, one in read_outcomes(folder.parent, [folder.name]).items()}
+    machines = [machine(RunFolder.open(folder)) for folder in folders]
+    scenes = {folder.name: load(str(folder / "config.toml")) for folder in folders}
+    facts = facts_of(_command(data, quick), machines, quick)
+    known = read_numbers(pages / f"{data}.json")
+    facts["elapsed_s"] = known.get("elapsed_s") if took_s is None else round(took_s, 1)
     sides = {part: [one for (batch, _), one in outcomes.items() if batch == part] for part in FLAVOURS}
-    figures = draw_study(name, {part: own for part, own in sides.items() if own}, pages / "figures", quick)
-    rows = study_rows(name, outcomes, facts["command"])
-    numbers = study_numbers(study, outcomes, facts)
-    judged = {"rules": rules_id(), "claims": [row_to_json(row) for row in rows]}
+    figures = draw_study(data, {part: own for part, own in sides.items() if own}, pages / "figures", quick)
+    rows = study_rows(data, outcomes, facts["command"])
+    numbers = study_numbers(data, outcomes, facts) | {"runs": [vars(each) for each in machines], "rules": rules_id()}
     texts = {
-        f"{name}.md": study_page(study, outcomes, scenes, rows, figures, facts, machines),
-        f"{name}.csv": curves_csv(outcomes, quick),
-        f"{name}.json": as_json({**numbers, "runs": [vars(each) for each in machines], **judged}),
+        f"{data}.md": study_page(data, outcomes, scenes, rows, figures, facts, machines),
+        f"{data}.csv": curves_csv(outcomes, quick),
+        f"{data}.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
     }
-    return [*_write(pages, texts), *figures]
+    return [*write(pages, texts), *figures]
+
+
+def _command(name: str, quick: bool) -> str:
+    return f"{COMMAND} {name}" + (" --quick" if quick else "")
 
 
 def conclude_theory(
-    rates: Rates, checks: Checks, runs: Sequence[ExcessRisk], pages: Path, quick: bool, took_s: float
+    rates: MeasuredRates, checks: Checks, runs: Sequence[ExcessRisk], pages: Path, quick: bool, took_s: float
 ) -> list[Path]:
     """Pages and numbers of what the theorems claim; `runs` are those with learning, beside which Theorem 1 is put."""
-    from headgate.analysis.figures import draw_rates
     from headgate.studies.theory.page import write_page
+    from headgate.studies.theory.rates_view import draw_rates
 
-    facts = facts_of_now(THEORY, quick, took_s)
+    facts = facts_of_now(_command(THEORY, quick), took_s, quick)
     rows = theory_rows(rates, checks, runs, facts["command"])
     figure = pages / "figures" / "theory-rates.svg"
-    written = _write(pages, {})
     figure.parent.mkdir(parents=True, exist_ok=True)
     draw_rates(rates, figure)
     numbers = {
@@ -83,44 +83,20 @@ def conclude_theory(
         "theory.md": theory_page(rates, checks, rows, figure, facts),
         "theory.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
     }
-    written += _write(pages, texts)
-    return [*written, figure, *write_page(runs, pages, facts)]
+    return [*write(pages, texts), figure, *write_page(runs, pages, facts)]
 
 
 def conclude_claims(pages: Path) -> list[Path]:
     """The table over all studies, from the numbers that lie beside it; what has not been run is marked so, and so is what was
     judged by other rules than those that the page prints."""
-    rows: list[Row] = []
+    rows: list[ClaimRow] = []
     facts = []
     for name in (*NAMES, THEORY):
-        path, command = pages / f"{name}.json", f"{COMMAND} {name}"
-        numbers = _read(path) if path.is_file() else {}
+        numbers, command = read_numbers(pages / f"{name}.json"), _command(name, quick=False)
         if numbers.get("rules") == rules_id():
             rows += [row_from_json(raw) for raw in numbers["claims"]]
-            facts.append(
-                {key: numbers[key] for key in ("study", "command", "dates", "commits", "page_commit", "quick", "devices")}
-            )
+            facts.append({key: numbers[key] for key in FACTS})
         else:
             rows += theory_rows(None, None, None, command) if name == THEORY else study_rows(name, {}, command)
     together = {"made_by": facts, "rules": rules_id(), "claims": [row_to_json(row) for row in rows]}
-    return _write(pages, {"claims.md": claims_page(rows, facts), "claims.json": as_json(together)})
-
-
-def _write(pages: Path, texts: Mapping[str, str]) -> list[Path]:
-    try:
-        pages.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (pages / name).write_text(text, "utf-8")
-    except OSError as error:
-        raise DataError(f"--pages {pages}: cannot be written ({error.strerror})") from None
-    return [pages / name for name in texts]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        numbers = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); delete it and run the study again") from None
-    if not isinstance(numbers, dict):
-        raise DataError(f"{path}: must hold a JSON object; delete it and run the study again")
-    return numbers
+    return write(pages, {"claims.md": claims_page(rows, facts), "claims.json": as_json(together)})

@@ -8,7 +8,7 @@ what a step is worth lies between the two orders.
 from dataclasses import dataclass
 
 from headgate.analysis.outcomes import Estimate, Outcome, Outcomes, difference
-from headgate.studies.paper.studies import EQUAL, RELEASED, WRITTEN
+from headgate.studies.paper.batches import EQUAL, RELEASED, WRITTEN
 
 WAYS = {
     "the rule first": (
@@ -26,7 +26,7 @@ WAYS = {
 
 
 @dataclass(frozen=True)
-class Step:
+class GainStep:
     """From one policy to the next."""
 
     what: str
@@ -42,7 +42,7 @@ class Step:
 @dataclass(frozen=True)
 class Way:
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[GainStep, ...]
     whole: Estimate
 
 
@@ -68,7 +68,7 @@ def decompose(outcomes: Outcomes) -> list[Way]:
         for what, policy in steps:
             now = found[policy]
             gain = difference(now, before).scaled(100)
-            made.append(Step(what, policy, gain, float(now.spend.mean()), float(now.n.mean()), now.peak))
+            made.append(GainStep(what, policy, gain, float(now.spend.mean()), float(now.n.mean()), now.peak))
             before = now
         ways.append(Way(name, tuple(made), difference(found["released"], found["constant"]).scaled(100)))
     return ways

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from headgate.analysis.figures import COLOURS, STYLE, horizontal_line, save_figure
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.outcomes import Outcome
+from headgate.studies.paper.batches import RELEASED, WRITTEN
 from headgate.studies.paper.claims import OURS
-from headgate.studies.paper.studies import RELEASED, WRITTEN
 
 LOOK = {
     "oracle": ("oracle", "#000000", ":"),

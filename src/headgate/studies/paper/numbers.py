@@ -1,22 +1,20 @@
 """The numbers behind a study's page, small enough to be kept beside it: JSON for the table, CSV for the curves."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from headgate.analysis.curves import thinned
 from headgate.analysis.outcomes import Estimate, Outcome, Outcomes, estimate
 from headgate.studies.paper.decomposition import decompose
-from headgate.studies.paper.studies import Study
 
 POINTS = 50
 """of a curve that are kept"""
 
 
-def study_numbers(study: Study, outcomes: Outcomes, facts: Mapping[str, Any]) -> dict[str, Any]:
+def study_numbers(data: str, outcomes: Outcomes, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What the page shows."""
     return {
-        "study": study.name,
+        "study": data,
         **facts,
         "policies": [_numbers(outcome) for outcome in outcomes.values()],
         "decomposition": [
@@ -69,7 +67,3 @@ def curves_csv(outcomes: Outcomes, quick: bool) -> str:
             text = ",".join("" if value is None else f"{value:.6g}" for value in values)
             lines.append(f"{kind},{one.batch},{one.policy},{t},{text}")
     return "\n".join(lines) + "\n"
-
-
-def as_json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -4,11 +4,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.markdown import QUICK_WARNING, interval, policy_table
+from headgate.analysis.markdown import interval, policy_table
 from headgate.analysis.outcomes import Outcome, Outcomes
-from headgate.studies.paper.claims import TARGETS, TITLES, Row
+from headgate.analysis.pages import bullets, figure, page
+from headgate.analysis.provenance import Machine, how_made, machine_table
+from headgate.errors import DataError
+from headgate.records.reader import read_object
+from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, differs
+from headgate.studies.paper.claims import TARGETS, TITLES, ClaimRow
 from headgate.studies.paper.claims_page import claims_table
-from headgate.studies.paper.provenance import Machine, how_made, machine_table, precision_check
 from headgate.studies.paper.scene import Scenes, constants, label, prices, settings, training
 from headgate.studies.paper.sections import (
     constants_section,
@@ -17,7 +21,6 @@ from headgate.studies.paper.sections import (
     open_section,
     rates_section,
 )
-from headgate.studies.paper.studies import RELEASED, SHARED_ORACLE, WRITTEN, Study
 
 HEADINGS = {
     "accuracy": "Test accuracy, best so far (the paper's Figure 1)",
@@ -32,44 +35,39 @@ CURVES = (
     "as coarse as the test accuracy is taken."
 )
 TEXT = "The text's K, Λ̄ and prices. What it leaves open is V = √T, ρ = 1 − 1/√T and the released script's constants."
+PRECISION = Path(__file__).parents[4] / "benchmarks" / "results" / "gpu_accuracy.json"
+"""what bfloat16 does to accuracy beside float32; lies beside the sources, not in the installed package"""
 SCRIPTS = "What the scripts do. Models are averaged by B_m, and ACDPP is what the scripts call so."
 
 
 def study_page(
-    study: Study,
+    data: str,
     outcomes: Outcomes,
     scenes: Scenes,
-    rows: Sequence[Row],
+    rows: Sequence[ClaimRow],
     figures: Sequence[Path],
     facts: dict[str, Any],
     machines: Sequence[Machine],
 ) -> str:
     """The whole page; `facts` say how the runs were made."""
-    target = TARGETS[study.name]
-    parts = [
-        f"# {TITLES[study.name]}, reproduced",
-        *([QUICK_WARNING] if facts["quick"] else []),
-        in_short(study.name, rows),
-        how_made(facts),
-        "What differs from the paper:\n\n" + "\n".join(f"- {each}" for each in study.differs),
-        CURVES,
-    ]
+    target = TARGETS[data]
+    parts = [in_short(data, rows), how_made(facts), "What differs from the paper:", bullets(differs(data)), CURVES]
     for part, title, text in ((WRITTEN, "As written", TEXT), (RELEASED, "As released", SCRIPTS)):
         own = [outcome for (batch, _), outcome in outcomes.items() if batch == part]
         if own:
             parts += _flavour(f"{title}, {own[0].rounds} rounds", text, own, scenes, part, target)
-            if part == RELEASED and study.name in SHARED_ORACLE:
+            if part == RELEASED and data in SHARED_ORACLE:
                 parts.append("The oracle as released is the one as written: weights are equal there and no price moves it.")
-    parts += [f"## {HEADINGS[kind]}\n\n![{HEADINGS[kind]}](figures/{path.name})" for kind, path in _shown(figures)]
-    parts += horizon_section(study, outcomes, scenes, target)
-    parts += equal_section(study, outcomes, scenes, target)
+    for kind, path in _shown(figures):
+        parts += [f"## {HEADINGS[kind]}", figure(HEADINGS[kind], f"figures/{path.name}")]
+    parts += horizon_section(data, outcomes, scenes, target)
+    parts += equal_section(data, outcomes, scenes, target)
     parts += open_section(outcomes, scenes) + constants_section(outcomes, scenes)
-    parts += rates_section(study, outcomes, scenes)
+    parts += rates_section(outcomes, scenes)
     parts += ["## Machines", machine_table(machines)]
-    if any(each.dtype == "bfloat16" for each in machines) and precision_check():
-        parts.append(precision_check())
+    parts += [precision_check()] if any(each.dtype == "bfloat16" for each in machines) else []
     parts += ["## Claims", "The rules are those of [claims.md](claims.md).", claims_table(rows)]
-    return "\n\n".join(parts) + "\n"
+    return page(f"{TITLES[data]}, reproduced", *parts, quick=facts["quick"])
 
 
 def _flavour(title: str, text: str, own: Sequence[Outcome], scenes: Scenes, part: str, target: float) -> list[str]:
@@ -78,7 +76,7 @@ def _flavour(title: str, text: str, own: Sequence[Outcome], scenes: Scenes, part
     return [f"## {title}", f"{text} Here: {said}", policy_table(own, label, target)]
 
 
-def in_short(study: str, rows: Sequence[Row]) -> str:
+def in_short(study: str, rows: Sequence[ClaimRow]) -> str:
     """The gain over constant admission in both flavours, what it cost, and what is left of it within budget and buffers."""
     by_key = {row.key.removeprefix(f"{study}-"): row for row in rows}
     said = []
@@ -100,3 +98,19 @@ def _shown(figures: Sequence[Path]) -> Iterable[tuple[str, Path]]:
         kind = path.stem.rpartition("-")[2]
         if kind in HEADINGS:
             yield kind, path
+
+
+def precision_check() -> str:
+    """What bfloat16 changes, in a sentence; nothing where it was not measured here."""
+    try:
+        found = read_object(PRECISION)
+        change = next(each for each in found["accuracy"] if "difference" in each)
+        exact = next(each for each in found["accuracy"] if each.get("bfloat16") is False)
+        points, error = (100 * float(change[key]) for key in ("difference", "standard_error"))
+        seen = f"CIFAR-10, {exact['rounds']} rounds, {len(exact['accuracies'])} seeds, {found['gpu']}"
+        return (
+            f"bfloat16 beside float32 ({seen}): {points:+.2f} points of accuracy, standard error {error:.2f} "
+            f"(`benchmarks/results/{PRECISION.name}`)."
+        )
+    except (DataError, ValueError, KeyError, StopIteration):
+        return ""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from headgate.control.policies import Acdpp, Constant, Hybrid, Released
+from headgate.control.prices.processes import Uniform, UniformInteger
 from headgate.control.types import AdmissionPolicy
 from headgate.experiment import Experiment
 
@@ -72,7 +73,7 @@ def settings(experiment: Experiment, only: Sequence[str] = ()) -> str:
 
 def _own(policy: AdmissionPolicy, experiment: Experiment) -> str:
     if isinstance(policy, Acdpp):
-        T = experiment.rounds
+        T = experiment.system.horizon or experiment.rounds
         V = T**policy.gamma if policy.V is None else policy.V
         rho = 1 - T**-policy.phi if policy.rho is None else policy.rho
         return f"K = {policy.K}, Λ̄ = {_number(policy.rate)}, V = {_number(V)}, ρ = {_number(rho)}, N(0) = {policy.N0:g}"
@@ -96,7 +97,10 @@ def constants(experiment: Experiment) -> str:
 
 
 def prices(experiment: Experiment) -> str:
-    costs = experiment.resolved["prices"]
-    kind = "whole numbers from" if costs["kind"] == "integer" else "uniform on"
-    low, high = costs["low"], costs["high"]
-    return f"prices {kind} {low:g} to {high:g}" if costs["kind"] == "integer" else f"prices {kind} [{low:g}, {high:g}]"
+    match experiment.prices:
+        case UniformInteger(low, high):
+            return f"prices whole numbers from {low:g} to {high:g}"
+        case Uniform(low, high):
+            return f"prices uniform on [{low:g}, {high:g}]"
+        case other:
+            return f"prices {other}"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from headgate.analysis.markdown import DASH, interval, number, percent, policy_table, table
 from headgate.analysis.outcomes import Outcome, Outcomes, difference, estimate
+from headgate.studies.paper.batches import CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, STATED, WRITTEN, recipes_of
 from headgate.studies.paper.decomposition import Way, decompose, equal_means_outcome
 from headgate.studies.paper.scene import Scenes, constants, label, settings, training
-from headgate.studies.paper.studies import BROKEN, CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, WRITTEN, Study
 
 EQUAL_MEANS = (
     "How much of the released policy's gain over constant admission is its rule, and how much is more money and more memory? "
@@ -40,11 +40,12 @@ def _of(outcomes: Outcomes, part: str) -> list[Outcome]:
 # Have the curves settled?
 
 
-def horizon_section(study: Study, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
+def horizon_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
     heading = f"## A longer horizon: does anybody reach {percent(target)}?"
     longer = [one for one in _of(outcomes, HORIZON) if one.learnt]
     if not longer:
-        return [heading, f"{study.longest} rounds: not run here."]
+        longest = next(part.rpartition("-")[2] for part, _ in recipes_of(data) if part.startswith(HORIZON))
+        return [heading, f"{longest} rounds: not run here."]
     reached = [f"{label(one.policy)} in round {first}" for one in longer if (first := one.first_round(target)) is not None]
     best = max(longer, key=lambda one: float(one.final.mean()))
     answer = f"Yes: {', '.join(reached)}." if reached else (
@@ -59,9 +60,9 @@ def horizon_section(study: Study, outcomes: Outcomes, scenes: Scenes, target: fl
 # Equal means
 
 
-def equal_section(study: Study, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
+def equal_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
     heading = "## At equal spend and with buffers capped"
-    if study.name == "imagenette":
+    if EQUAL not in dict(recipes_of(data)):
         return [heading, NO_EQUAL]
     ways = decompose(outcomes)
     if not ways:
@@ -158,7 +159,7 @@ def _versus(one: Outcome, other: Outcome | None) -> list[str]:
 # Learning rates
 
 
-def rates_section(study: Study, outcomes: Outcomes, scenes: Scenes) -> list[str]:
+def rates_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     parts: list[str] = []
     judged = _of(outcomes, RATES)
     if judged:
@@ -168,11 +169,11 @@ def rates_section(study: Study, outcomes: Outcomes, scenes: Scenes) -> list[str]
             f"{CHOSEN} Running best after {judged[0].rounds} rounds. {_choice(judged, scenes)}",
             table(["settings", "accuracy (%)", "runs that learnt nothing"], lines),
         ]
-    broken = _of(outcomes, BROKEN)
+    broken = _of(outcomes, STATED)
     if broken:
         lines = [[label(one.policy), str(one.rounds), _ended(one), _lost(one)] for one in broken]
         parts += [
-            f"With the learning rate of the text, {study.stated_rate}:",
+            f"With the learning rate of the text, {broken[0].batch.removeprefix(f'{STATED}-')}:",
             table(["policy", "rounds", "accuracy of what is left (%)", "runs that learnt nothing"], lines),
         ]
     return parts

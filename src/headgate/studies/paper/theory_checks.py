@@ -9,7 +9,7 @@ from headgate.control.plan import better_of_corollary, plan
 from headgate.control.policies import Acdpp
 from headgate.control.types import System
 from headgate.experiment import Experiment, load
-from headgate.studies.theory.rates import Fit, Point, Rates, Setting, fit_points, horizons, measure, measure_points
+from headgate.studies.theory.rates import AtHorizon, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points
 from headgate.theory.bound import BoundConstants, learning_error, mismatch
 from headgate.theory.comparison import ck_bound, oracle_bound
 from headgate.theory.reuse import ck_uniformity
@@ -28,11 +28,11 @@ BUDGETS = tuple(range(40, 81))
 class Checks:
     """Measured or computed; no verdicts yet."""
 
-    other: tuple[Rates, ...]
-    fixed_points: tuple[Point, ...]
+    other: tuple[MeasuredRates, ...]
+    fixed_points: tuple[AtHorizon, ...]
     fixed: tuple[Fit, Fit]
     """regret and cost violation with V and ρ fixed"""
-    planned_points: tuple[Point, ...]
+    planned_points: tuple[AtHorizon, ...]
     planned: Fit
     """buffer violation with the K that `plan` finds at each horizon"""
     planned_K: tuple[int, ...]
@@ -132,7 +132,7 @@ def _terms(n: np.ndarray, N: float, k: BoundConstants) -> np.ndarray:
     return np.asarray(k.D * k.sigma * np.sqrt(gap) + k.eta * k.sigma**2 * gap)
 
 
-def worst_lemma1(points: Sequence[Point]) -> tuple[float, float]:
+def worst_lemma1(points: Sequence[AtHorizon]) -> tuple[float, float]:
     """The range of left over right side of Lemma 1."""
     ratios = [point.lemma1 for point in points if np.isfinite(point.lemma1)]
     return min(ratios), max(ratios)

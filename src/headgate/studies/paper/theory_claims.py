@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from headgate.analysis.outcomes import Estimate, estimate
-from headgate.studies.paper.claims import OWN, Row
+from headgate.studies.paper.claims import OWN, ClaimRow
 from headgate.studies.paper.theory_checks import FIXED, OTHER, Checks, worst_lemma1
 from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, Finding, decide, missing
 from headgate.studies.theory.judge import STRONG, SURROGATE, rankings, variance_step
 from headgate.studies.theory.outcome import ExcessRisk, Point, Stage
-from headgate.studies.theory.rates import LEEWAY, Fit, Rates
+from headgate.studies.theory.rates import LEEWAY, Fit, MeasuredRates
 
 THEORY = "theory"
 EXPONENT = "exponent of T (95 %)"
@@ -55,7 +55,9 @@ RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
 
 
-def theory_rows(rates: Rates | None, checks: Checks | None, runs: Sequence[ExcessRisk] | None, command: str) -> list[Row]:
+def theory_rows(
+    rates: MeasuredRates | None, checks: Checks | None, runs: Sequence[ExcessRisk] | None, command: str
+) -> list[ClaimRow]:
     """All claims of the theory; what was not measured is marked so."""
     found: dict[str, tuple[Finding, Finding]] = {}
     fits = {fit.quantity: fit for fit in rates.fits} if rates is not None else {}
@@ -71,12 +73,12 @@ def theory_rows(rates: Rates | None, checks: Checks | None, runs: Sequence[Exces
         found |= _of_runs(runs)
     none = missing(), missing()
     return [
-        Row(f"theory-{key}", THEORY, text, place, paper, *found.get(key, none), command)
+        ClaimRow(f"theory-{key}", THEORY, text, place, paper, *found.get(key, none), command)
         for key, (text, place, paper) in PLACES.items()
     ]
 
 
-# Rates
+# MeasuredRates
 
 
 def _value(fit: Fit) -> Estimate | None:
@@ -114,7 +116,7 @@ def _sublinear(pairs: Sequence[tuple[float, float]], fits: Sequence[Fit]) -> Fin
     return Finding(worst, max(seen, key=lambda value: value.mean), EXPONENT, note)
 
 
-def _of_checks(rates: Rates, checks: Checks) -> dict[str, tuple[Finding, Finding]]:
+def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding, Finding]]:
     pairs = [(rates.gamma, rates.phi), *((other.gamma, other.phi) for other in checks.other)]
     by_name = {
         name: [next(fit for fit in one.fits if fit.quantity == name) for one in (rates, *checks.other)]

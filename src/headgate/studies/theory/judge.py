@@ -48,7 +48,7 @@ def rankings(stage: Stage, points: Sequence[Point]) -> dict[str, Agreement]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Inequality:
     """The inequality, over the points of a stage."""
 
     runs: int
@@ -63,13 +63,13 @@ class Kept:
     """the smallest bound / (what a model that never learns gathers)"""
 
 
-def kept(outcome: ExcessRisk, stage: Stage, C2: bool) -> Kept:
+def kept(outcome: ExcessRisk, stage: Stage, C2: bool) -> Inequality:
     """With the smallest constants these runs allow; without C_2 it is the least that Theorem 1 can be read to say."""
     k = stage.estimated.bound if C2 else stage.estimated.without_C2()
     measured = totals(stage.points)
     bound = np.stack([point.bound(k).sum(axis=1) for point in stage.points])
     ratio = bound.mean(axis=1) / measured.mean(axis=1)
-    return Kept(
+    return Inequality(
         runs=measured.size,
         broken_runs=int((measured > bound).sum()),
         broken_means=int((ratio < 1).sum()),
@@ -125,7 +125,7 @@ def _each(values: Sequence[str]) -> str:
     return " and ".join(values)
 
 
-def _inequality(outcome: ExcessRisk, full: Sequence[Kept], bare: Sequence[Kept]) -> Verdict:
+def _inequality(outcome: ExcessRisk, full: Sequence[Inequality], bare: Sequence[Inequality]) -> Verdict:
     runs = sum(each.runs for each in full)
     broken, broken_bare = sum(each.broken_runs for each in full), sum(each.broken_runs for each in bare)
     means = sum(each.broken_means for each in (*full, *bare))
@@ -139,7 +139,7 @@ def _inequality(outcome: ExcessRisk, full: Sequence[Kept], bare: Sequence[Kept])
     )
 
 
-def _informative(outcome: ExcessRisk, full: Sequence[Kept], bare: Sequence[Kept]) -> Verdict:
+def _informative(outcome: ExcessRisk, full: Sequence[Inequality], bare: Sequence[Inequality]) -> Verdict:
     least, over = min(each.least for each in bare), min(each.over_trivial for each in bare)
     spans = [f"{each.least:,.0f} to {each.most:,.0f}" for each in full]
     spans_bare = [f"{each.least:,.0f} to {each.most:,.0f}" for each in bare]

@@ -1,6 +1,5 @@
 """The outcome as a page of Markdown with its figure, and every number of it as JSON and CSV."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
@@ -9,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from headgate.analysis import pages
 from headgate.analysis.intervals import means
-from headgate.analysis.markdown import QUICK_WARNING, table
-from headgate.errors import DataError
-from headgate.studies.paper.provenance import how_made
+from headgate.analysis.markdown import DASH, table
+from headgate.analysis.provenance import how_made
 from headgate.studies.theory.constants import Constants, exact_mismatch, informative_from
 from headgate.studies.theory.figure import draw
 from headgate.studies.theory.judge import at_equal_spend, kept, rankings, variance_step
@@ -45,27 +44,24 @@ smaller and the mismatch larger; and while nothing has left (t ≤ K) it is 1/N_
 
 def write_page(outcomes: Sequence[ExcessRisk], folder: Path, facts: dict[str, Any]) -> list[Path]:
     """excess_risk.md, .json, .csv and .svg in a folder, which is made if need be."""
-    paths = [folder / f"{NAME}{suffix}" for suffix in (".md", ".json", ".csv", ".svg")]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths[0].write_text(page(outcomes, facts), "utf-8")
-        paths[1].write_text(json.dumps(as_json(outcomes, facts), indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
-        pl.DataFrame([row for outcome in outcomes for row in point_rows(outcome)]).write_csv(paths[2], float_precision=6)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
-    draw(outcomes, paths[3])
+    points = pl.DataFrame([row for outcome in outcomes for row in point_rows(outcome)])
+    texts = {
+        f"{NAME}.md": page(outcomes, facts),
+        f"{NAME}.json": pages.as_json(as_json(outcomes, facts)),
+        f"{NAME}.csv": points.write_csv(float_precision=6),
+    }
+    paths = [*pages.write(folder, texts), folder / f"{NAME}.svg"]
+    draw(outcomes, paths[-1])
     return paths
 
 
 def page(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> str:
     parts = [
-        "# Theorem 1 beside runs",
-        *([QUICK_WARNING] if any(outcome.quick for outcome in outcomes) else []),
         f"Logistic regression, whose loss is convex. {how_made(facts)} All numbers are in "
         f"[{NAME}.json]({NAME}.json) and [{NAME}.csv]({NAME}.csv).",
         "## Answers",
         *_answers(outcomes),
-        f"![Measured excess risk, bounds, and the surrogate]({NAME}.svg)",
+        pages.figure("Measured excess risk, bounds, and the surrogate", f"{NAME}.svg"),
         "## What is measured",
         MEASURED,
         _balls(outcomes),
@@ -78,15 +74,14 @@ def page(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> str:
         for stage in outcome.stages:
             parts += [f"## {outcome.name}, η = {stage.lr:g}", _scene(outcome, stage), _points(outcome, stage), _ranks(stage)]
     parts += ["## The variance step", _variance(outcomes)]
-    return "\n\n".join(parts) + "\n"
+    return pages.page("Theorem 1 beside runs", *parts, quick=any(outcome.quick for outcome in outcomes))
 
 
 def _answers(outcomes: Sequence[ExcessRisk]) -> Iterator[str]:
     for together in zip(*(outcome.verdicts for outcome in outcomes), strict=True):
         answers = dict.fromkeys(each.answer for each in together)
-        yield "\n".join(
-            [f"**{together[0].question}** {' / '.join(answers).capitalize()}.", "", *(f"- {v.sentence}" for v in together)]
-        )
+        yield f"**{together[0].question}** {' / '.join(answers).capitalize()}."
+        yield pages.bullets(verdict.sentence for verdict in together)
 
 
 def _balls(outcomes: Sequence[ExcessRisk]) -> str:
@@ -129,12 +124,12 @@ def _constants(outcomes: Sequence[ExcessRisk]) -> str:
         for stage in outcome.stages:
             for name, c in (("estimated", stage.estimated), ("assured", stage.assured)):
                 rows.append([outcome.name, f"{stage.lr:g}", name, *_constant_cells(c.bound, c)])
-    rows.append(["any", "–", "released", *_constant_cells(RELEASED, None)])
+    rows.append(["any", DASH, "released", *_constant_cells(RELEASED, None)])
     return table(["data", "η", "constants", "D", "σ", "loss bound B", "G", "L", "1/L", "Pdim", "C_2"], rows)
 
 
 def _constant_cells(k: BoundConstants, c: Constants | None) -> list[str]:
-    own = ["–", "–", "–"] if c is None else [f"{c.G:.3g}", f"{c.L:.3g}", f"{1 / c.L:.2g}"]
+    own = [DASH] * 3 if c is None else [f"{c.G:.3g}", f"{c.L:.3g}", f"{1 / c.L:.2g}"]
     return [f"{k.D:.3g}", f"{k.sigma:.3g}", f"{k.loss:.3g}", *own, f"{k.pdim:,.0f}", f"{k.C2:,.3g}"]
 
 
@@ -190,20 +185,8 @@ def point_rows(outcome: ExcessRisk) -> Iterator[dict[str, Any]]:
 
 
 def _points(outcome: ExcessRisk, stage: Stage) -> str:
-    header = [
-        "policy",
-        "C",
-        "spend",
-        "mean n",
-        "N(T)",
-        "measured E_T",
-        "test, last round",
-        "bound",
-        "of it mismatch",
-        "Pdim term",
-        "C_2",
-    ]
-    header += ["bound, Pdim 100, no C_2", "bound, released", "Σp, released"]
+    header = ["policy", "C", "spend", "mean n", "N(T)", "measured E_T", "test, last round", "bound", "of it mismatch"]
+    header += ["Pdim term", "C_2", "bound, Pdim 100, no C_2", "bound, released", "Σp, released"]
     rows = []
     for row in sorted(point_rows(outcome), key=lambda row: row["excess"]):
         if row["lr"] == stage.lr:
@@ -243,16 +226,8 @@ def _variance(outcomes: Sequence[ExcessRisk]) -> str:
             shares = [f"{100 * share:.0f} %" for share in (step.broken, step.none_allowed)]
             last = [f"{float(values[:, -1].mean()):.5f}" for values in (exact_mismatch(n, n_eff), mismatch(n, n_eff))]
             rows.append([outcome.name, point.label, *shares, f"{step.ratio:.2f}".replace("inf", "–"), *last])
-    header = [
-        "data",
-        "point",
-        "rounds above",
-        "rounds above with nothing allowed",
-        "mean ratio",
-        "last round: exact",
-        "allowed",
-    ]
-    return f"{VARIANCE}\n\n{table(header, rows)}"
+    header = ["data", "point", "rounds above", "rounds above with nothing allowed", "mean ratio", "last round: exact"]
+    return f"{VARIANCE}\n\n{table([*header, 'allowed'], rows)}"
 
 
 def as_json(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> Any:

@@ -24,12 +24,10 @@ from headgate.theory.comparison import (
 from headgate.theory.drift import admission_interval, drift_constant
 from headgate.theory.labels import paper
 
-QUANTITIES = ("regret", "cost_violation", "buffer_violation", "omega1", "omega2", "omega3")
-
 
 @dataclass(frozen=True)
-class Point:
-    """One horizon."""
+class AtHorizon:
+    """What was measured with one T."""
 
     T: int
     V: float
@@ -49,10 +47,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Fit:
-    """value ≈ factor·T^exponent over the upper part of the horizons; None where it is zero there."""
+    """value ≈ factor·T^exponent over the longer half of the horizons, at least four of them where there are four."""
 
     quantity: str
     exponent: float | None
+    """None where there is none, and `why` says why"""
     half_width: float | None
     """half the 95 % interval of the exponent, Student's"""
     claim: str
@@ -60,11 +59,13 @@ class Fit:
     """what the claimed function of T itself would show over these horizons: log T has an exponent too"""
     holds: bool | None
     """whether the whole interval is at most `LEEWAY` above that, or above it; None where it cannot be told"""
+    why: str = ""
+    """there is no exponent"""
 
 
 @dataclass(frozen=True)
-class Rates:
-    points: tuple[Point, ...]
+class MeasuredRates:
+    points: tuple[AtHorizon, ...]
     fits: tuple[Fit, ...]
     gamma: float
     phi: float
@@ -103,7 +104,7 @@ def measure(
     gamma: float,
     phi: float,
     tick: Callable[[int], None] = lambda t: None,
-) -> Rates:
+) -> MeasuredRates:
     """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon.
 
     After Ctrl-C the horizons done so far come back; fits need three.
@@ -123,8 +124,8 @@ def measure(
         "omega2": (f"O(1/(1-rho)) = O(T^{phi:g})", lambda T: T**phi),
         "omega3": ("O(log T)", np.log),
     }
-    fits = tuple(fit_points(points, name, *wanted[name]) for name in QUANTITIES if len(points) >= 3)
-    return Rates(tuple(points), fits, gamma, phi)
+    fits = tuple(fit_points(points, name, *claim) for name, claim in wanted.items() if len(points) >= 3)
+    return MeasuredRates(tuple(points), fits, gamma, phi)
 
 
 def measure_points(
@@ -133,7 +134,7 @@ def measure_points(
     Ts: Sequence[int],
     choose: Callable[[System, int], Setting],
     tick: Callable[[int], None] = lambda t: None,
-) -> list[Point]:
+) -> list[AtHorizon]:
     """One point a horizon, with what `choose` sets there."""
     costs, points = experiment.prices, []
     for T in Ts:
@@ -147,7 +148,7 @@ def measure_points(
     return points
 
 
-def _point(experiment: Experiment, system: System, with_: Setting, result: Rehearsal) -> Point:
+def _point(experiment: Experiment, system: System, with_: Setting, result: Rehearsal) -> AtHorizon:
     k, costs, T = experiment.bound, experiment.prices, result.rounds
     penalties = result.penalty(k)
     with np.errstate(invalid="ignore"):  # an empty memory has an infinite bound
@@ -162,7 +163,7 @@ def _point(experiment: Experiment, system: System, with_: Setting, result: Rehea
     debt = np.maximum(result.debt[:, -1] + result.spend[:, -1] - system.budget, 0.0)  # Z(T + 1)
     left = float((debt**2).mean()) / 2 + with_.V * float(penalties.sum(axis=-1).mean())
     right = float(drift.sum()) + with_.V * float(ck_penalty_ceiling(with_.K, with_.rate, with_.rho, T, k).sum())
-    return Point(
+    return AtHorizon(
         T,
         with_.V,
         with_.rho,
@@ -181,27 +182,34 @@ FITTED = 4
 """horizons at least, where there are so many"""
 
 
-def fit_points(points: Sequence[Point], name: str, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
+def fit_points(points: Sequence[AtHorizon], name: str, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
     values = np.array([getattr(point, name) for point in points])
     return _fit(name, np.array([point.T for point in points], dtype=np.float64), values, claim, shape)
 
 
 def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
-    """Least squares of log|value| on log T over the upper half of the horizons (at least four, where there are so many)."""
-    tail = slice(max(min(len(T) // 2, len(T) - FITTED), 0), None)
+    """Least squares of log|value| on log T."""
+    tail = fitted(T)
     claimed = round(_slope(T[tail], shape(T[tail]))[0], 3)
     y = np.abs(value[tail])
-    if not np.all(np.isfinite(y)):  # memory was empty in some round
-        return Fit(name, None, None, claim, claimed, None)
+    if not np.all(np.isfinite(y)):
+        return Fit(name, None, None, claim, claimed, None, "infinite at some horizon: memory was empty in a round")
+    if not np.any(y):
+        return Fit(name, None, None, claim, claimed, True, "zero at every horizon")
+    if claimed == 0 and not np.any(y[-2:]):
+        return Fit(name, None, None, claim, claimed, True, "zero at the two longest horizons: it does not grow")
     if not np.all(y > 0):
-        bounded = claimed == 0 and not np.any(y[-2:])  # nothing at the two longest horizons: it does not grow
-        holds = True if bounded or not np.any(y) else None
-        return Fit(name, None, None, claim, claimed, holds)
+        return Fit(name, None, None, claim, claimed, None, f"none: zero at {int((y == 0).sum())} of {len(y)} horizons")
     exponent, error = _slope(T[tail], y)
     half = t_quantile(len(y) - 2, 0.95) * error
     line = claimed + LEEWAY
     holds = True if exponent + half <= line else False if exponent - half > line else None
     return Fit(name, exponent, half, claim, claimed, holds)
+
+
+def fitted(horizons: Sequence[int] | Floats) -> slice:
+    """The horizons over which exponents are fitted."""
+    return slice(max(min(len(horizons) // 2, len(horizons) - FITTED), 0), None)
 
 
 def _slope(T: Floats, value: Floats) -> tuple[float, float]:

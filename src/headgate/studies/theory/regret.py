@@ -1,10 +1,11 @@
 """How far each policy is from the least surrogate cost that its prices and its money allow."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
+from headgate.analysis.markdown import table
 from headgate.control import policies as kinds
 from headgate.control.policies.buying.threshold import known_edge
 from headgate.control.policies.references.foresight import clairvoyant
@@ -18,7 +19,7 @@ from headgate.theory.comparison import optimal_K
 
 
 @dataclass(frozen=True)
-class Row:
+class RegretRow:
     """One policy under one kind of price; means over the runs."""
 
     prices: str
@@ -79,7 +80,7 @@ def contenders(system: System, costs: PriceProcess, rounds: int) -> dict[str, Ad
 
 def regret_table(
     system: System, k: BoundConstants, seeds: Ints, rounds: int, processes: Mapping[str, PriceProcess] | None = None
-) -> list[Row]:
+) -> list[RegretRow]:
     """Every contender under every kind of price, each against the clairvoyant bound of its own runs."""
     table = []
     for name, costs in (processes or trying_prices(rounds)).items():
@@ -88,7 +89,7 @@ def regret_table(
             result = rehearse(system, member, costs, seeds, rounds)
             surrogate = result.penalty(k).sum(axis=-1)
             table.append(
-                Row(
+                RegretRow(
                     prices=name,
                     policy=policy,
                     spend_per_round=float(result.spend.mean()),
@@ -110,15 +111,9 @@ def _least(prices: Floats, system: System, k: BoundConstants) -> Floats:
     return clairvoyant(distinct, system, k).bound[which.ravel()]
 
 
-def as_text(table: Sequence[Row]) -> str:
+def as_text(rows: Sequence[RegretRow]) -> str:
     """The table in Markdown."""
-    lines = [
-        "| prices | policy | spend a round | overspent | peak n_m − B_m | N | Σ p(t) | to clairvoyant | worst run | Ē_T |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.prices} | {row.policy} | {row.spend_per_round:.2f} | {row.overspending_runs} | {row.peak_excess} "
-        f"| {row.distinct:.0f} | {row.surrogate:.4g} | {row.ratio:.3f} | {row.worst:.3f} | {row.bound:.4g} |"
-        for row in table
-    ]
-    return "\n".join(lines)
+    header = ["prices", "policy", "spend a round", "overspent", "peak n_m − B_m", "N", "Σ p(t)", "to clairvoyant", "worst run"]
+    formats = ("", "", ".2f", "", "", ".0f", ".4g", ".3f", ".3f", ".4g")
+    lines = [[f"{value:{shape}}" for value, shape in zip(astuple(row), formats, strict=True)] for row in rows]
+    return table([*header, "Ē_T"], lines)

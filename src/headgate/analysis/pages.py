@@ -1,0 +1,58 @@
+"""Pages of Markdown and the numbers beside them: how every study and every comparison is written down."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headgate.errors import DataError
+
+QUICK_WARNING = (
+    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on scikit-learn's digits. "
+    "It shows that the chain works; its numbers and verdicts mean nothing."
+)
+
+
+def page(title: str, *parts: str, quick: bool = False) -> str:
+    """A heading and its parts: paragraphs, tables, figures; empty ones are left out.
+
+    >>> page("Rates", "Measured.", "", "## Claims")
+    '# Rates\\n\\nMeasured.\\n\\n## Claims\\n'
+    """
+    return "\n\n".join(filter(None, [f"# {title}", QUICK_WARNING if quick else "", *parts])) + "\n"
+
+
+def bullets(said: Iterable[str]) -> str:
+    return "\n".join(f"- {each}" for each in said)
+
+
+def figure(shows: str, file: str) -> str:
+    return f"![{shows}]({file})"
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Files of a folder, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
+    return [folder / name for name in texts]
+
+
+def read_numbers(path: Path) -> dict[str, Any]:
+    """What `as_json` wrote; nothing where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        numbers = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); delete it and make it anew") from None
+    if not isinstance(numbers, dict):
+        raise DataError(f"{path}: must hold a JSON object; delete it and make it anew")
+    return numbers

@@ -1,0 +1,87 @@
+"""The commands of the theory: measured rates, and regret against the clairvoyant bound."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, every, print_json, progress_bar
+from headgate.cli.control import acdpp_of
+from headgate.errors import Interrupted, SettingError
+from headgate.experiment import load
+
+commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
+
+
+@commands.command()
+def rates(
+    recipe: Recipe = "mnist",
+    gamma: Gamma = 0.5,
+    phi: Phi = 0.5,
+    least: Annotated[int, typer.Option("--from", help="Shortest horizon.")] = 100,
+    most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
+    set_: Set = None,
+    figure: Annotated[Path, typer.Option(metavar="FILE", help="The plot: .svg, .png or .pdf.")] = Path("rates.svg"),
+    format_: AsFormat = Format.table,
+    quiet: Quiet = False,
+) -> None:
+    """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
+
+    V = T^gamma and rho = 1 - T^-phi, as in the remark after Theorem 3. The fit uses the longer half of the horizons and at
+    least four of them, so all where there are only four. A claim holds if the whole 95 % interval of the exponent is at most
+    0.05 above that of the claimed shape over the same horizons. Vio_S is taken with the luck of the prices taken out.
+    """
+    from headgate.analysis.figures import check_figure
+    from headgate.studies.theory.rates import horizons, measure
+    from headgate.studies.theory.rates_view import draw_rates, print_rates
+
+    check_figure(figure)
+    experiment, policy = acdpp_of(recipe, set_ or [])
+    Ts = horizons(least, most)
+    with progress_bar(quiet) as progress:
+        task = progress.add_task(f"{len(Ts)} horizons", total=sum(Ts))
+        result = measure(experiment, policy, Ts, gamma, phi, tick=every(lambda done: progress.advance(task, done)))
+    if result.fits:
+        draw_rates(result, figure)
+    if format_ is Format.json:
+        print_json(result)
+    else:
+        print_rates(result)
+    if result.fits:
+        print(f"wrote {figure}", file=sys.stderr)
+    if len(result.points) < len(Ts):
+        raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")
+
+
+@commands.command()
+def regret(
+    recipe: Recipe = "mnist",
+    rounds: Annotated[int, typer.Option(help="Horizon.")] = 1000,
+    seeds: Annotated[int, typer.Option(help="Seeds.")] = 10,
+    prices: Annotated[str | None, typer.Option(metavar="A,B,...", help="Kinds of prices to try; default: all.")] = None,
+    set_: Set = None,
+    format_: AsFormat = Format.table,
+    quiet: Quiet = False,
+) -> None:
+    """Hold every policy that needs no tuning against the clairvoyant bound, under all kinds of prices.
+
+    The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. The recipe gives
+    the buffers, the budget and the constants. Some minutes for 1,000 rounds.
+    """
+    from headgate.studies.theory.regret import as_text, regret_table, trying_prices
+
+    experiment = load(recipe, [*(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}"])
+    known = trying_prices(rounds)
+    names = list(known) if prices is None else [name.strip() for name in prices.split(",")]
+    for name in names:
+        if name not in known:
+            raise SettingError(f"--prices {name}: must be one of {', '.join(known)}")
+    with progress_bar(quiet or format_ is Format.json, unit="kinds of prices") as progress:
+        table = []
+        for name in progress.track(names, description="rehearsing"):
+            table += regret_table(experiment.system, experiment.bound, experiment.seeds, rounds, {name: known[name]})
+    if format_ is Format.json:
+        print_json(table)
+    else:
+        print(as_text(table))

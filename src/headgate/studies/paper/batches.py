@@ -1,0 +1,78 @@
+"""What runs: the run folders of each data set, one for each recipe paper/DATA/PART, or for each point of its sweep.
+
+As written: K = 10, Λ̄ = C/c̄, prices uniform on [1, 10], the text's models. As released: what the published scripts do
+(docs/paper.md).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
+from headgate.experiment import Experiment, sweep_points
+from headgate.experiment.recipes import recipe_names, study_table
+
+PARTS = WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, STATED, RATES = (
+    "written",
+    "released",
+    "equal-means",
+    "fair-values",
+    "open-values",
+    "constants",
+    "horizon",
+    "stated-rate",
+    "learning-rate",
+)
+"""which question a run folder answers, by how its name begins; dearest first, so that there is something beside it to run"""
+NAMES = ("mnist", "cifar10", "imagenette")
+QUICK = ('data.name="digits"', 'model.name="logistic"', "run.rounds=8", "run.seeds=2", "training.evaluate_every=2",
+         "training.lr=0.5", "training.momentum=0.0", 'training.dtype="float32"', "data.per_client=200")  # fmt: skip
+"""so small that the whole chain runs in a test: its numbers mean nothing"""
+SHARED_ORACLE = ("imagenette",)
+"""where the oracle as written is the same run as the one as released: equal weights, and no price moves it"""
+SECONDS = {"cifar10": (0.020, 200.0, 0.04), "imagenette": (0.170, 400.0, 0.06)}
+"""ResNet-9 in bfloat16, E = 10, on an H200: seconds for a round of one run with so many samples, and for judging one model"""
+
+
+class StudyRun(NamedTuple):
+    """One run folder."""
+
+    name: str
+    experiment: Experiment
+    needs_gpu: bool
+    """left out where there is none; the page then says that it was not run"""
+
+    def gpu_seconds(self) -> float | None:
+        """About how long it takes on a GPU; None where there is no measured time to go by."""
+        e = self.experiment
+        if e.data.name not in SECONDS or e.model.name != "resnet9":
+            return None
+        round_s, samples, judge_s = SECONDS[e.data.name]
+        held = sum(rehearse(e.system, policy, e.prices, e.seeds, e.rounds).n.sum() for policy in e.policies.values())
+        judged = -(-e.rounds // e.training.evaluate_every) * len(e.seeds) * len(e.policies)
+        return round_s * float(held) / samples + judge_s * judged
+
+
+def batches(data: str, quick: bool = False) -> list[StudyRun]:
+    """Everything that the page of a data set is made from."""
+    return list(_batches(data, quick))
+
+
+def _batches(data: str, quick: bool) -> Iterator[StudyRun]:
+    for part, recipe in recipes_of(data):
+        gpu = bool(study_table(recipe).get("needs_gpu")) and not quick
+        for label, experiment in sweep_points(recipe, QUICK if quick else ()):
+            yield StudyRun(f"{part}-{label.replace('training.', '')}" if label else part, experiment, gpu)
+
+
+def recipes_of(data: str) -> list[tuple[str, str]]:
+    """(part with its value, recipe) of a data set, in the order of `PARTS`."""
+    if data not in NAMES:
+        raise SettingError(f"study {data}: must be one of {', '.join(NAMES)}")
+    found = [(name.rpartition("/")[2], name) for name in recipe_names(f"paper/{data}")]
+    return sorted(found, key=lambda each: next(place for place, part in enumerate(PARTS) if each[0].startswith(part)))
+
+
+def differs(data: str) -> list[str]:
+    """What is not as in the paper, in sentences."""
+    return list(study_table(f"paper/{data}/{WRITTEN}")["differs"])

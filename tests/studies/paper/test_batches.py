@@ -1,0 +1,169 @@
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headgate.control.policies import Hybrid, Released
+from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
+from headgate.experiment import load
+from headgate.experiment.recipes import recipe_names
+from headgate.studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, batches, differs, recipes_of
+from headgate.studies.paper.equal_means import equal_means, largest
+
+KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
+"""what was run for the committed pages, from the code that stated it before the recipes did (commit ceb7a87)"""
+ROUNDS = 20
+TRAINING = ("lr", "steps", "momentum", "weight_decay", "batch_size", "aggregation", "evaluate_every", "target", "dtype")
+
+
+def of(name):
+    return {run.name: run.experiment for run in batches(name)}
+
+
+def kind(part):
+    return part.name
+
+
+def about(e):
+    """All that a batch is beside its policies."""
+    data, training = e.data, e.training
+    return {
+        "rounds": e.rounds,
+        "seeds": e.seeds.tolist(),
+        "horizon": e.system.horizon,
+        "buffers": e.system.buffer.tolist(),
+        "budget": e.system.budget,
+        "weights": [round(float(weight), 12) for weight in e.system.weight],
+        "data": [kind(data), data.partition, data.per_class, data.per_client, data.stream, data.validation],
+        "model": kind(e.model),
+        "training": [getattr(training, name) for name in TRAINING],
+        "bound": [e.bound.D, e.bound.sigma, e.bound.eta, e.bound.loss, e.bound.pdim],
+    }
+
+
+def orders(e, policy):
+    """What it admits, holds and spends in the first rounds of two seeds, as one short text."""
+    played = rehearse(e.system, policy, e.prices, e.seeds[:2], min(ROUNDS, e.rounds))
+    text = json.dumps([played.admitted.tolist(), played.n.tolist(), np.round(played.spend, 6).tolist()])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_recipes_are_what_the_committed_pages_were_made_from(name):
+    found = {f"{name}/{own}": e for own, e in of(name).items()}
+    assert list(found) == [folder for folder in KNOWN if folder.startswith(f"{name}/")]
+    for folder, e in found.items():
+        known = dict(KNOWN[folder])
+        wanted = known.pop("orders")
+        assert about(e) == known, folder
+        assert {own: orders(e, policy) for own, policy in e.policies.items()} == wanted, folder
+
+
+@pytest.mark.parametrize(("name", "scale"), [("mnist", 1), ("cifar10", 2), ("imagenette", 4)])
+def test_as_written_is_the_text(name, scale):
+    e = of(name)[WRITTEN]
+    assert (e.prices.low, e.prices.high) == (1.0, 10.0)
+    assert e.system.budget == 55.0 * scale
+    for policy in ("acdpp", "constant"):
+        assert (e.policies[policy].K, e.policies[policy].rate) == (10, 10.0 * scale)
+    assert list(e.policies)[:4] == ["oracle", "acdpp", "constant", "hybrid"]
+    assert kind(e.model) == ("lenet" if name == "mnist" else "resnet9")
+    assert e.training.steps == 10
+    assert e.data.validation == 0.0
+    assert len(e.seeds) >= 5
+
+
+@pytest.mark.parametrize(("name", "scale", "highest"), [("mnist", 1, 10), ("cifar10", 2, 49), ("imagenette", 4, 10)])
+def test_as_released_is_what_the_scripts_do(name, scale, highest):
+    e = of(name)[RELEASED]
+    assert (e.prices.low, e.prices.high) == (1, highest)
+    assert isinstance(e.policies["released"], Released)
+    hybrid = e.policies["hybrid"]
+    assert isinstance(hybrid, Hybrid)
+    assert (hybrid.K, hybrid.rate, hybrid.paid, hybrid.fill) == (10, 10.0 * scale, False, "first")
+    assert (e.policies["constant"].K, e.policies["constant"].rate) == (10, 10.0 * scale)
+    assert e.training.aggregation == "alpha"
+    np.testing.assert_allclose(e.system.weight, e.system.buffer / e.system.memory)
+
+
+def test_mnist_as_released_is_logistic_regression_with_momentum():
+    training = of("mnist")[RELEASED].training
+    assert kind(of("mnist")[RELEASED].model) == "logistic"
+    assert (training.lr, training.momentum, training.steps) == (0.1, 0.9, 10)
+
+
+def test_at_equal_means_the_released_rule_keeps_its_budget_and_its_buffers():
+    e = of("mnist")[EQUAL]
+    spend = {}
+    for name in ("released_fair", "released_capped", "constant_spend"):
+        result = rehearse(e.system, e.policies[name], e.prices, e.seeds, e.rounds)
+        spend[name] = result.spend.mean()
+        assert result.peak_excess.max() <= 0, name
+    assert 0.97 * e.system.budget <= spend["released_fair"] <= e.system.budget
+    base = of("mnist")[RELEASED]
+    released = rehearse(base.system, base.policies["released"], base.prices, base.seeds, base.rounds)
+    assert spend["constant_spend"] == pytest.approx(released.spend.mean(), rel=0.01)
+    both = rehearse(e.system, e.policies["constant_both"], e.prices, e.seeds, e.rounds)
+    assert both.n.mean() == pytest.approx(released.n.mean(), rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_the_recipes_of_equal_means_state_what_the_search_finds(name):
+    e, found = of(name)[EQUAL], equal_means(name)
+    assert found.spend > 1.3 * e.system.budget
+    assert found.memory > e.system.memory
+    assert {e.policies[each].V for each in ("released_fair", "released_budget")} == {found.V}
+    assert (e.policies["constant_spend"].rate, e.policies["constant_spend"].K) == (found.rate, found.K_within)
+    assert (e.policies["constant_both"].rate, e.policies["constant_both"].K) == (found.rate, found.K_beyond)
+    assert found.K_within * found.rate <= e.system.memory < (found.K_within + 1) * found.rate
+
+
+@pytest.mark.parametrize("limit", [0.1, 3.3, 47.0, 1000.0])
+def test_the_largest_number_that_fits(limit):
+    found = largest(lambda value: value <= limit, 1000.0)
+    assert found <= limit
+    assert found > limit / 1.2
+
+
+def test_learning_rates_are_chosen_without_the_test_set():
+    for name in NAMES:
+        judged = [e for folder, e in of(name).items() if folder.startswith(RATES)]
+        assert len(judged) >= 3
+        assert all(e.data.validation > 0 for e in judged)
+        chosen = of(name)[WRITTEN].training
+        assert (chosen.lr, chosen.momentum) in {(e.training.lr, e.training.momentum) for e in judged}
+
+
+def test_a_trial_run_is_small_and_needs_no_data():
+    for name in NAMES:
+        for run in batches(name, quick=True):
+            e = run.experiment
+            assert (kind(e.data), kind(e.model)) == ("digits", "logistic"), run.name
+            assert e.rounds * len(e.seeds) < 20
+            assert not run.needs_gpu
+
+
+def test_a_data_set_is_known_by_name():
+    assert all(differs(name) for name in NAMES)
+    with pytest.raises(SettingError, match="study cifar: must be one of mnist"):
+        recipes_of("cifar")
+
+
+@pytest.mark.parametrize("name", [recipe for data in NAMES for recipe in recipe_names(f"paper/{data}")])
+def test_a_recipe_of_a_study_is_one_like_any_other(name):
+    assert load(name).name == name.rpartition("/")[2]
+
+
+def test_what_runs_can_be_listed_without_tables_and_pictures():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['polars', 'matplotlib', 'rich']))\n"
+        "from headgate.studies.paper.batches import batches\n"
+        "assert len(batches('imagenette', quick=True)) > 3\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
