@@ -1,4 +1,4 @@
-"""Checks that anyone can run on a policy, a retention rule or a cost process of their own.
+"""Checks that anyone can run on a policy, a retention rule or a price process of their own.
 
     from headgate.testing import check_policy
     check_policy(MyPolicy())
@@ -7,30 +7,22 @@ Each raises AssertionError with what is wrong. All members that come with headga
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from headgate.control.buffers import Buffers
 from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.prices.processes import PriceProcess, Uniform
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
-from headgate.control.types import (
-    AdmissionPolicy,
-    Arrays,
-    Ask,
-    Floats,
-    Ints,
-    Ledger,
-    Orders,
-    Retention,
-    System,
-    View,
-    Window,
-)
+from headgate.control.retention import Retention
+from headgate.control.types import Arrays, Ask, Contents, Floats, Ints, Ledger, Orders, System, View
+from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
 from headgate.theory.reuse import effective_sample_size
 
@@ -43,65 +35,60 @@ def a_system(horizon: int | None = 40) -> System:
 
 
 def check_policy(
-    policy: AdmissionPolicy, system: System | None = None, rounds: int = 40, costs: PriceProcess | None = None
+    policy: AdmissionPolicy, system: System | None = None, rounds: int = 40, prices: PriceProcess | None = None
 ) -> None:
-    """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts."""
-    system = system or a_system(rounds)
-    prices = (costs or Uniform(1.0, 10.0)).path(np.arange(RUNS), 1, rounds + 1)
+    """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts.
+
+    Its memory is named arrays that keep their names, shapes and types from round to round and hold finite numbers.
+    """
+    system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
+    policy = policy.completed(Given(system, prices, BoundConstants(), np.arange(RUNS), rounds))
+    path = prices.path(np.arange(RUNS), 1, rounds + 1)
     controller = Controller(system, policy, RUNS, labels=_labels)
-    history = list(_play(controller, prices))
+    history = list(_play(controller, path))
+    _check_memory(history)
     _check_accounts(controller, history)
     _check_samples(controller, history)
-    _check_purity(controller, history, prices)
-    _check_batch(policy, system, history, prices)
-    _check_causality(controller, history, prices)
-    _check_file(controller, history, prices)
+    _check_purity(controller, history, path)
+    _check_batch(policy, system, history, path)
+    _check_causality(controller, history, path)
+    _check_file(controller, history, path)
 
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
-    """What left does not come back, capacity is kept, use counts are exact and a run alone chooses the same, for admissions
-    of all sizes."""
+    """It keeps as many as there is room for, what left does not come back, use counts are exact and a run alone chooses the
+    same, for admissions of all sizes."""
     system = system or a_system(rounds)
-    _need(isinstance(retention.open(system, RUNS), dict), "open must return named arrays")
     for seed in range(3):
-        policy = _Scripted(retention, seed)
-        controller = Controller(system, policy, RUNS, labels=_labels)
+        controller = Controller(system, _Scripted(retention, seed), RUNS, labels=_labels)
         history = list(_play(controller, np.ones((RUNS, rounds))))
         _check_accounts(controller, history)
         _check_samples(controller, history)
+        _check_purity(controller, history, np.ones((RUNS, rounds)))
         _check_retained_alone(controller, history)
-        for before, _, _ in history[::7]:
-            state = {name: array.copy() for name, array in before.retained.items()}
-            held = Window(before.dropped, before.admitted)
-            kept_from = retention.expire(before.retained, before.t + 1, held)
-            _need(np.array_equal(kept_from, retention.expire(before.retained, before.t + 1, held)), "expire is not repeatable")
-            inside = (kept_from >= held.first) & (kept_from <= held.last)
-            _need(bool(np.all(inside)), "expire leaves the window")
-            retention.settle(before.retained, before.t + 1, held, kept_from, held.last + 1, controller.streams)
-            _same_arrays(before.retained, state, "expire or settle changed the state it was given")
 
 
-def check_prices(costs: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
+def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
     """Prices are finite and not negative, addressed by seed and round, below `most`, and around `mean`.
 
     A process with a price per client has paths (seeds, rounds, clients).
     """
     many = np.arange(seeds)
-    path = costs.path(many, 1, rounds + 1)
+    path = prices.path(many, 1, rounds + 1)
     _need(path.shape[:2] == (seeds, rounds), f"path has shape {path.shape}, expected {(seeds, rounds)}")
     _need(bool(np.all(np.isfinite(path) & (path >= 0))), "a price is negative or not finite")
     middle = rounds // 3
     _need(
-        np.array_equal(costs.path(many, middle, rounds), path[:, middle - 1 : rounds - 1]),
+        np.array_equal(prices.path(many, middle, rounds), path[:, middle - 1 : rounds - 1]),
         "a price depends on where path starts",
     )
-    _need(np.array_equal(costs.path(many, 1, middle), path[:, : middle - 1]), "a price depends on how many are asked for")
-    _need(np.array_equal(costs.path(many[7:9], 1, rounds + 1), path[7:9]), "a price depends on the other seeds")
-    _need(path.max() <= costs.most(rounds) * (1 + 1e-12), f"a price of {path.max()} is above most = {costs.most(rounds)}")
+    _need(np.array_equal(prices.path(many, 1, middle), path[:, : middle - 1]), "a price depends on how many are asked for")
+    _need(np.array_equal(prices.path(many[7:9], 1, rounds + 1), path[7:9]), "a price depends on the other seeds")
+    _need(path.max() <= prices.most(rounds) * (1 + 1e-12), f"a price of {path.max()} is above most = {prices.most(rounds)}")
     by_seed = path.reshape(seeds, -1).mean(axis=1)
     spread = by_seed.std() / np.sqrt(seeds)
-    off = abs(by_seed.mean() - costs.mean(rounds))
-    _need(off <= 5 * spread + 1e-9, f"the mean price is {by_seed.mean():.6g}, but mean says {costs.mean(rounds):.6g}")
+    off = abs(by_seed.mean() - prices.mean(rounds))
+    _need(off <= 5 * spread + 1e-9, f"the mean price is {by_seed.mean():.6g}, but mean says {prices.mean(rounds):.6g}")
 
 
 Step = tuple[Ledger, Orders, Ledger]
@@ -114,6 +101,20 @@ def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None) 
         after = controller.post(before, orders)
         yield before, orders, after
         before = after
+
+
+def _check_memory(history: list[Step]) -> None:
+    """What a policy remembers can be written to a file, and read back, only if it keeps its shape."""
+    first = history[0][0].memory
+    for _, orders, after in history:
+        _need(isinstance(after.memory, dict), f"round {orders.t}: the memory must be a dict of arrays")
+        _need(after.memory.keys() == first.keys(), f"round {orders.t}: the memory has other names than `start` gave it")
+        for name, array in after.memory.items():
+            like, where = first[name], f"round {orders.t}: memory[{name!r}]"
+            _need(isinstance(array, np.ndarray), f"{where} must be an array, is {type(array).__name__}")
+            same = array.shape == like.shape and array.dtype == like.dtype
+            _need(same, f"{where} is {array.dtype}{list(array.shape)}, `start` gave {like.dtype}{list(like.shape)}")
+            _need(array.dtype.kind != "f" or bool(np.isfinite(array).all()), f"{where} holds a number that is not finite")
 
 
 def _check_accounts(controller: Controller, history: list[Step]) -> None:
@@ -144,7 +145,7 @@ def _in_memory(ledger: Ledger, run: int, client: int) -> list[int]:
 
 def _check_samples(controller: Controller, history: list[Step]) -> None:
     """Follow every sample by hand: what left is gone, clients hold at most the capacity, and N_eff is Kish's."""
-    limit = controller.policy.retention.limit(controller.system)
+    limit = controller.buffers.limit
     uses: dict[tuple[int, int, int], int] = {}
     for before, orders, after in history:
         _need(np.array_equal(after.admitted, before.admitted + orders.admitted), f"round {orders.t}: admissions do not add up")
@@ -194,18 +195,24 @@ def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], p
 
 def _check_retained_alone(controller: Controller, history: list[Step]) -> None:
     """The choice of each run by itself, given what it admits; a rule with settings for each run has no part for one."""
-    retention = controller.policy.retention
     if history[0][0].places is None:
         return
+    whole = controller.buffers
     for r in range(RUNS):
-        own = retention.open(controller.system, 1)
-        streams = controller.streams._replace(seeds=controller.streams.seeds[r : r + 1])
+        streams = whole.streams._replace(seeds=whole.streams.seeds[r : r + 1])
+        own = Buffers(whole.rule, controller.system, 1, streams)
+        contents = own.open()
         for before, orders, after in history:
-            held = Window(before.dropped[r : r + 1], before.admitted[r : r + 1])
-            kept_from = retention.expire(own, orders.t, held)
-            own, _, _ = retention.settle(own, orders.t, held, kept_from, after.admitted[r : r + 1], streams)
-            for name, array in own.items():
-                _same(array[0], after.retained[name][r], f"round {orders.t}: run {r} keeps other samples alone")
+            alone = _row(before, r, contents)
+            contents = own.settle(alone, orders.t, own.kept_from(alone, orders.t), after.admitted[r : r + 1]).contents
+            for name, array in contents._asdict().items():
+                if isinstance(array, np.ndarray):
+                    _same(array[0], getattr(after.contents, name)[r], f"round {orders.t}: run {r} keeps other samples alone")
+
+
+def _row(ledger: Ledger, r: int, contents: Contents) -> Ledger:
+    """What a run alone knows of its windows."""
+    return replace(ledger, dropped=ledger.dropped[r : r + 1], admitted=ledger.admitted[r : r + 1], contents=contents)
 
 
 def _check_same_memory(after: Ledger, run: int, alone: Ledger) -> None:
@@ -243,8 +250,7 @@ class _Scripted(AdmissionPolicy):
     rule: Retention
     seed: int
 
-    @property
-    def retention(self) -> Retention:
+    def retention(self, system: System) -> Retention:
         return self.rule
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
@@ -255,7 +261,13 @@ class _Scripted(AdmissionPolicy):
 
 
 def _copied(value: Any) -> Any:
-    return {name: array.copy() for name, array in value.items()} if isinstance(value, dict) else np.copy(value)
+    if isinstance(value, dict):
+        return {name: _copied(array) for name, array in value.items()}
+    if isinstance(value, Contents):
+        return Contents(*map(_copied, value))
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
+    return None if value is None else np.copy(value)
 
 
 def _same_orders(one: Orders, other: Orders, message: str) -> None:
@@ -266,6 +278,9 @@ def _same_orders(one: Orders, other: Orders, message: str) -> None:
 def _same(one: Any, other: Any, message: str) -> None:
     if isinstance(one, dict):
         _same_arrays(one, other, message)
+    elif isinstance(one, tuple):
+        for own, its in zip(one, other, strict=True):
+            _same(own, its, message)
     else:
         _need(np.array_equal(one, other), message)
 

@@ -7,22 +7,31 @@ ledger = controller.post(ledger, orders)      # the only way time advances
 """
 
 from headgate.control.controller import Controller
-from headgate.control.retention.replacement import ClassBalanced, DynamicRatio, Replacement, Reservoir, StaticRatio
-from headgate.control.retention.windows import Fifo, KStep, KStepFifo
-from headgate.control.types import AdmissionPolicy, Ask, Ledger, Orders, Report, Retention, System, View
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.retention import (
+    Candidates,
+    ClassBalanced,
+    DynamicRatio,
+    Fifo,
+    KStep,
+    Reservoir,
+    Retention,
+    StaticRatio,
+)
+from headgate.control.types import Ask, Ledger, Orders, Report, System, View
 
 __all__ = [
     "AdmissionPolicy",
     "Ask",
+    "Candidates",
     "ClassBalanced",
     "Controller",
     "DynamicRatio",
     "Fifo",
+    "Given",
     "KStep",
-    "KStepFifo",
     "Ledger",
     "Orders",
-    "Replacement",
     "Report",
     "Reservoir",
     "Retention",

@@ -1,9 +1,12 @@
 """Algorithm 1's server. `decide` is pure; `post` is the only place where time advances."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from headgate.control.apportion import apportion, whole_total
-from headgate.control.types import AdmissionPolicy, Floats, Ints, Labels, Ledger, Orders, Report, Streams, System, View, Window
+from headgate.control.buffers import Buffers
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Orders, Report, Streams, System, View
 from headgate.errors import LedgerError, SettingError
 from headgate.theory.drift import debt_update
 from headgate.theory.labels import paper
@@ -16,6 +19,13 @@ class Controller:
 
     Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
     ask `labels`, and take all samples for one class where there are none.
+
+    >>> from headgate.control.policies import Headgate
+    >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
+    >>> ledger = controller.open()
+    >>> orders = controller.decide(ledger, 3.0)
+    >>> orders.admitted.tolist(), float(controller.post(ledger, orders).spent[0])
+    ([[8, 9, 10]], 81.0)
     """
 
     def __init__(
@@ -30,7 +40,9 @@ class Controller:
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
-        self.streams = Streams(seeds, labels)
+        if not callable(policy.retention):
+            raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
+        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels))
 
     def open(self) -> Ledger:
         """The ledger before round 1: Z(1) = 0, nothing admitted."""
@@ -42,23 +54,24 @@ class Controller:
             spent=zeros,
             admitted=per_client,
             dropped=per_client,
+            unused=counts,
             uses=counts,
             squared_uses=counts,
             uses_in_memory=counts,
             carry=zeros,
             credit=per_client,
-            retained=self.policy.retention.open(self.system, R),
+            contents=self.buffers.open(),
             memory=self.policy.start(self.system, R),
         )
 
-    def decide(self, ledger: Ledger, price: Floats, reserved: Floats | None = None) -> Orders:
-        """The orders of round ledger.t + 1 at price `price` (R,), or (R, M) for a price per client. Changes nothing.
+    def decide(self, ledger: Ledger, price: ArrayLike, reserved: Floats | None = None) -> Orders:
+        """The orders of round ledger.t + 1 at `price`: one number, one for each run (R,), or one for each client, too (R, M).
+        Changes nothing.
 
         `reserved` (R,) is what orders of earlier rounds may still turn out to have price: the policy sees it as spent.
         """
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
-        retention, M = self.policy.retention, self.system.clients
-        kept_from = retention.expire(ledger.retained, t, Window(ledger.dropped, ledger.admitted))
+        kept_from = self.buffers.kept_from(ledger, t)
         kept_by_client = ledger.admitted - kept_from
         view = View(
             t=t,
@@ -71,13 +84,11 @@ class Controller:
             system=self.system,
             unused=ledger.unused,
         )
-        ask, memory = self.policy.admit(view, ledger.memory)
-        if not ((ask.total >= 0) & (ask.total < np.inf)).all():
-            raise SettingError(f"round {t}: {type(self.policy).__name__} asked for {ask.total.tolist()} samples")
-        limit = retention.limit(self.system)
+        ask, memory = self._asked(view, ledger.memory)
+        limit = self.buffers.limit
         room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
         if room is None and limit is not None:
-            room = np.broadcast_to(limit, (self.runs, M))
+            room = np.broadcast_to(limit, (self.runs, self.system.clients))
         total, carry, asked = whole_total(
             ask.total, ledger.carry, None if room is None else np.where(self.shares > 0, room, 0).sum(axis=-1)
         )
@@ -106,11 +117,10 @@ class Controller:
         if orders.t != ledger.t + 1:
             raise LedgerError(f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted")
         admitted = orders.admitted if report is None else self._reported(report, orders)
-        retention, held = self.policy.retention, Window(ledger.dropped, ledger.admitted)
-        kept_from = retention.expire(ledger.retained, orders.t, held)
+        kept_from = self.buffers.kept_from(ledger, orders.t)
         late, late_charge = (None, None) if report is None else self._late(report, orders)
         last = ledger.admitted + admitted if late is None else ledger.admitted + late + admitted
-        retained, first, uses_gone = retention.settle(ledger.retained, orders.t, held, kept_from, last, self.streams)
+        contents, first, unused, uses_gone = self.buffers.settle(ledger, orders.t, kept_from, last)
         n = (last - first).sum(axis=-1)
         in_memory = ledger.uses_in_memory - uses_gone + n
         uses, squared = count_uses(ledger.uses, ledger.squared_uses, in_memory, n)
@@ -121,19 +131,44 @@ class Controller:
             spent=ledger.spent + charge,
             admitted=last,
             dropped=first,
+            unused=ledger.unused + unused,
             uses=uses,
             squared_uses=squared,
             uses_in_memory=in_memory,
             carry=orders.carry,
             credit=orders.credit,
-            retained=retained,
+            contents=contents,
             memory=orders.memory,
         )
 
-    def _checked(self, price: Floats, t: int) -> Floats:
+    def _asked(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        """What the policy wants, refused where it cannot be meant."""
+        name = type(self.policy).__name__
+        try:
+            said = self.policy.admit(view, memory)
+        except SettingError as error:
+            raise SettingError(f"round {view.t}: {name}: {error}") from None
+        if not (isinstance(said, tuple) and len(said) == 2 and isinstance(said[0], Ask)):
+            raise SettingError(
+                f"round {view.t}: {name}.admit must return an Ask and the memory, returned {type(said).__name__}"
+            )
+        ask, after = said
+        total = np.asarray(ask.total, dtype=np.float64)
+        if total.shape != (self.runs,):
+            raise SettingError(f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run")
+        if not ((total >= 0) & (total < np.inf)).all():
+            raise SettingError(f"round {view.t}: {name} asked for {total.tolist()} samples")
+        return ask._replace(total=total), after
+
+    def _checked(self, price: ArrayLike, t: int) -> Floats:
         price = np.asarray(price, dtype=np.float64)
+        if price.ndim == 0:  # one price for all
+            price = np.full(self.runs, price)
         if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
-            raise SettingError(f"round {t}: {price.shape} prices for {self.runs} runs and {self.system.clients} clients")
+            raise SettingError(
+                f"round {t}: prices of shape {price.shape}; needs one, one for each of {self.runs} runs, "
+                f"or one for each run and each of {self.system.clients} clients"
+            )
         if not ((price >= 0) & (price < np.inf)).all():
             bad = price[~(np.isfinite(price) & (price >= 0))].flat[0]
             raise SettingError(f"round {t}: a price of {bad}; prices must be finite and zero or more")

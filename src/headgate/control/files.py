@@ -3,6 +3,7 @@
 import json
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -12,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.types import Ledger
+from headgate.control.types import Contents, Ledger
 from headgate.errors import DataError
 
-FORMAT = "headgate ledger 1"
-STATES = ("retained", "memory")
+FORMAT, OLDER = "headgate ledger 2", "headgate ledger 1"
 FIELDS = (
     "debt",
     "spent",
     "admitted",
     "dropped",
+    "unused",
     "uses",
     "squared_uses",
     "uses_in_memory",
@@ -36,8 +37,8 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
     Whole numbers go into the narrowest type that holds them: a million clients' counts are mostly single bytes.
     """
     arrays: dict[str, NDArray[Any]] = {name: getattr(ledger, name) for name in FIELDS}
-    for state in STATES:
-        arrays |= {f"{state}/{name}": array for name, array in getattr(ledger, state).items()}
+    arrays |= {f"contents/{name}": array for name, array in _contents(ledger.contents).items()}
+    arrays |= {f"memory/{name}": array for name, array in ledger.memory.items()}
     head = json.dumps({"format": FORMAT, "t": ledger.t})
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
@@ -60,23 +61,39 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
         t = head["t"]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable ledger ({error})") from None
+    if head.get("format") == OLDER:
+        stored = {_renamed(name): array for name, array in stored.items()}
+        stored.setdefault("unused", np.zeros_like(stored["uses"]))
+        head["format"] = FORMAT
     if head.get("format") != FORMAT or not isinstance(t, int) or t < 0:
         raise DataError(f"{path}: not a ledger of this version")
     empty = controller.open()
     fields = {name: _matching(path, name, stored.pop(name, None), getattr(empty, name)) for name in FIELDS}
-    states = {
-        state: {
-            name: _matching(path, f"{state}/{name}", stored.pop(f"{state}/{name}", None), array)
-            for name, array in getattr(empty, state).items()
-        }
-        for state in STATES
-    }
+
+    def matching(state: str, own: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return {key: _matching(path, f"{state}/{key}", stored.pop(f"{state}/{key}", None), like) for key, like in own.items()}
+
+    held, memory = matching("contents", _contents(empty.contents)), matching("memory", empty.memory)
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")
-    ledger = replace(empty, t=t, **fields, **states)  # type: ignore[arg-type]
+    recent = tuple(held.pop(f"recent.{slot}") for slot in range(len(empty.contents.recent)))
+    contents = Contents(recent, **held)
+    ledger = replace(empty, t=t, contents=contents, memory=memory, **fields)
     if np.any(ledger.occupancy < 0) or np.any(ledger.debt < 0) or np.any(ledger.spent < 0):
         raise DataError(f"{path}: negative occupancy, debt or spend; the file is damaged")
     return ledger
+
+
+def _contents(contents: Contents) -> dict[str, NDArray[Any]]:
+    """By name; what is None is left out."""
+    named = {f"recent.{slot}": array for slot, array in enumerate(contents.recent)}
+    return named | {name: array for name, array in contents._asdict().items() if name != "recent" and array is not None}
+
+
+def _renamed(name: str) -> str:
+    """What the older format called otherwise."""
+    known = {"retained/place": "contents/places", "retained/label": "contents/labels", "retained/unused": "unused"}
+    return known.get(name, name.replace("retained/admitted.", "contents/recent.").replace("retained/", "contents/"))
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:

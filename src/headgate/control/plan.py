@@ -7,23 +7,14 @@ import numpy as np
 
 from headgate.control.checks import inside_unit
 from headgate.control.policies.drift.acdpp import Acdpp
-from headgate.control.prices.processes import PriceProcess
+from headgate.control.policies.operating_point import OPEN_END, better_of_corollary
+from headgate.control.prices import PriceProcess
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.errors import InfeasibleError, SettingError
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import Benchmark, ck_bound, optimal_K, oracle_bound, saturated
 from headgate.theory.labels import paper
-
-OPEN_END = 1000
-"""rounds over which an open-ended run is judged"""
-
-
-def better_of_corollary(system: System, mean_price: float, k: BoundConstants) -> Benchmark:
-    """The better of Corollary 2's two candidates, judged by Ē_T(π^CK)."""
-    rounds = system.horizon or OPEN_END
-    candidates = optimal_K(mean_price, system.buffer, system.budget)
-    return min(candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum())
 
 
 @paper("eq:kstep-opt-problem")

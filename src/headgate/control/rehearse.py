@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.prices.processes import PriceProcess
-from headgate.control.types import AdmissionPolicy, Floats, Ints, Ledger, System
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.prices import PriceProcess
+from headgate.control.types import Floats, Ints, Ledger, System
 from headgate.theory.bound import BoundConstants, learning_error, penalty
 from headgate.theory.comparison import buffer_violation, cost_violation, oracle_bound, regret
 from headgate.theory.reuse import effective_sample_size

@@ -5,17 +5,15 @@ Counts are int64 and money is float64, so neither the batch a run is in nor the 
 can change a decision.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import whole_numbers
 from headgate.errors import SettingError
-from headgate.theory.labels import paper
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -47,7 +45,8 @@ class System:
             raise SettingError(f"system.weights has {weight.size} entries for {buffer.size} clients")
         if not np.all(np.isfinite(weight)) or np.any(weight < 0) or weight.sum() <= 0:
             raise SettingError("system.weights: must be finite, zero or more, and not all zero")
-        weight = weight / weight.sum()
+        if abs(weight.sum() - 1) > 1e-9:  # what was normalised once keeps its bits
+            weight = weight / weight.sum()
         for array in (buffer, weight):
             array.setflags(write=False)
         object.__setattr__(self, "buffer", buffer)
@@ -80,7 +79,7 @@ class View(NamedTuple):
     kept_by_client: Ints
     """(R, M)"""
     system: System
-    unused: Ints | int = 0
+    unused: Ints
     """samples that were admitted and dropped before anybody trained on them, (R,)"""
 
     @property
@@ -91,7 +90,9 @@ class View(NamedTuple):
     def one_price(self) -> Floats:
         """The one price per run, for policies that know of no other."""
         if self.price.ndim != 1:
-            raise SettingError("this policy needs one price per round; it was given one per client")
+            raise SettingError(
+                "needs one price per round; it was given one per client, which headgate, resolving and threshold can use"
+            )
         return self.price
 
     def room(self) -> Ints:
@@ -145,6 +146,11 @@ class Orders:
             return np.asarray(self.price * paid.sum(axis=-1))
         return np.asarray((self.price * paid).sum(axis=-1))
 
+    def paid(self, admitted: Ints) -> Floats:
+        """The same client by client, (R, M)."""
+        bought = admitted if self.free is None else np.maximum(admitted - self.free, 0)
+        return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * bought)
+
 
 class Report(NamedTuple):
     """What clients really did, where it is not what they were ordered to do."""
@@ -157,9 +163,26 @@ class Report(NamedTuple):
     """what they cost at the prices of the rounds in which they were ordered, (R,)"""
 
 
+class Contents(NamedTuple):
+    """What is known of the samples in the clients' memories, beside how many they are.
+
+    Window rules (K-step, first in first out) need `recent` and `born`; rules that choose need the others. What a rule
+    does not need is empty or None.
+    """
+
+    recent: tuple[Ints, ...] = ()
+    """samples ever admitted after each of the last K rounds, (R, M); that of round t is in slot t mod K"""
+    born: NDArray[np.int32] | None = None
+    """the round in which the sample in each place was admitted, (R, M, B)"""
+    places: Ints | None = None
+    """the stream positions in memory, ascending, −1 where a place is empty, (R, M, B)"""
+    labels: NDArray[np.int32] | None = None
+    """their classes, (R, M, B)"""
+
+
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """A run's whole memory after round t: what was spent, admitted and used, and what policy and retention carry."""
+    """A run's whole memory after round t: what was spent, admitted and used, and what policy and clients hold."""
 
     t: int
     debt: Floats
@@ -169,6 +192,8 @@ class Ledger:
     """samples ever admitted per client: the end of its window, (R, M)"""
     dropped: Ints
     """samples ever dropped per client: the beginning of its window, where it is one, (R, M)"""
+    unused: Ints
+    """samples that were admitted, and paid for, but dropped before anybody trained on them, (R,)"""
     uses: Ints
     """ΣA_i"""
     squared_uses: Ints
@@ -179,18 +204,14 @@ class Ledger:
     """what rounding still owes to the total, in samples, (R,)"""
     credit: Ints
     """what rounding still owes to each client, in samples times the sum of shares, (R, M)"""
-    retained: Arrays
+    contents: Contents
     memory: Arrays
+    """the policy's own"""
 
     @property
     def occupancy(self) -> Ints:
         """n_m(t), (R, M)."""
         return self.admitted - self.dropped
-
-    @property
-    def unused(self) -> Ints | int:
-        """Samples that were admitted, and paid for, but dropped before anybody trained on them, (R,)."""
-        return self.retained.get("unused", 0)
 
     @property
     def distinct(self) -> Ints:
@@ -199,15 +220,8 @@ class Ledger:
 
     @property
     def places(self) -> Ints | None:
-        """The stream positions in memory, ascending, −1 where a place is empty, (R, M, B); None: dropped..admitted−1."""
-        return self.retained.get("place")
-
-
-class Window(NamedTuple):
-    """The samples first..last−1 of every client's stream, (R, M)."""
-
-    first: Ints
-    last: Ints
+        """The stream positions in memory, as in `Contents`; None: they are dropped..admitted−1."""
+        return self.contents.places
 
 
 Labels = Callable[[Ints, Ints, Ints], Ints]
@@ -221,49 +235,3 @@ class Streams(NamedTuple):
     """(R,)"""
     labels: Labels | None = None
     """None: nobody knows the classes"""
-
-
-class Retention(Protocol):
-    """A client-side rule. However it chooses, a client that admits holds all it kept and all that is new, or as much of
-    both as its limit allows, so the server knows every occupancy from its own orders.
-
-    A buffer is a window of the client's stream, unless the state has `place` (`Ledger.places`) and `unused` (`Ledger.unused`).
-    """
-
-    def open(self, system: System, runs: int) -> Arrays:
-        """State before round 1."""
-
-    def limit(self, system: System) -> Ints | None:
-        """The most samples each client can hold, (M,); None where age alone decides."""
-
-    def expire(self, state: Arrays, t: int, held: Window) -> Ints:
-        """Where the windows begin in round t before anything is admitted: what left by age is gone."""
-
-    def settle(
-        self, state: Arrays, t: int, held: Window, kept_from: Ints, last: Ints, streams: Streams
-    ) -> tuple[Arrays, Ints, Ints]:
-        """After admission up to `last`: the new state, how many were ever dropped, which is where windows begin now
-        (room is made), and the sum of the use counts of all samples that left in this round, (R,). `held` is the window of
-        round t−1 and `kept_from` what `expire` made of it."""
-
-
-@paper("eq:joint-policy")
-class AdmissionPolicy(ABC):
-    """A frozen value that decides how much to admit. With its `retention` it is the paper's joint policy π."""
-
-    @property
-    @abstractmethod
-    def retention(self) -> Retention:
-        """The rule by which clients drop samples."""
-
-    def shares(self, system: System) -> Ints:
-        """Whole-number weights by which a total is divided among the clients; fixed for the run. Default: B_m."""
-        return system.buffer
-
-    def start(self, system: System, runs: int) -> Arrays:
-        """The policy's own memory before round 1."""
-        return {}
-
-    @abstractmethod
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        """What to admit in round view.t, and the memory for the next round. Pure: same in, same out."""

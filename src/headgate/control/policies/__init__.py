@@ -1,6 +1,7 @@
-"""The policies, one a file."""
+"""The policies, one a file: what we recommend first, the others that buy, the paper's, and what they are held against."""
 
 from headgate.control.policies.buying.bucket import Bucket
+from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.headgate import Headgate
 from headgate.control.policies.buying.lookahead import Lookahead
 from headgate.control.policies.buying.pacing import Pacing
@@ -15,10 +16,32 @@ from headgate.control.policies.references.constant import Constant
 from headgate.control.policies.references.hybrid import Hybrid
 from headgate.control.policies.references.oracle import Oracle
 from headgate.control.policies.references.released import Released
+from headgate.control.policy import AdmissionPolicy
+
+KINDS: dict[str, type[AdmissionPolicy]] = {
+    "headgate": Headgate,
+    "resolving": Resolving,
+    "threshold": Threshold,
+    "pacing": Pacing,
+    "lookahead": Lookahead,
+    "pi": Pi,
+    "bucket": Bucket,
+    "random": Random,
+    "acdpp": Acdpp,
+    "dpp": Dpp,
+    "constant": Constant,
+    "hybrid": Hybrid,
+    "released": Released,
+    "oracle": Oracle,
+    "clairvoyant": Clairvoyant,
+}
+"""by their names in recipes; the recommended one first"""
 
 __all__ = [
+    "KINDS",
     "Acdpp",
     "Bucket",
+    "Buyer",
     "Clairvoyant",
     "Constant",
     "Dpp",

@@ -1,1 +1,38 @@
-"""Where prices come from."""
+"""Where prices come from, one word for what a sample costs in a round."""
+
+from headgate.control.prices.hard import Bursts, Drift, Pareto, PerClient, Switches
+from headgate.control.prices.process import PriceProcess, rounds_of
+from headgate.control.prices.processes import Fixed, Markov, Seasonal, Uniform, UniformInteger
+from headgate.control.prices.trace import Trace
+
+KINDS: dict[str, type[PriceProcess]] = {
+    "uniform": Uniform,
+    "integer": UniformInteger,
+    "constant": Fixed,
+    "markov": Markov,
+    "seasonal": Seasonal,
+    "trace": Trace,
+    "bursts": Bursts,
+    "drift": Drift,
+    "pareto": Pareto,
+    "switches": Switches,
+    "per-client": PerClient,
+}
+"""by their names in recipes"""
+
+__all__ = [
+    "KINDS",
+    "Bursts",
+    "Drift",
+    "Fixed",
+    "Markov",
+    "Pareto",
+    "PerClient",
+    "PriceProcess",
+    "Seasonal",
+    "Switches",
+    "Trace",
+    "Uniform",
+    "UniformInteger",
+    "rounds_of",
+]

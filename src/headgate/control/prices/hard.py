@@ -6,14 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive, whole_numbers, zero_or_more
-from headgate.control.prices.processes import PriceProcess, Uniform, rounds_of
+from headgate.control.prices.process import PriceProcess, rounds_of
+from headgate.control.prices.processes import Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
 
 
 @dataclass(frozen=True)
-class Bursts:
+class Bursts(PriceProcess):
     """Uniform on [low, high], times `factor` while a burst lasts; one begins with probability `chance` in any round."""
 
     low: float
@@ -45,7 +46,7 @@ class Bursts:
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(PriceProcess):
     """The mean moves from `first` to `last` in `rounds` rounds and stays; prices are uniform on mean·(1 ± noise)."""
 
     first: float
@@ -75,7 +76,7 @@ class Drift:
 
 
 @dataclass(frozen=True)
-class Pareto:
+class Pareto(PriceProcess):
     """Independent, P(c > x) falling like x^−tail from `low` on, cut off at `high`."""
 
     low: float
@@ -106,7 +107,7 @@ class Pareto:
 
 
 @dataclass(frozen=True)
-class Switches:
+class Switches(PriceProcess):
     """Level after level, each for its number of rounds, the same for every seed: what an adversary would ask.
 
     After the last level prices stay there, or start over where `repeat` is set.
@@ -143,7 +144,7 @@ class Switches:
 
 
 @dataclass(frozen=True)
-class PerClient:
+class PerClient(PriceProcess):
     """A price for each client, c_m(t): the common price times the client's factor, ± `noise` of it, uniform. (R, T, M)."""
 
     common: PriceProcess

@@ -1,45 +1,20 @@
-"""Where prices come from. A process is a frozen value; `path` is addressed by seed and round.
+"""Prices of the usual kinds: independent, fixed, jumping between levels, seasonal."""
 
-Asking for more rounds never changes earlier ones, every policy with the same seed meets the same
-prices, and each process knows its mean, which the plan needs.
-"""
-
-import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive, zero_or_more
+from headgate.control.prices.process import PriceProcess, rounds_of
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
-from headgate.errors import DataError, SettingError
-
-
-class PriceProcess(Protocol):
-    """c(1), c(2), …: the price of one sample in each round."""
-
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        """Prices of rounds start ≤ t < stop, one row per seed, (R, stop − start)."""
-
-    def mean(self, rounds: int | None) -> float:
-        """c̄_T: the expected average price over rounds 1..T; None: in the long run."""
-
-    def most(self, rounds: int | None) -> float:
-        """No price is higher."""
-
-
-def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Addresses that broadcast to (R, stop − start)."""
-    return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
+from headgate.errors import SettingError
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(PriceProcess):
     """Independent and uniform on [low, high]: the paper's prices with 1 and 10."""
 
     low: float
@@ -63,7 +38,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class UniformInteger:
+class UniformInteger(PriceProcess):
     """Independent and uniform on the whole numbers low..high: the prices of the released scripts."""
 
     low: int
@@ -87,7 +62,7 @@ class UniformInteger:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Fixed(PriceProcess):
     """The same price in every round."""
 
     value: float
@@ -106,7 +81,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Markov:
+class Markov(PriceProcess):
     """The price jumps between levels; row i of `transition` says where from level i. It starts in equilibrium."""
 
     levels: tuple[float, ...]
@@ -154,7 +129,7 @@ class Markov:
 
 
 @dataclass(frozen=True)
-class Seasonal:
+class Seasonal(PriceProcess):
     """average + amplitude·sin(2π·t/period), plus noise uniform on [−noise, noise]."""
 
     average: float
@@ -186,93 +161,3 @@ class Seasonal:
 
     def most(self, rounds: int | None) -> float:
         return self.average + self.amplitude + self.noise
-
-
-AT_END = ("stop", "repeat")
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """Recorded prices, the same for every seed. Past its end: "stop" refuses, "repeat" starts over."""
-
-    prices: Floats
-    at_end: str = "stop"
-    source: str = "trace"
-
-    def __post_init__(self) -> None:
-        prices = np.array(self.prices, dtype=np.float64)
-        if prices.ndim != 1 or prices.size == 0:
-            raise DataError(f"{self.source}: holds no prices")
-        bad = np.flatnonzero(~np.isfinite(prices) | (prices < 0))
-        if bad.size:
-            raise DataError(
-                f"{self.source}: price {prices[bad[0]]} in row {bad[0] + 1}; prices must be finite and zero or more"
-            )
-        if not prices.any():
-            raise DataError(f"{self.source}: every price is zero")
-        if self.at_end not in AT_END:
-            raise SettingError(f'at_end = "{self.at_end}": must be one of {", ".join(AT_END)}')
-        prices.setflags(write=False)
-        object.__setattr__(self, "prices", prices)
-
-    def _upto(self, stop: int) -> Floats:
-        if stop - 1 > self.prices.size and self.at_end == "stop":
-            raise DataError(
-                f"{self.source}: ends after {self.prices.size} rounds, round {stop - 1} was asked for; "
-                'shorten the run or set at_end = "repeat"'
-            )
-        return self.prices[np.arange(stop - 1) % self.prices.size]
-
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        return np.tile(self._upto(stop)[start - 1 :], (len(seeds), 1))
-
-    def mean(self, rounds: int | None) -> float:
-        mean = float(self.prices.mean() if rounds is None else self._upto(rounds + 1).mean())
-        if mean <= 0:
-            raise DataError(f"{self.source}: every price in rounds 1 to {rounds} is zero")
-        return mean
-
-    def most(self, rounds: int | None) -> float:
-        return float(self.prices.max())
-
-
-def read_trace(path: Path, column: str = "cost", at_end: str = "stop") -> Trace:
-    """Prices from one column of a CSV or parquet file, in the order of its rows."""
-    if not path.is_file():
-        raise DataError(f"file = {path}: no such file")
-    readers = {".csv": _csv_column, ".parquet": _parquet_column}
-    if path.suffix not in readers:
-        raise DataError(f"file = {path}: must end in .csv or .parquet")
-    return Trace(np.asarray(readers[path.suffix](path, column), dtype=np.float64), at_end, str(path))
-
-
-def _csv_column(path: Path, column: str) -> Sequence[float]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            if column not in (rows.fieldnames or ()):
-                raise DataError(f'{path}: no column "{column}"; it has {", ".join(rows.fieldnames or ["none"])}')
-            prices = []
-            for number, row in enumerate(rows, start=1):
-                try:
-                    prices.append(float(row[column] or ""))
-                except ValueError:
-                    raise DataError(f'{path}: "{row[column]}" in row {number} of column "{column}" is not a number') from None
-            return prices
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from None
-
-
-def _parquet_column(path: Path, column: str) -> Sequence[float]:
-    import polars
-
-    try:
-        columns = polars.read_parquet_schema(path)
-        if column not in columns:
-            raise DataError(f'{path}: no column "{column}"; it has {", ".join(columns)}')
-        if not columns[column].is_numeric():
-            raise DataError(f'{path}: column "{column}" holds {columns[column]}, not numbers')
-        values = polars.read_parquet(path, columns=[column])[column].cast(polars.Float64)
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({str(error).splitlines()[0]})") from None
-    return [float("nan") if value is None else value for value in values.to_list()]

@@ -1,1 +1,29 @@
-"""What clients drop."""
+"""What clients drop. A rule says who stays when a client is full; the controller keeps ages and counts uses."""
+
+from headgate.control.retention.choosing import ClassBalanced, DynamicRatio, Reservoir, StaticRatio
+from headgate.control.retention.rule import Candidates, Capacity, Retention
+from headgate.control.retention.windows import Fifo, KStep, WindowRule
+
+KINDS: dict[str, type[Retention]] = {
+    "fifo": Fifo,
+    "kstep": KStep,
+    "reservoir": Reservoir,
+    "class-balanced": ClassBalanced,
+    "static": StaticRatio,
+    "dynamic": DynamicRatio,
+}
+"""by their names in recipes"""
+
+__all__ = [
+    "KINDS",
+    "Candidates",
+    "Capacity",
+    "ClassBalanced",
+    "DynamicRatio",
+    "Fifo",
+    "KStep",
+    "Reservoir",
+    "Retention",
+    "StaticRatio",
+    "WindowRule",
+]

@@ -27,8 +27,8 @@ class Bucket(Buyer):
         own = {"tokens": np.full(runs, self.depth * system.budget), "spent": np.zeros(runs), "sum_of_prices": np.zeros(runs)}
         return {**super().start(system, runs), **own}
 
-    def purse(self, view: View, memory: Arrays) -> Floats:
-        return np.minimum(super().purse(view, memory), view.spent + memory["tokens"])
+    def spending_limit(self, view: View, memory: Arrays) -> Floats:
+        return np.minimum(super().spending_limit(view, memory), view.spent + memory["tokens"])
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         price, budget = view.one_price(), view.system.budget

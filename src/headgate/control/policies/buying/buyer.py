@@ -1,7 +1,7 @@
 """What all policies share that buy places of the buffers with a purse that is never overdrawn."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,7 +9,9 @@ from headgate.control.apportion import ROUNDING
 from headgate.control.checks import zero_or_more
 from headgate.control.policies.buying.fairness import fair
 from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, System, View
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.retention import Fifo, Retention
+from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
 from headgate.errors import SettingError
 
 
@@ -21,8 +23,8 @@ class Buyer(AdmissionPolicy):
     With a retention rule at capacity B_m also n_m(t) ≤ B_m.
     """
 
-    rule: Retention
-    """what clients drop; `Fifo(system.buffer)` unless there is a reason"""
+    rule: Retention = field(default_factory=Fifo)
+    """what clients drop"""
     fill: bool = True
     """whether round 1 fills the buffers at any price, for at most half of the money there is"""
     overdraft: float = 10.0
@@ -35,8 +37,7 @@ class Buyer(AdmissionPolicy):
         if not 0 <= self.fairness <= 1:
             raise SettingError(f"fairness = {self.fairness}: must lie between 0 and 1")
 
-    @property
-    def retention(self) -> Retention:
+    def retention(self, system: System) -> Retention:
         return self.rule
 
     def places(self, system: System) -> Ints:
@@ -52,7 +53,7 @@ class Buyer(AdmissionPolicy):
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         """The share of the places to renew, (R,), or (R, M) for a price per client; and the memory for the next round."""
 
-    def purse(self, view: View, memory: Arrays) -> Floats:
+    def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """The most that may have been spent after this round, (R,)."""
         most = ceiling(view, self.overdraft)
         if self.fill and view.t == 1:
@@ -63,7 +64,7 @@ class Buyer(AdmissionPolicy):
         share, memory = self.wanted(view, memory)
         if self.fill and view.t == 1:
             share = np.ones_like(view.price)
-        places, most = self.places(view.system), self.purse(view, memory)
+        places, most = self.places(view.system), self.spending_limit(view, memory)
         if view.price.ndim == 1:
             return self._one_price(view, memory, share * places.sum(), most)
         return self._price_per_client(view, memory, share * places, places, most)

@@ -1,10 +1,12 @@
 """Whole buffers at random rounds, whatever they cost: what a policy must beat to be worth its name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policy import Given
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Arrays, Floats, View
 from headgate.errors import SettingError
@@ -18,15 +20,22 @@ class Random(Buyer):
     other coins and each is the same in any batch.
     """
 
-    chance: float
+    chance: float | None = None
+    """left out: the one that spends the budget on average"""
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.chance <= 1:
+        if self.chance is not None and not 0 <= self.chance <= 1:
             raise SettingError(f"chance = {self.chance}: must be a probability")
 
+    def completed(self, given: Given) -> Self:
+        spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))
+        return replace(self, chance=spends_all if self.chance is None else self.chance)
+
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        if self.chance is None:
+            raise SettingError("chance: is missing; state it, or let headgate.load work it out")
         bits = view.one_price().view(np.uint64)
         folded = ((bits >> np.uint64(32)) ^ bits) & np.uint64(0xFFFFFFFF)
         coin = uniform(self.seed, Purpose.ADMISSION, view.t, folded.astype(np.int64))

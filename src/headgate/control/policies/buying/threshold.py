@@ -1,13 +1,15 @@
 """A fixed price limit from a known price distribution: buy all places at or below it, none above."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from headgate.control.checks import zero_or_more
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.price_limit import Edge, edge_of
-from headgate.control.prices.processes import PriceProcess
+from headgate.control.policy import Given
+from headgate.control.prices import PriceProcess
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
@@ -19,18 +21,30 @@ OTHERS = 1 << 31
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Threshold(Buyer):
-    """`limit` is the highest price at which to buy, `share` the part of the places bought at exactly this price."""
+    """`limit` is the highest price at which to buy, `share` the part of the places bought at exactly this price.
 
-    limit: float
+    A limit that is left out, and its share, are those at which the expected spend is C·T.
+    """
+
+    limit: float | None = field(default=None, metadata={"infinite": True})
     share: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        zero_or_more("limit", self.limit if self.limit != np.inf else 0.0)
+        if self.limit is not None:
+            zero_or_more("limit", self.limit if self.limit != np.inf else 0.0)
         if not 0 <= self.share <= 1:
             raise SettingError(f"share = {self.share}: must lie between 0 and 1")
 
+    def completed(self, given: Given) -> Self:
+        if self.limit is not None:
+            return self
+        limit, share = known_edge(given.prices, given.system, given.rounds, self.fill)
+        return replace(self, limit=limit, share=share)
+
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        if self.limit is None:
+            raise SettingError("limit: is missing; state it, or let headgate.load work it out")
         runs = view.debt.shape
         return Edge(np.full(runs, self.limit), np.full(runs, self.share)).wanted(view.price), memory
 

@@ -1,10 +1,14 @@
 """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄ (paper §5, Algorithm 1)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from headgate.control.checks import inside_unit, positive
 from headgate.control.policies.drift.dpp import Dpp, horizon_at
+from headgate.control.policies.operating_point import highest_rate
+from headgate.control.policy import Given
 from headgate.control.types import Floats, View
+from headgate.errors import SettingError
 from headgate.theory.drift import admission_interval
 from headgate.theory.labels import paper
 
@@ -17,19 +21,29 @@ class Acdpp(Dpp):
     Without a burst cap the first round admits Λ̄/(1−ρ), whatever it costs: that is the literal rule.
     """
 
-    rate: float | Floats
-    """Λ̄, the rate on which the interval closes"""
+    rate: float | Floats | None = None
+    """Λ̄, the rate on which the interval closes; left out: the highest that fits both constraints"""
     rho: float | Floats | None = None
     phi: float = 0.5
-    burst: float | str | None = None
+    burst: float | Literal["buffer", "none"] = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive("rate", self.rate)
+        if self.rate is not None:
+            positive("rate", self.rate)
         inside_unit("phi", self.phi)
         if self.rho is not None:
             inside_unit("rho", self.rho)
 
+    def completed(self, given: Given) -> Self:
+        known = super().completed(given)
+        assert known.K is not None
+        horizon = given.system.horizon
+        rho = self.rho if self.rho is not None or horizon is None else 1.0 - max(horizon, 2) ** -self.phi
+        return replace(known, rate=highest_rate(int(known.K), given) if self.rate is None else self.rate, rho=rho)
+
     def interval(self, view: View) -> tuple[Floats, Floats]:
         rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
+        if self.rate is None:
+            raise SettingError("Acdpp.rate: is missing; state it, or let headgate.load work it out")
         return admission_interval(view.t, self.rate, rho)  # eq:lambda-min-max

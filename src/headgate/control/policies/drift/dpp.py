@@ -1,8 +1,8 @@
 """Plain drift-plus-penalty: minimise J_t(Λ) with no interval around it (paper §5.2; Neely 2010)."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 from math import ceil, log2
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,11 @@ from numpy.typing import ArrayLike
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.buying.purse import within_purse
 from headgate.control.policies.drift.objective import minimise_objective, paper_penalty
-from headgate.control.retention.windows import KStep, KStepFifo
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
+from headgate.control.policies.operating_point import better_of_corollary
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.retention import Capacity, KStep, Retention
+from headgate.control.retention.rule import capacity_of
+from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
@@ -34,18 +37,20 @@ class Dpp(AdmissionPolicy):
     by default no round admits beyond the free places of the buffers, and never more than B̄ samples.
     """
 
-    K: int | Ints
+    K: int | Ints | None = None
+    """rounds that a sample is kept; left out: the better of Corollary 2's two"""
     V: float | Floats | None = None
     gamma: float = 0.5
-    bound: BoundConstants = field(default_factory=BoundConstants)
+    bound: BoundConstants | None = None
+    """left out: those of the experiment"""
     N0: float = 0.0
     """N(0): distinct samples taken as already seen"""
     n0: float = 0.0
     """n(0): samples taken as admitted in round 0; under K-step retention they count until round K − 1"""
-    burst: float | str | None = "buffer"
-    """most samples in one round; "buffer": never beyond the free places; None: no cap of its own"""
-    capacity: Ints | None = None
-    """hard limit per client, (M,); None: age alone decides"""
+    burst: float | Literal["buffer", "none"] = "buffer"
+    """most samples in one round; "buffer": never beyond the free places; "none": no cap of its own"""
+    capacity: Capacity | None = None
+    """hard limit per client; left out: age alone decides"""
     purse: bool = False
     """whether spending ends at C·T in all, as the debt alone does not see to it"""
 
@@ -55,15 +60,24 @@ class Dpp(AdmissionPolicy):
             positive("V", self.V)
         zero_or_more("N0", self.N0)
         zero_or_more("n0", self.n0)
-        if isinstance(self.burst, str) and self.burst != "buffer":
-            raise SettingError(f'burst = "{self.burst}": must be "buffer" or a number of samples')
-        if self.burst is not None and not isinstance(self.burst, str):
+        if isinstance(self.burst, str):
+            if self.burst not in ("buffer", "none"):
+                raise SettingError(f'burst = "{self.burst}": must be "buffer", "none" or a number of samples')
+        else:
             positive("burst", self.burst)
-        self.retention  # noqa: B018  # refuses a bad K or capacity now
+        if self.K is not None:
+            KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
-    @cached_property
-    def retention(self) -> Retention:
-        return KStep(self.K) if self.capacity is None else KStepFifo(self.K, self.capacity)
+    def completed(self, given: Given) -> Self:
+        horizon = given.system.horizon
+        V = self.V if self.V is not None or horizon is None else max(horizon, 2) ** self.gamma
+        K = better_of_corollary(given.system, given.mean_price, given.bound).K if self.K is None else self.K
+        return replace(self, K=K, V=V, bound=self.bound or given.bound)
+
+    def retention(self, system: System) -> Retention:
+        if self.K is None:
+            raise SettingError(f"{type(self).__name__}.K: is missing; state it, or let headgate.load work it out")
+        return KStep(self.K, capacity=self.capacity)
 
     def weight(self, view: View) -> ArrayLike:
         """V, or T^gamma."""
@@ -76,13 +90,16 @@ class Dpp(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         lo, hi = self.interval(view)
         room = view.room() if self.burst == "buffer" else None
-        for most in (self.burst, self.capacity, room):
-            if most is not None and not isinstance(most, str):
+        limit = capacity_of(self.capacity, view.system)
+        for most in (None if isinstance(self.burst, str) else self.burst, limit, room):
+            if most is not None:
                 hi = np.minimum(hi, np.sum(most, axis=-1))
         if hi.shape != view.debt.shape:
             hi = np.broadcast_to(hi, view.debt.shape)
         lo = np.minimum(lo, hi)
         n = view.kept + np.float64(self.n0) * (view.t < np.asarray(self.K))
         N = view.distinct + np.float64(self.N0)
-        total = minimise_objective(view, self.weight(view), paper_penalty(self.bound), n, N, lo, hi)  # eq:dpp-policy
+        total = minimise_objective(
+            view, self.weight(view), paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
+        )  # eq:dpp-policy
         return Ask(within_purse(view, total) if self.purse else total, room), memory

@@ -1,13 +1,14 @@
 """The clairvoyant reference as a policy, so that it can be run beside the others. Nobody could use it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Literal, Self
 
 import numpy as np
 
 from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.references.foresight import Foresight, clairvoyant
-from headgate.control.prices.processes import PriceProcess
+from headgate.control.policies.references.foresight import Foresight, foresee
+from headgate.control.policy import Given
 from headgate.control.types import Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
@@ -22,43 +23,53 @@ class Clairvoyant(Buyer):
     Best for `aim` = "bound" is the least Σ p(t); for "samples" the most samples that the money buys, the cheapest first.
     """
 
-    prices: PriceProcess
-    seeds: Ints
-    rounds: int
-    system: System
-    bound: BoundConstants
-    aim: str = "bound"
+    aim: Literal["bound", "samples"] = "bound"
     fill: bool = False
+    bound: BoundConstants | None = None
+    """left out: those of the experiment"""
+    given: Given | None = field(default=None, metadata={"setting": False})
+    """the experiment whose prices it knows"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.aim not in AIMS:
             raise SettingError(f"aim = {self.aim}: must be one of {', '.join(AIMS)}")
 
+    def completed(self, given: Given) -> Self:
+        return replace(self, given=given, bound=self.bound or given.bound)
+
+    @property
+    def known(self) -> Given:
+        if self.given is None:
+            raise SettingError("Clairvoyant: knows no prices yet; headgate.load, or `completed`, tells it")
+        return self.given
+
     @cached_property
     def path(self) -> Floats:
-        return self.prices.path(self.seeds, 1, self.rounds + 1)
+        """All prices, (seeds, rounds)."""
+        return self.known.prices.path(self.known.seeds, 1, self.known.rounds + 1)
 
     @cached_property
     def plan(self) -> Foresight:
         """Each run planned by itself: together they share a convex minorant, which reaches as far as the longest needs."""
-        plans = [clairvoyant(own, self.system, self.bound) for own in self.path[:, None]]
+        k = self.bound or self.known.bound
+        plans = [foresee(own, self.known.system, k) for own in self.path[:, None]]
         return Foresight(**{f.name: np.concatenate([getattr(plan, f.name) for plan in plans]) for f in fields(Foresight)})
 
     @cached_property
     def _levels(self) -> Ints:
         if self.aim == "bound":
             return np.cumsum(self.plan.purchases, axis=-1)
-        return np.cumsum([cheapest_first(own, self.system, self.fill) for own in self.path], axis=-1)
+        return np.cumsum([cheapest_first(own, self.known.system, self.fill) for own in self.path], axis=-1)
 
     def start(self, system: System, runs: int) -> Arrays:
-        if runs > len(self.seeds):
-            raise SettingError(f"seeds = {len(self.seeds)}: foresight has no plan for the others of {runs} runs")
+        if runs > len(self.known.seeds):
+            raise SettingError(f"seeds = {len(self.known.seeds)}: there is no plan for the others of {runs} runs")
         return super().start(system, runs)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        if view.t > self.rounds:
-            raise SettingError(f"rounds = {self.rounds}: the plan ends there, round {view.t} was asked for")
+        if view.t > self.known.rounds:
+            raise SettingError(f"rounds = {self.known.rounds}: the plan ends there, round {view.t} was asked for")
         price = view.one_price()
         runs = len(price)
         if not np.array_equal(self.path[:runs, view.t - 1], price):

@@ -1,14 +1,17 @@
 """π^CK: the same rate every round (paper, Definition 2)."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from headgate.control.checks import positive
 from headgate.control.policies.buying.purse import within_purse
-from headgate.control.retention.windows import KStep, KStepFifo
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
+from headgate.control.policies.operating_point import operating_point
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.retention import Capacity, KStep, Retention
+from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
+from headgate.errors import SettingError
 from headgate.theory.labels import paper
 
 
@@ -17,24 +20,35 @@ from headgate.theory.labels import paper
 class Constant(AdmissionPolicy):
     """Λ(t) = rate, divided in proportion to the buffers, kept for K rounds."""
 
-    rate: float | Floats
-    K: int | Ints
-    capacity: Ints | None = None
+    rate: float | Floats | None = None
+    """left out: the highest that fits both constraints"""
+    K: int | Ints | None = None
+    """left out: the better of Corollary 2's two"""
+    capacity: Capacity | None = None
     rule: Retention | None = None
     """what clients drop instead; K and capacity are then without effect"""
     purse: bool = False
     """whether spending ends at C·T in all"""
 
     def __post_init__(self) -> None:
-        positive("rate", self.rate)
-        self.retention  # noqa: B018  # refuses a bad K or capacity now
+        if self.rate is not None:
+            positive("rate", self.rate)
+        if self.K is not None:
+            KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
-    @cached_property
-    def retention(self) -> Retention:
+    def completed(self, given: Given) -> Self:
+        K, rate = operating_point(self.K, self.rate, given)  # type: ignore[arg-type]  # one per run has both
+        return replace(self, K=K, rate=rate)
+
+    def retention(self, system: System) -> Retention:
         if self.rule is not None:
             return self.rule
-        return KStep(self.K) if self.capacity is None else KStepFifo(self.K, self.capacity)
+        if self.K is None:
+            raise SettingError("Constant.K: is missing; state it, or let headgate.load work it out")
+        return KStep(self.K, capacity=self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        if self.rate is None:
+            raise SettingError("rate: is missing; state it, or let headgate.load work it out")
         total = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), view.debt.shape)
         return Ask(within_purse(view, total) if self.purse else total), memory

@@ -34,13 +34,13 @@ class Foresight:
     """(R, T)"""
     spend: Floats
     """(R,)"""
-    cost: Floats
-    """surrogate cost of the purchases, Σ p(t), (R,)"""
+    surrogate: Floats
+    """cost of the purchases, Σ p(t), (R,)"""
     bound: Floats
     """no purchases inside budget and capacity cost less, (R,)"""
 
 
-def clairvoyant(
+def foresee(
     prices: Floats, system: System, k: BoundConstants, money: float | None = None, tolerance: float = 1e-4
 ) -> Foresight:
     """The best purchases at `prices` (R, T) for `money` in all (left out: C·T), to within `tolerance` of the bound."""
@@ -55,7 +55,7 @@ def clairvoyant(
     return Foresight(
         purchases=purchases,
         spend=(prices * purchases).sum(axis=-1),
-        cost=round_cost(np.cumsum(purchases, axis=-1), system.memory, k).sum(axis=-1),
+        surrogate=round_cost(np.cumsum(purchases, axis=-1), system.memory, k).sum(axis=-1),
         bound=np.array([bound for _, bound in plans]),
     )
 

@@ -1,15 +1,18 @@
 """The hybrid baseline: some clients live on stale samples, the others admit at a constant rate (paper §7)."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive
-from headgate.control.retention.windows import KStep
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Retention, System, View
+from headgate.control.policies.operating_point import highest_rate
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.retention import KStep, Retention
+from headgate.control.types import Arrays, Ask, Floats, System, View
 from headgate.errors import SettingError
+from headgate.theory.comparison import optimal_K
 
 FILLS = ("first", "gradual", "none")
 
@@ -18,38 +21,59 @@ FILLS = ("first", "gradual", "none")
 class Hybrid(AdmissionPolicy):
     """The paper says neither how stale clients get their samples nor who pays: both are settings."""
 
-    rate: float | Floats
-    """Λ̄ of the admitting clients together"""
-    K: int
-    stale: NDArray[np.bool_]
-    """which clients are stale, (M,)"""
-    fill: str = "first"
+    rate: float | Floats | None = None
+    """Λ̄ of the admitting clients together; left out: the highest that fits"""
+    K: int | None = None
+    """left out: Corollary 2's for the admitting clients"""
+    stale: tuple[int, ...] | None = None
+    """which clients are stale, by number; left out: the second half"""
+    fill: Literal["first", "gradual", "none"] = "first"
     """"first": whole buffers in round 1; "gradual": over the first K rounds; "none": they never hold a sample"""
     paid: bool = False
     """whether the stale clients' samples are paid for"""
 
     def __post_init__(self) -> None:
-        positive("rate", self.rate)
+        if self.rate is not None:
+            positive("rate", self.rate)
         if self.fill not in FILLS:
             raise SettingError(f'fill = "{self.fill}": must be one of {", ".join(FILLS)}')
-        if self.stale.all():
-            raise SettingError("stale: names every client, so nobody is left to admit")
-        self.retention  # noqa: B018  # refuses a bad K now
+        if self.K is not None:
+            KStep(self.K)  # refuses a bad K now
 
-    @cached_property
-    def retention(self) -> Retention:
-        return KStep(self.K, forever=self.stale)
+    def completed(self, given: Given) -> Self:
+        clients = given.system.clients
+        stale = tuple(range((clients + 1) // 2, clients)) if self.stale is None else self.stale
+        fresh = given.system.buffer[~replace(self, stale=stale).mask(given.system)]
+        K = optimal_K(given.mean_price, fresh, given.system.budget)[0].K if self.K is None else self.K
+        return replace(self, stale=stale, K=K, rate=highest_rate(K, given, fresh) if self.rate is None else self.rate)
+
+    def mask(self, system: System) -> NDArray[np.bool_]:
+        """Which clients are stale, (M,)."""
+        if self.stale is None:
+            raise SettingError("stale: is missing; state it, or let headgate.load work it out")
+        for client in self.stale:
+            if not 0 <= client < system.clients:
+                numbered = f"they are numbered 0 to {system.clients - 1}"
+                raise SettingError(f"stale = {list(self.stale)}: there is no client {client}; {numbered}")
+        mask = np.isin(np.arange(system.clients), self.stale)
+        if mask.all():
+            raise SettingError(f"stale = {list(self.stale)}: names every client, so nobody is left to admit")
+        return mask
+
+    def retention(self, system: System) -> Retention:
+        if self.K is None or self.rate is None:
+            raise SettingError("K, rate: are missing; state them, or let headgate.load work them out")
+        self.mask(system)  # refuses what is wrong
+        return KStep(self.K, forever=self.stale or ())
 
     def shares(self, system: System) -> NDArray[np.int64]:
-        if self.stale.shape != (system.clients,):
-            raise SettingError(f"stale has {self.stale.size} entries for {system.clients} clients")
-        return np.where(self.stale, 0, system.buffer)
+        return np.where(self.mask(system), 0, system.buffer)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         total = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), view.debt.shape)
         if self.fill == "none":
             return Ask(total), memory
-        rounds = 1 if self.fill == "first" else self.K
+        rounds = 1 if self.fill == "first" else int(self.K or 1)
         done, before = (np.minimum(t, rounds) * view.system.buffer // rounds for t in (view.t, view.t - 1))
-        fill = np.broadcast_to(np.where(self.stale, done - before, 0), view.kept_by_client.shape)
+        fill = np.broadcast_to(np.where(self.mask(view.system), done - before, 0), view.kept_by_client.shape)
         return (Ask(total, given=fill) if self.paid else Ask(total, free=fill)), memory

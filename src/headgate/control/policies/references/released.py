@@ -5,15 +5,16 @@ least one sample a round, the penalty has 1/√n − 1/√N for √(1/n − 1/N)
 √(1 + log(N/Pdim)), and N starts at Pdim.
 """
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.drift.objective import Penalty, minimise_objective
-from headgate.control.retention.windows import KStep, KStepFifo
-from headgate.control.types import AdmissionPolicy, Arrays, Ask, Floats, Ints, Retention, View
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.retention import Capacity, KStep, Retention
+from headgate.control.types import Arrays, Ask, Floats, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import admission_interval
 
@@ -54,27 +55,31 @@ class Released(AdmissionPolicy):
     """most samples in one round"""
     least: int = 1
     """samples that every client is given in every round, whatever they cost"""
-    capacity: Ints | None = None
-    """hard limit per client, (M,), which the scripts do not have; None: age alone decides"""
-    bound: BoundConstants = field(default_factory=BoundConstants)
+    capacity: Capacity | None = None
+    """hard limit per client, which the scripts do not have; left out: age alone decides"""
+    bound: BoundConstants | None = None
+    """left out: those of the experiment"""
 
     def __post_init__(self) -> None:
         for name in ("V", "centre", "pace", "width", "cap"):
             positive(name, getattr(self, name))
         inside_unit("base", self.base)
         zero_or_more("least", self.least)
-        self.retention  # noqa: B018  # refuses a bad K or capacity now
+        KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
-    @cached_property
-    def retention(self) -> Retention:
-        return KStep(self.K) if self.capacity is None else KStepFifo(self.K, self.capacity)
+    def completed(self, given: Given) -> Self:
+        return replace(self, bound=self.bound or given.bound)
+
+    def retention(self, system: System) -> Retention:
+        return KStep(self.K, capacity=self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         lo, hi = admission_interval(self.pace * view.t, self.centre, self.base)
         lo = np.minimum(np.maximum(lo, 1.0), self.cap)
         hi = np.minimum(np.maximum(hi, lo + self.width), self.cap)
         lo, hi = (np.broadcast_to(x, view.debt.shape) for x in (lo, hi))
-        n, N = view.kept.astype(np.float64), view.distinct + np.float64(self.bound.pdim)
-        wanted = minimise_objective(view, self.V, released_penalty(self.bound), n, N, lo, hi)
+        k = self.bound or BoundConstants()
+        n, N = view.kept.astype(np.float64), view.distinct + np.float64(k.pdim)
+        wanted = minimise_objective(view, self.V, released_penalty(k), n, N, lo, hi)
         each = np.full_like(view.kept_by_client, self.least)
         return Ask(np.maximum(wanted - self.least * view.system.clients, 0.0), given=each), memory

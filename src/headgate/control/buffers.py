@@ -1,0 +1,211 @@
+"""The clients' memories: who is in them, since when, and how often the samples that leave were used.
+
+One bookkeeping for all rules. Window rules are worked out from counts: K-step retention from the admissions of the last K
+rounds, a capacity from where the window would begin. Other rules are asked who stays, client by client where samples
+arrive.
+"""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.retention import Candidates, KStep, Retention, WindowRule
+from headgate.control.types import Contents, Ints, Ledger, Streams, System
+from headgate.errors import SettingError
+
+
+class Settled(NamedTuple):
+    """The memories after a round."""
+
+    contents: Contents
+    first: Ints
+    """samples ever dropped, which is where windows begin, (R, M)"""
+    unused: Ints | int
+    """how many were dropped in the round in which they came, (R,)"""
+    uses: Ints
+    """sum of the use counts of all that left, (R,)"""
+
+
+class Buffers:
+    """The memories of all clients of all runs under one rule."""
+
+    def __init__(self, rule: Retention, system: System, runs: int, streams: Streams) -> None:
+        if not isinstance(rule, Retention):
+            raise SettingError(f"retention = {rule!r}: must be a Retention, as in headgate.control.Fifo()")
+        self.rule, self.runs, self.clients, self.streams = rule, runs, system.clients, streams
+        self.limit = rule.limit(system)
+        self.window = isinstance(rule, WindowRule)
+        if self.limit is None and not self.window:
+            raise SettingError(f"{type(rule).__name__}: needs a capacity; only window rules go without")
+        self.K = rule.K if isinstance(rule, KStep) else None
+        forever = rule.forever if isinstance(rule, KStep) else ()
+        self.forever = np.isin(np.arange(system.clients), forever) if forever else None
+
+    @cached_property
+    def _longest(self) -> int:
+        return int(np.max(self.K)) if self.K is not None else 0
+
+    @cached_property
+    def _rows_by_K(self) -> list[tuple[int, Ints | slice]]:
+        """The runs of each K; every round asks for them."""
+        rows = {int(K): np.flatnonzero(np.asarray(self.K) == K) for K in np.unique(np.asarray(self.K))}
+        together = {K: own[-1] - own[0] + 1 == own.size for K, own in rows.items()}  # as in a plan: a slice is quicker
+        return [(K, slice(int(own[0]), int(own[-1]) + 1) if together[K] else own) for K, own in rows.items()]
+
+    def open(self) -> Contents:
+        """Before round 1."""
+        none = np.zeros((self.runs, self.clients), dtype=np.int64)
+        recent = (none,) * self._longest
+        if self.limit is None:
+            return Contents(recent)
+        slots = (self.runs, self.clients, int(self.limit.max()))
+        born = np.zeros(slots, dtype=np.int32)
+        if self.window:
+            return Contents(recent, born)
+        labels = np.zeros(slots, dtype=np.int32) if self.rule.by_class else None
+        return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
+
+    def kept_from(self, ledger: Ledger, t: int) -> Ints:
+        """Where the windows begin in round t before anything is admitted: what left by age is gone."""
+        if self.K is None:
+            return ledger.dropped
+        recent = ledger.contents.recent
+        if np.ndim(self.K) == 0:
+            gone = recent[t % self._longest]
+        else:
+            gone = np.empty_like(ledger.dropped)
+            for K, rows in self._rows_by_K:
+                gone[rows] = recent[(t - K) % self._longest][rows]
+        if self.limit is not None:
+            gone = np.maximum(ledger.dropped, gone)
+        return gone if self.forever is None else np.where(self.forever, ledger.dropped, gone)
+
+    def settle(self, ledger: Ledger, t: int, kept_from: Ints, last: Ints) -> Settled:
+        """After admission up to `last`; `kept_from` as of the round."""
+        contents = ledger.contents
+        if self.K is not None:  # references to the last K cumulative admissions: nothing is copied, nothing overwritten
+            recent = list(contents.recent)
+            recent[t % self._longest] = last
+            contents = contents._replace(recent=tuple(recent))
+        if self.limit is None:
+            assert self.K is not None
+            left = (kept_from - ledger.dropped).sum(axis=-1)
+            return Settled(contents, kept_from, 0, np.asarray(left * self.K))
+        first = np.maximum(kept_from, last - self.limit)
+        if self.window:
+            return self._window(ledger, contents, t, first, last)
+        return self._chosen(ledger, contents, t, first, last)
+
+    # windows with a capacity
+
+    def _window(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
+        """Sample i of client m sits in place i mod its limit."""
+        born = contents.born
+        assert born is not None
+        left = self._each(ledger.dropped, np.minimum(first, ledger.admitted))
+        used = t - born[left]  # once in every round from the one of admission to the last
+        uses = np.bincount(left[0], weights=used, minlength=len(last)).astype(np.int64)  # exact below 2^53
+        passed = np.maximum(first - ledger.admitted, 0).sum(axis=-1)  # more arrived than there is room for
+        born = born.copy()
+        born[self._each(np.maximum(ledger.admitted, first), last)] = t
+        return Settled(contents._replace(born=born), first, passed, uses)
+
+    def _each(self, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+        """Index of (run, client, place) for every sample begin ≤ i < end of every client."""
+        assert self.limit is not None
+        count = np.maximum(end - begin, 0).ravel()
+        owner = np.repeat(np.arange(count.size), count)
+        nth = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
+        run, client = owner // self.clients, owner % self.clients
+        return run, client, (begin.ravel()[owner] + nth) % self.limit[client]
+
+    # rules that choose
+
+    def _chosen(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
+        assert contents.places is not None
+        assert contents.born is not None
+        assert self.limit is not None
+        run, client = np.nonzero(last > ledger.admitted)
+        if run.size == 0:
+            return Settled(contents, first, 0, np.zeros(len(last), dtype=np.int64))
+        slots, nth = contents.places.shape[-1], np.arange((last - ledger.admitted).max())
+        arriving = ledger.admitted[run, client, None] + nth
+        arriving = np.where(arriving < last[run, client, None], arriving, -1)
+        held: dict[str, NDArray[Any]] = {"places": contents.places, "born": contents.born}
+        came: dict[str, NDArray[Any]] = {"places": arriving, "born": np.full(arriving.shape, t, dtype=np.int32)}
+        if contents.labels is not None:
+            held["labels"], came["labels"] = contents.labels, self._labels(run, client, arriving)
+        both = {name: np.concatenate([held[name][run, client], came[name]], axis=1) for name in held}
+        given = Candidates(
+            position=both["places"],
+            age=np.where(both["places"] >= 0, t - both["born"], -1),
+            label=both.get("labels"),
+            seed=self.streams.seeds[run, None],
+            client=client[:, None],
+            room=self.limit[client, None],
+        )
+        stays = checked(self.rule, given)
+        left = given.there & ~stays
+        slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # those that stay, in their order, and then others
+        empty = ~np.take_along_axis(stays, slot, axis=1)
+        after = {name: array.copy() for name, array in held.items()}
+        for name, array in after.items():
+            nothing = -1 if name == "places" else 0
+            array[run, client] = np.where(empty, nothing, np.take_along_axis(both[name], slot, axis=1))
+        used = np.where(left, given.age, 0)  # once in every round since it was admitted; a new one never
+        unused = _by_run(len(last), run, left & given.new)
+        return Settled(Contents(contents.recent, **after), first, unused, _by_run(len(last), run, used))
+
+    def _labels(self, run: Ints, client: Ints, arriving: Ints) -> NDArray[np.int32]:
+        """The classes of the new samples; 0 where there is none."""
+        labels = np.zeros(arriving.shape, dtype=np.int32)
+        if self.streams.labels is not None:
+            row, nth = np.nonzero(arriving >= 0)
+            labels[row, nth] = self.streams.labels(run[row], client[row], arriving[row, nth])
+        return labels
+
+
+def checked(rule: Retention, given: Candidates) -> NDArray[np.bool_]:
+    """What the rule says, refused where it keeps others or more or fewer than it may."""
+    stays = np.asarray(rule.keeps(given))
+    name = type(rule).__name__
+    if stays.shape != given.position.shape or stays.dtype != np.bool_:
+        raise SettingError(
+            f"{name}.keeps: must return true or false for each of {given.position.shape}, returned {stays.dtype}{stays.shape}"
+        )
+    stays = stays & given.there
+    wrong = np.flatnonzero(stays.sum(axis=1) != np.minimum(given.there.sum(axis=1), given.room[:, 0]))
+    if wrong.size:
+        row = int(wrong[0])
+        raise SettingError(
+            f"{name}.keeps: keeps {stays[row].sum()} of {given.there[row].sum()} samples "
+            f"where there is room for {given.room[row, 0]}; it chooses who stays, not how many"
+        )
+    return stays
+
+
+def keeps_alone(
+    rule: Retention, room: int, seed: int, client: int, position: Ints, age: Ints, labels: Ints | None = None
+) -> NDArray[np.bool_]:
+    """What one client does by itself: which of its samples stay, at ascending positions of its stream.
+
+    The same as in a batch with the same seed.
+    """
+    if not (age == 0).any():
+        return np.ones(position.size, dtype=bool)
+    given = Candidates(
+        position=position.astype(np.int64)[None],
+        age=age.astype(np.int64)[None],
+        label=None if labels is None else np.asarray(labels)[None],
+        seed=np.array([[seed]]),
+        client=np.array([[client]]),
+        room=np.array([[room]]),
+    )
+    return np.asarray(checked(rule, given)[0])
+
+
+def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:
+    """Counts of each row, added up for each run; exact below 2^53."""
+    return np.bincount(run, weights=counts.sum(axis=1), minlength=runs).astype(np.int64)

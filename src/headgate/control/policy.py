@@ -1,0 +1,57 @@
+"""What a policy is: a frozen value whose fields are its settings, and which says every round how much to admit."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from headgate.control.prices.process import PriceProcess
+from headgate.control.retention.rule import Retention
+from headgate.control.retention.windows import Fifo
+from headgate.control.types import Arrays, Ask, Ints, System, View
+from headgate.theory.bound import BoundConstants
+from headgate.theory.labels import paper
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What the settings that a policy was not given are worked out from."""
+
+    system: System
+    prices: PriceProcess
+    bound: BoundConstants
+    seeds: Ints
+    rounds: int
+
+    @cached_property
+    def mean_price(self) -> float:
+        """c̄"""
+        return self.prices.mean(self.system.horizon)
+
+
+@paper("eq:joint-policy")
+class AdmissionPolicy(ABC):
+    """Decides how much to admit. With its `retention` it is the paper's joint policy π.
+
+    A policy of one's own is one method, `admit`; the others have defaults.
+    """
+
+    def completed(self, given: Given) -> Self:
+        """The policy with all that was left out worked out; the record holds what it says."""
+        return self
+
+    def retention(self, system: System) -> Retention:
+        """The rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places."""
+        return Fifo()
+
+    def shares(self, system: System) -> Ints:
+        """Whole-number weights by which a total is divided among the clients; fixed for the run. Default: B_m."""
+        return system.buffer
+
+    def start(self, system: System, runs: int) -> Arrays:
+        """The policy's own memory before round 1: named arrays of fixed shape and type, finite numbers."""
+        return {}
+
+    @abstractmethod
+    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+        """What to admit in round view.t, and the memory for the next round. Pure: same in, same out."""

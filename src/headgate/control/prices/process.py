@@ -1,0 +1,32 @@
+"""What a price process is: c(1), c(2), …, the price of one sample in each round."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from headgate.control.types import Floats, Ints
+
+
+class PriceProcess(ABC):
+    """A frozen value whose fields are its settings. `path` is addressed by seed and round.
+
+    Asking for more rounds never changes earlier ones, every policy with the same seed meets the same prices, and each
+    process knows its mean, which the plan needs.
+    """
+
+    @abstractmethod
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        """Prices of rounds start ≤ t < stop, one row per seed, (R, stop − start); (R, stop − start, M) for one per client."""
+
+    @abstractmethod
+    def mean(self, rounds: int | None) -> float:
+        """c̄_T: the expected average price over rounds 1..T; None: in the long run."""
+
+    @abstractmethod
+    def most(self, rounds: int | None) -> float:
+        """No price is higher."""
+
+
+def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+    """Addresses that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
+    return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
