@@ -1,31 +1,278 @@
-"""What users bring from outside the package, named `module:name` in a recipe: policies, models, data sets."""
+"""The one way in for whatever a user brings: a class whose fields are its settings.
+
+A recipe names a part by its kind, or as `module:Class`, and its settings beside it; Python hands over the object. Both are
+on equal terms with what is shipped, and a part is written to the record as a recipe would name it.
+"""
 
 import importlib
+import importlib.util
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from headgate.control import policies, prices, retention
+from headgate.control.policy import AdmissionPolicy
 from headgate.errors import HeadgateError, SettingError
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-def call_outside(setting: str, name: str, *args: Any, **settings: Any) -> Any:
-    """What `module:name` makes of these arguments. The module may lie in the working folder."""
-    with _importing_from_here():
-        made_by = find_outside(setting, name)
+    M = TypeVar("M", bound=BaseModel)
+
+
+class Unnamed(SettingError):
+    """An object that a recipe cannot name, and why."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in an experiment that a part fills."""
+
+    name: str
+    base: type
+    """what fills it is one of these"""
+    kinds: Mapping[str, type]
+    """what is shipped, by name"""
+    outside: type | None = None
+    """stands for a `module:Class` until it is used; None: it is imported at once"""
+
+
+POLICY = Slot("policy", AdmissionPolicy, policies.KINDS)
+RETENTION = Slot("retention rule", retention.Retention, retention.KINDS)
+PRICES = Slot("price process", prices.PriceProcess, prices.KINDS)
+SLOTS = {slot.base: slot for slot in (POLICY, RETENTION, PRICES)}
+"""of parts that are fields of other parts"""
+
+
+# from a table to a part
+
+
+def make(slot: Slot, said: Any, where: str, folder: Path | None = None) -> Any:
+    """The part that a recipe describes: a kind, a table with `kind`, or the part itself. `where` is its key."""
+    if isinstance(said, slot.base):
+        return said
+    if isinstance(said, str):
+        said = {"kind": said}
+    if not isinstance(said, Mapping):
+        raise SettingError(f"{where} = {said}: must be a {slot.name}: its kind, or a section with `kind`")
+    kind, settings = said.get("kind"), {key: value for key, value in said.items() if key != "kind"}
+    if isinstance(kind, str) and ":" in kind and slot.outside is not None:
+        return slot.outside(kind, settings, folder)
+    return fill(find(slot, kind, where, folder), settings, where, folder)
+
+
+def find(slot: Slot, kind: Any, where: str, folder: Path | None = None) -> type:
+    """The class of that kind, or behind `module:Class`; refused where it is not what the slot needs."""
+    if kind in slot.kinds:
+        return slot.kinds[kind]
+    if not isinstance(kind, str) or ":" not in kind:
+        raise SettingError(f"{where}.kind = {kind}: no such {slot.name}{nearest(str(kind), list(slot.kinds))}, or module:Class")
+    found = find_outside(f"{where}.kind", kind, folder)
+    if not (isinstance(found, type) and issubclass(found, slot.base)):
+        raise SettingError(f"{where}.kind = {kind}: must be a class, a subclass of {slot.base.__name__}")
+    return found
+
+
+def fill(kind: type, settings: Mapping[str, Any], where: str, folder: Path | None = None) -> Any:
+    """An instance of a class from its settings, checked against its fields; what is wrong is said in one line."""
+    hints = _settings_of(kind)
+    if is_dataclass(kind):
+        stated = checked(_model(kind), dict(settings), where)
+        values = {name: getattr(stated, name) for name in stated.model_fields_set}
+    else:
+        values = _known(kind, settings, where)
+    for name, value in values.items():
+        hint = hints.get(name)
+        slot = next((SLOTS[each] for each in _members(hint) if each in SLOTS), None)
+        nested = next((each for each in _members(hint) if isinstance(each, type) and is_dataclass(each)), None)
+        if slot is not None and value is not None:
+            values[name] = make(slot, value, f"{where}.{name}", folder)
+        elif nested is not None and isinstance(value, Mapping):
+            values[name] = fill(nested, value, f"{where}.{name}", folder)
+        elif isinstance(value, list):  # an array's
+            values[name] = np.array(value)
+        elif name in _paths(kind) and isinstance(value, str) and folder is not None:
+            values[name] = str((folder / value).resolve())
+    try:
+        return kind(**values)
+    except SettingError as error:
+        raise SettingError(f"{where}.{error}") from None
+    except HeadgateError:
+        raise
+    except Exception as error:  # the class may be the user's, and so is what it raises
+        raise SettingError(f"{where}: {kind.__name__} failed ({in_one_line(error)})") from error
+
+
+def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
+    """What was stated, with the types of the model's fields; the first complaint is put into one line."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        first, path = errors[0], [str(part) for part in errors[0]["loc"]]
+        if first["type"] == "extra_forbidden":
+            raise SettingError(f"{where}.{path[0]}: unknown key{nearest(path[0], list(model.model_fields))}") from None
+        if first["type"] == "missing":
+            raise SettingError(f"{where}.{path[0]}: is missing") from None
+        messages = dict.fromkeys(_plain_words(e["msg"]) for e in errors if e["loc"][0] == first["loc"][0])
+        raise SettingError(f"{where}.{path[0]} = {raw.get(path[0])}: must be {' or '.join(messages)}") from None
+
+
+def _plain_words(message: str) -> str:
+    return message.removeprefix("Value error, ").removeprefix("Input should be ").removeprefix("must be ")
+
+
+@cache
+def _model(kind: type) -> "type[BaseModel]":
+    """The fields of a data class as pydantic checks them. Arrays come as lists, nested parts and tables as they are."""
+    from pydantic import ConfigDict, create_model
+
+    given: dict[str, Any] = {}
+    for own in fields(kind):
+        if own.init and own.metadata.get("setting", True):
+            needed = own.default is MISSING and own.default_factory is MISSING
+            hint = _checked_hint(_settings_of(kind)[own.name], own.metadata.get("infinite", False))
+            given[own.name] = (hint, ... if needed else None)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, protected_namespaces=())
+    return create_model(kind.__name__, __config__=config, **given)
+
+
+def _checked_hint(hint: Any, infinite: bool) -> Any:
+    """A field's type as TOML can state it."""
+    from pydantic import BeforeValidator
+
+    def number(value: object) -> object:
+        if isinstance(value, bool | str):
+            raise ValueError("must be a number")
+        if isinstance(value, float) and (value != value or (abs(value) == float("inf") and not infinite)):
+            raise ValueError("must be a finite number")
+        return value
+
+    def whole(value: object) -> object:
+        if isinstance(value, bool | str):
+            raise ValueError("must be a whole number")
+        return value
+
+    if hint is int:
+        return Annotated[int, BeforeValidator(whole)]
+    if hint is float:
+        return Annotated[float, BeforeValidator(number)]
+    if hint in SLOTS or (is_dataclass(hint) and isinstance(hint, type)):
+        return Any
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return Union[tuple(_checked_hint(each, infinite) for each in args)]  # noqa: UP007  # made at run time
+    if origin is np.ndarray:
+        return list[_checked_hint({"i": int, "f": float, "b": bool}[np.dtype(get_args(args[1])[0]).kind], infinite)]  # type: ignore[misc]
+    if origin is tuple:
+        return tuple[tuple(each if each is Ellipsis else _checked_hint(each, infinite) for each in args)]  # type: ignore[misc]
+    return hint
+
+
+def _members(hint: Any) -> Sequence[Any]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+@cache
+def _settings_of(kind: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind)
+    except Exception:  # a user's hints may name what is imported for type checkers only
+        return {}
+
+
+def _paths(kind: type) -> list[str]:
+    return [own.name for own in fields(kind) if own.metadata.get("path")] if is_dataclass(kind) else []
+
+
+def _known(kind: type, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings of a class that is no data class: its arguments."""
+    takes = list(inspect.signature(kind).parameters)
+    for name in settings:
+        if name not in takes:
+            raise SettingError(f"{where}.{name}: unknown key{nearest(name, takes)}")
+    return dict(settings)
+
+
+# from a part to a table
+
+
+def table_of(slot: Slot, part: Any) -> dict[str, Any]:
+    """The part as a recipe would describe it, all settings stated; `Unnamed` says why it cannot be."""
+    if slot.outside is not None and isinstance(part, slot.outside):
+        return {"kind": part.kind, **part.settings}  # type: ignore[attr-defined]  # every `outside` has both
+    return {"kind": kind_of(slot, part), **settings_of(part)}
+
+
+def settings_of(part: Any) -> dict[str, Any]:
+    """The fields of a part as TOML holds them; what is None is left out."""
+    if not is_dataclass(part):
+        if not inspect.signature(type(part)).parameters:
+            return {}
+        raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
+    said = {own.name: getattr(part, own.name) for own in fields(part) if own.init and own.metadata.get("setting", True)}
+    return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in said.items() if value is not None}
+
+
+def kind_of(slot: Slot, part: Any) -> str:
+    """The name of a part's class in recipes."""
+    own = type(part)
+    for name, kind in slot.kinds.items():
+        if kind is own:
+            return name
+    module = sys.modules.get(own.__module__)
+    if own.__module__ == "__main__" or module is None:
+        raise Unnamed(f"{own.__qualname__} is defined in {own.__module__}, which a recipe cannot import; put it into a module")
+    if getattr(module, own.__qualname__, None) is not own:
+        raise Unnamed(f"{own.__qualname__} of {own.__module__} is not a class at the top of its module")
+    with searching(None):
         try:
-            return made_by(*args, **settings)
-        except HeadgateError:
-            raise
-        except Exception as error:  # the code is the user's, so is what it raises
-            raise SettingError(f"{setting} = {name}: failed ({in_one_line(error)})") from error
+            importable = importlib.util.find_spec(own.__module__) is not None
+        except (ImportError, ValueError):
+            importable = False
+    if not importable:
+        raise Unnamed(f"{own.__module__}, which holds {own.__qualname__}, cannot be imported by name")
+    return f"{own.__module__}:{own.__qualname__}"
 
 
-def find_outside(setting: str, name: str) -> Callable[..., Any]:
-    """The callable behind `module:name`."""
+def _toml(name: str, value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_toml(name, each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, Mapping):
+        return {str(key): _toml(name, each) for key, each in value.items() if each is not None}
+    if isinstance(value, Path):
+        return str(value)
+    slot = next((own for base, own in SLOTS.items() if isinstance(value, base)), None)
+    if slot is not None:
+        return table_of(slot, value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return settings_of(value)
+    raise Unnamed(f"{name} holds a {type(value).__name__}, which TOML cannot")
+
+
+# what lies outside the package
+
+
+def find_outside(setting: str, name: str, folder: Path | None = None) -> Callable[..., Any]:
+    """The callable behind `module:name`, looked for beside the recipe, in the working folder and where Python looks."""
     module_name, _, attribute = name.partition(":")
-    with _importing_from_here():
+    with searching(folder):
         try:
             module = importlib.import_module(module_name)
         except Exception as error:  # importing runs the user's module, which may raise anything
@@ -36,16 +283,35 @@ def find_outside(setting: str, name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def call_outside(
+    setting: str, name: str, made_by: Callable[..., Any], *args: Any, folder: Path | None = None, **settings: Any
+) -> Any:
+    """What the user's callable makes of these arguments."""
+    with searching(folder):
+        try:
+            return made_by(*args, **settings)
+        except HeadgateError:
+            raise
+        except Exception as error:  # the code is the user's, so is what it raises
+            raise SettingError(f"{setting} = {name}: failed ({in_one_line(error)})") from error
+
+
 def in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
+def nearest(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(dict.fromkeys(known))}"
+
+
 @contextmanager
-def _importing_from_here() -> Iterator[None]:
-    """Lets a module beside the user be imported: a command's own search path leaves the working folder out."""
-    here = os.getcwd()
-    sys.path.append(here)
+def searching(folder: Path | None) -> Iterator[None]:
+    """Lets modules beside the recipe and in the working folder be imported: a command's own search path has neither."""
+    more = [str(each) for each in dict.fromkeys((folder and folder.resolve(), Path(os.getcwd()))) if each]
+    sys.path.extend(more)
     try:
         yield
     finally:
-        sys.path.remove(here)
+        for each in more:
+            sys.path.remove(each)

@@ -1,6 +1,9 @@
-"""Recipes: from TOML to frozen values. Nothing is guessed silently and no unknown key is ignored."""
+"""Experiments: objects that are the truth, and the recipes they are read from and written as."""
 
-from headgate.experiment.experiment import Experiment, build, load, sweep_points
-from headgate.experiment.recipes import override, recipe_names, recipe_text
+from headgate.experiment.build import build, load
+from headgate.experiment.experiment import Experiment
+from headgate.experiment.recipes import recipe_names, recipe_text
+from headgate.experiment.sections import Training
+from headgate.experiment.sweep import sweep_points
 
-__all__ = ["Experiment", "build", "load", "override", "recipe_names", "recipe_text", "sweep_points"]
+__all__ = ["Experiment", "Training", "build", "load", "recipe_names", "recipe_text", "sweep_points"]

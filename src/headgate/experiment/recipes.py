@@ -1,13 +1,15 @@
-"""Recipes as tables of TOML: shipped or a user's own file, perhaps on top of another one, with single keys set anew."""
+"""Recipes as text: those that come with headgate, files of the user's, perhaps on top of another one, and overrides."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError, SettingError
-from headgate.experiment.parse import nearest
+from headgate.parts import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
 
@@ -35,15 +37,17 @@ def study_table(name: str) -> dict[str, Any]:
     return dict(tomllib.loads(recipe_text(name)).get("study", {}))
 
 
-def read_recipe(recipe: str) -> tuple[str, dict[str, Any], Path]:
-    """(name, raw content, folder for relative paths) of a shipped recipe or a TOML file."""
-    if _shipped(recipe):
-        return recipe.rpartition("/")[2], _on_base(tomllib.loads(recipe_text(recipe))), Path()
+def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
+    """(name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file, or its content."""
+    if isinstance(recipe, Mapping):
+        return "experiment", _on_base(deepcopy(dict(recipe))), None
+    if _shipped(str(recipe)):
+        return str(recipe).rpartition("/")[2], _on_base(tomllib.loads(recipe_text(str(recipe)))), None
     path = Path(recipe)
     if path.suffix != ".toml":
-        raise SettingError(f"recipe {recipe}: no such recipe{nearest(recipe, recipe_names())}; a file must end in .toml")
+        raise SettingError(f"recipe {recipe}: no such recipe{nearest(str(recipe), recipe_names())}; a file must end in .toml")
     try:
-        return path.stem, _on_base(tomllib.loads(path.read_text("utf-8"))), path.parent
+        return path.stem, _on_base(tomllib.loads(path.read_text("utf-8"))), path.parent.resolve()
     except OSError as error:
         raise DataError(f"recipe {path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -67,24 +71,47 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def overridden(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """The recipe with `section.key=value` applied, one after the other."""
+    for assignment in assignments:
+        override(raw, assignment)
+    return raw
+
+
 def override(raw: dict[str, Any], assignment: str) -> None:
-    """Apply one `section.key=value`; the value is TOML, or a string where it is none."""
+    """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
     key, equals, text = assignment.partition("=")
     parts = [part.strip() for part in key.split(".")]
-    if not equals or len(parts) < 2 or not all(parts):
-        raise SettingError(f"--set {assignment}: must look like section.key=value")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    if not equals or not all(parts) or (len(parts) < 2 and not isinstance(value, dict)):
+        raise SettingError(f"--set {assignment}: must look like section.key=value")
     assign(raw, parts, value)
 
 
 def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
-    """Set a key of nested tables, making tables on the way."""
-    table, parts = raw, ["prices" if i == 0 and part == "cost" else part for i, part in enumerate(parts)]
-    for part in parts[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
+    """Set a key of nested tables, making tables on the way. Another kind drops the keys that only the old one had."""
+    first = "prices" if parts[0] == "cost" or (parts[0] == "prices" and "cost" in raw) else parts[0]
+    if first == "prices" and "cost" in raw:
+        raw["prices"] = raw.pop("cost")
+    table = raw
+    for part in (first, *parts[1:-1]) if len(parts) > 1 else ():
+        said = table.setdefault(part, {})
+        if isinstance(said, str) and part in ("rule", "partition"):
+            said = table[part] = {"kind": said}
+        if not isinstance(said, dict):
             raise SettingError(f"{'.'.join(parts)}: {part} is not a section")
-    table[parts[-1]] = value
+        table = said
+    key = parts[-1] if len(parts) > 1 else first
+    if key == "kind" and len(parts) > 1 and table.get("kind", value) != value:
+        _drop_other_keys(table, value, {"prices": PRICES, "policies": POLICY}.get(first))
+    table[key] = value
+
+
+def _drop_other_keys(table: dict[str, Any], kind: Any, slot: Slot | None) -> None:
+    if slot is not None and kind in slot.kinds:
+        known = {own.name for own in fields(slot.kinds[kind])}
+        for key in [key for key in table if key not in known]:
+            del table[key]

@@ -5,7 +5,7 @@ from headgate.control.checks import zero_or_more
 
 def check_average(eta: float | None) -> None:
     if eta is not None:
-        zero_or_more("training.average", eta)
+        zero_or_more("average", eta)
 
 
 def newest_share(t: int, eta: float) -> float:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.learning.formats import SIZE, Labels, Pictures, Pixels, Source, Tick, recognise
-from headgate.parts import call_outside
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")
@@ -154,7 +153,7 @@ def data_folder() -> Path:
 
 
 def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tick: Tick | None = None) -> Dataset:
-    """The data set `name`, read from `folder` (by default `data_folder()`) or made by a function `module:function`.
+    """The data set `name`, read from `folder` (by default `data_folder()`).
 
     Pictures which differ in size are squeezed to size x size; those of one size keep it. `tick` is told
     how many pictures of how many are decoded.
@@ -163,9 +162,7 @@ def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tic
         return _load_digits()
     if name in _KNOWN:
         return _load_known(name, _data_root(folder), size, tick)
-    if ":" in name:
-        return _load_from_function(name)
-    raise SettingError(f"data = {name!r}: must be {', '.join(NAMES)} or module:function")
+    raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
 
 
 def available(folder: Path | None = None) -> list[Found]:
@@ -234,7 +231,7 @@ def _load_digits() -> Dataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise SettingError("data = 'digits' needs scikit-learn: pip install 'headgate[sim]'") from None
+        raise SettingError("data.kind = digits: needs scikit-learn: pip install 'headgate[sim]'") from None
     pixels, labels = load_digits(return_X_y=True)
     images = np.rint(pixels.reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
     labels = labels.astype(np.int64)
@@ -306,11 +303,11 @@ def _look(name: str, root: Path) -> Found:
         return Found(name, path, problem=str(error))
 
 
-# by function
+# from a user's arrays
 
 
-def _load_from_function(name: str) -> Dataset:
-    made = call_outside("data.name", name)
+def dataset_of(name: str, made: Any) -> Dataset:
+    """What a user's data source returned, as a data set."""
     if isinstance(made, Dataset):
         return made
     return dataset_from_arrays(name, **_named_arrays(name, made))
@@ -320,12 +317,12 @@ def _named_arrays(name: str, made: Any) -> dict[str, Any]:
     if isinstance(made, tuple) and len(made) == len(_ARRAYS):
         return dict(zip(_ARRAYS, made, strict=True))
     if not isinstance(made, dict):
-        raise DataError(f"data = {name!r}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})")
+        raise DataError(f"data.kind = {name}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})")
     missing = [key for key in _ARRAYS if key not in made]
     unknown = [str(key) for key in made if key not in _ARRAYS + _OPTIONAL]
     if missing or unknown:
         wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, which means nothing here"
-        raise DataError(f"data = {name!r}: the dict returned {wrong}")
+        raise DataError(f"data.kind = {name}: the dict returned {wrong}")
     return made
 
 

@@ -31,16 +31,16 @@ class LocalTraining:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        positive("training.lr", self.lr)
-        _at_least_one("training.steps", self.steps)
-        zero_or_more("training.momentum", self.momentum)
+        positive("lr", self.lr)
+        _at_least_one("steps", self.steps)
+        zero_or_more("momentum", self.momentum)
         if self.momentum >= 1:
-            raise SettingError(f"training.momentum = {self.momentum!r}: must be less than 1")
-        zero_or_more("training.weight_decay", self.weight_decay)
+            raise SettingError(f"momentum = {self.momentum!r}: must be less than 1")
+        zero_or_more("weight_decay", self.weight_decay)
         if self.batch_size is not None:
-            _at_least_one("training.batch_size", self.batch_size)
+            _at_least_one("batch_size", self.batch_size)
             if self.steps > 1 << _EPOCH_BITS:
-                raise SettingError(f"training.steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
+                raise SettingError(f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
 
 
 def batch_order(seed: int, client: int, t: int, epoch: int, n: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError
+from headgate.parts import Slot
 
 RETRIES = 100
 
@@ -67,7 +68,7 @@ class Pairs(Partition):
 
     def __post_init__(self) -> None:
         if self.per_class is not None and self.per_class < 1:
-            raise SettingError(f"data.per_class = {self.per_class}: must be at least 1")
+            raise SettingError(f"per_class = {self.per_class}: must be at least 1")
 
     def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
         owners = self.owners(labels, clients, seed, columns)
@@ -123,7 +124,7 @@ class Iid(Partition):
 
     def __post_init__(self) -> None:
         if self.per_client is not None and self.per_client < 1:
-            raise SettingError(f"data.per_client = {self.per_client}: must be at least 1")
+            raise SettingError(f"per_client = {self.per_client}: must be at least 1")
 
     def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
         _enough_for_all(labels, clients, "iid")
@@ -135,10 +136,10 @@ class Iid(Partition):
 class Dirichlet(Partition):
     """Each class is divided among the clients by a Dirichlet(alpha) draw; drawn again while somebody has nothing."""
 
-    alpha: float
+    alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        positive("data.alpha", self.alpha)
+        positive("alpha", self.alpha)
 
     def split(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> list[Ints]:
         _enough_for_all(labels, clients, "dirichlet")
@@ -182,3 +183,7 @@ def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
             f"data.partition = {name}: client {labels.size} would have no data; {labels.size} images are dealt out "
             f"to {clients} clients"
         )
+
+
+KINDS = {"pairs": Pairs, "iid": Iid, "dirichlet": Dirichlet, "column": ByColumn}
+PARTITION = Slot("partition", Partition, KINDS)

@@ -1,0 +1,102 @@
+"""From the tables of a recipe to an experiment. Nothing is guessed silently and no unknown key is ignored."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.errors import SettingError
+from headgate.experiment.experiment import IN_PROCESS, Experiment
+from headgate.experiment.older import modern
+from headgate.experiment.recipes import overridden, read_recipe
+from headgate.experiment.sections import RunTable, SystemTable, Training
+from headgate.learning.data import DATA, Data
+from headgate.learning.models import MODEL
+from headgate.learning.partition import PARTITION
+from headgate.learning.server import SERVER
+from headgate.parts import POLICY, PRICES, fill, make, nearest
+from headgate.theory.bound import BoundConstants
+
+SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "sweep")
+DEALT = ("partition", "stream", "validation")
+
+
+def load(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
+    """A recipe by name, path or content, with `section.key=value` overrides."""
+    name, raw, folder = read_recipe(recipe)
+    return build(name, overridden(raw, overrides), folder)
+
+
+def build(name: str, raw: Mapping[str, Any], folder: Path | None = None) -> Experiment:
+    """An experiment from the content of a recipe; a `[sweep]` is not its business (`sweep_points`)."""
+    tables = modern(raw)
+    for section, table in tables.items():
+        if section not in SECTIONS:
+            raise SettingError(f"[{section}]: unknown section{nearest(section, SECTIONS)}")
+        if not isinstance(table, Mapping) and not (isinstance(table, str) and section in ("prices", "model", "server")):
+            raise SettingError(f"{section} = {table}: must be a section")
+    run: RunTable = fill(RunTable, tables.get("run", {}), "run")
+    folder = folder if run.folder is None else Path(run.folder)
+    horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
+    system = fill(SystemTable, tables.get("system", {}), "system").system(horizon)
+    bound: BoundConstants = _bound(tables.get("bound", {}))
+    return Experiment(
+        name=name,
+        system=system,
+        prices=make(PRICES, tables.get("prices", {}), "prices", folder),
+        policies={each: _policy(each, tables.get("policies", {}), bound, folder) for each in run.policies},
+        rounds=run.rounds,
+        seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
+        bound=bound,
+        data=_data(tables.get("data", {}), folder),
+        model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", folder),
+        training=fill(Training, tables.get("training", {}), "training"),
+        server=make(SERVER, {"kind": "average"} | _table(tables.get("server", {})), "server", folder),
+        folder=folder if folder is not None and _names_modules(tables) else None,
+    )
+
+
+def _table(said: Any) -> dict[str, Any]:
+    return {"kind": said} if isinstance(said, str) else dict(said)
+
+
+def _bound(table: Mapping[str, Any]) -> BoundConstants:
+    try:
+        made: BoundConstants = fill(BoundConstants, table, "bound")
+    except SettingError as error:
+        raise SettingError(str(error).replace("bound.bound.", "bound.")) from None
+    return made
+
+
+def _data(table: Mapping[str, Any], folder: Path | None) -> Data:
+    source = {"kind": "digits"} | {key: value for key, value in table.items() if key not in DEALT}
+    own = {key: table[key] for key in DEALT if key in table}
+    if "partition" in own:
+        own["partition"] = make(PARTITION, own["partition"], "data.partition", folder)
+    made: Data = fill(Data, {"source": make(DATA, source, "data", folder), **own}, "data", folder)
+    return made
+
+
+def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, folder: Path | None) -> Any:
+    """What section [policies.NAME] describes; a kind needs no section, it has defaults."""
+    raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
+    if raw is None:
+        known = [*sections, *POLICY.kinds]
+        raise SettingError(f"policy {name}: no section [policies.{name}] and no such kind{nearest(name, known)}")
+    if not isinstance(raw, Mapping):
+        raise SettingError(f"policies.{name} = {raw}: must be a section")
+    table = {"kind": name} | dict(raw)
+    if str(table["kind"]).startswith(IN_PROCESS):
+        raise SettingError(f"policies.{name}: ran {table['kind']}, which no recipe can name; hand it over in Python")
+    if isinstance(table.get("bound"), Mapping):  # what it leaves out is the experiment's
+        table["bound"] = {**vars(bound), **table["bound"]}
+    return make(POLICY, table, f"policies.{name}", folder)
+
+
+def _names_modules(tables: Any) -> bool:
+    """Whether anything in these tables is a `module:Class`."""
+    if not isinstance(tables, Mapping):
+        return False
+    kind = tables.get("kind")
+    return (isinstance(kind, str) and ":" in kind) or any(map(_names_modules, tables.values()))

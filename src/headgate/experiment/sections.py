@@ -1,0 +1,98 @@
+"""The sections of a recipe that are no parts: [system], [run] and [training]."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from headgate.control.types import System
+from headgate.errors import SettingError
+from headgate.learning.averaging import check_average
+from headgate.learning.local import LocalTraining
+
+
+@dataclass(frozen=True)
+class SystemTable:
+    """[system] as it is written: buffers are repeated until every client has one."""
+
+    buffers: tuple[int, ...]
+    budget: float
+    clients: int | None = None
+    weights: tuple[float, ...] | None = None
+
+    def system(self, horizon: int | None) -> System:
+        buffers = np.array(self.buffers, dtype=np.int64)
+        if self.clients is not None:
+            if self.clients < 1:
+                raise SettingError(f"system.clients = {self.clients}: at least one client is needed")
+            buffers = np.resize(buffers, self.clients) if buffers.size else buffers
+        return System(buffers, self.budget, horizon, None if self.weights is None else np.array(self.weights))  # type: ignore[arg-type]
+
+
+def system_table(system: System) -> dict[str, Any]:
+    """The shortest beginning of the buffers whose repetition is all of them; weights only where they differ."""
+    clients, buffer = system.clients, system.buffer
+    tried = (p for p in range(1, min(clients, 64) + 1) if np.array_equal(np.resize(buffer[:p], clients), buffer))
+    period = next(tried, clients)
+    table: dict[str, Any] = {"buffers": buffer[:period].tolist(), "clients": clients, "budget": float(system.budget)}
+    if np.any(system.weight != system.weight[0]):
+        table["weights"] = system.weight.tolist()
+    return table
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """[run] as it is written."""
+
+    rounds: int
+    seeds: int = 10
+    first_seed: int = 0
+    policies: tuple[str, ...] = ("headgate", "oracle", "acdpp", "constant")
+    horizon: int | Literal["open"] | None = None
+    """T as the policies know it: the rounds of the run, another number, or "open" for none"""
+    folder: str | None = None
+    """where the modules lie that the recipe names"""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise SettingError(f"rounds = {self.rounds}: must be at least 1")
+        if self.seeds < 1 or self.first_seed < 0:
+            raise SettingError(f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on")
+        if not self.policies:
+            raise SettingError("policies = []: at least one policy is needed")
+
+
+@dataclass(frozen=True)
+class Training:
+    """[training]: what clients do with their samples in a round, how the server averages, and how often models are judged."""
+
+    lr: float = 0.1
+    steps: int = 10
+    """local gradient steps E; with batch_size: passes over the buffer"""
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batch_size: int | None = None
+    cohort: int | None = None
+    """clients drawn to train in each round; left out: all of them"""
+    aggregation: Literal["memory", "alpha", "uniform"] = "memory"
+    average: float | None = None
+    """judge the mean of the server's models over about the latest 1/(average + 1) of the rounds; left out: the latest model"""
+    shift: int = 0
+    """pixels by which each image may be moved at random in every round"""
+    evaluate_every: int = 1
+    """rounds from one evaluation to the next; the last round is always evaluated"""
+    target: float | None = None
+    """test accuracy whose first round is reported"""
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    """bfloat16: products in it, parameters in float32; on CUDA only"""
+
+    def __post_init__(self) -> None:
+        self.local()  # refuses what no client could do
+        check_average(self.average)
+        if self.evaluate_every < 1:
+            raise SettingError(f"evaluate_every = {self.evaluate_every}: must be at least 1")
+        if self.target is not None and not 0 < self.target <= 1:
+            raise SettingError(f"target = {self.target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
+
+    def local(self) -> LocalTraining:
+        return LocalTraining(self.lr, self.steps, self.momentum, self.weight_decay, self.batch_size)

@@ -1,0 +1,52 @@
+"""A recipe with a [sweep]: one experiment for each point."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from headgate.errors import SettingError
+from headgate.experiment.build import build
+from headgate.experiment.experiment import Experiment
+from headgate.experiment.recipes import assign, overridden, read_recipe
+
+
+def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
+    """(label, experiment) for every point of the recipe's `[sweep]`; one without a label where there is none.
+
+    Keys of the sweep are dotted keys of the recipe, values are lists; `mode` is "cartesian" or "zip".
+    """
+    name, raw, folder = read_recipe(recipe)
+    raw = overridden(raw, overrides)
+    sweep = dict(raw.pop("sweep", {}))
+    mode = sweep.pop("mode", "cartesian")
+    if mode not in ("cartesian", "zip"):
+        raise SettingError(f"sweep.mode = {mode}: must be cartesian or zip")
+    keys = dict(_dotted(sweep))
+    if not keys:
+        return [("", build(name, raw, folder))]
+    for key, values in keys.items():
+        if not isinstance(values, list) or not values:
+            raise SettingError(f"sweep.{key} = {values}: must be a list of values")
+    lengths = {len(values) for values in keys.values()}
+    if mode == "zip" and len(lengths) > 1:
+        raise SettingError(f"sweep: zipped lists must have one length, they have {', '.join(map(str, sorted(lengths)))}")
+    points = product(*keys.values()) if mode == "cartesian" else zip(*keys.values(), strict=True)
+    made = []
+    for values in points:
+        own = deepcopy(raw)
+        for key, value in zip(keys, values, strict=True):
+            assign(own, key.split("."), value)
+        label = ",".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+        made.append((label, build(name, own, folder)))
+    return made
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested tables: TOML reads `policies.acdpp.V = [1, 10]` as tables in tables."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,114 @@
+"""Which data clients have: a source, how it is dealt to the clients, and how their streams go on. Read when it is used."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from headgate.errors import SettingError
+from headgate.learning.partition import PARTITION, Pairs, Partition
+from headgate.parts import Slot, call_outside, fill, find_outside, kind_of, table_of
+
+if TYPE_CHECKING:
+    from headgate.learning.datasets import Dataset
+
+
+class DataSource(ABC):
+    """A data set: a frozen value whose fields are its settings."""
+
+    @property
+    def kind(self) -> str:
+        return kind_of(DATA, self)
+
+    @abstractmethod
+    def load(self) -> "Dataset | Mapping[str, Any] | tuple[Any, ...]":
+        """A `Dataset`, or its arrays: (train_images, train_labels, test_images, test_labels), or a dict with these keys."""
+
+
+class Shipped(DataSource):
+    """A data set known by name."""
+
+    def load(self) -> "Dataset":
+        from headgate.learning.datasets import load_dataset
+
+        return load_dataset(self.kind)
+
+
+@dataclass(frozen=True)
+class Digits(Shipped):
+    """1,797 images of 8x8 pixels."""
+
+
+@dataclass(frozen=True)
+class Mnist(Shipped):
+    """70,000 digits of 28x28 pixels."""
+
+
+@dataclass(frozen=True)
+class Cifar10(Shipped):
+    """60,000 colour images of 32x32 pixels."""
+
+
+@dataclass(frozen=True)
+class Imagenette(Shipped):
+    """Ten easy classes of ImageNet."""
+
+
+@dataclass(frozen=True)
+class OwnData(DataSource):
+    """A user's `module:Class`, imported when the data are read. It is a `DataSource`, or a function that returns the arrays."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.name
+
+    def load(self) -> Any:
+        made_by = find_outside("data.kind", self.name, self.folder)
+        if isinstance(made_by, type) and issubclass(made_by, DataSource):
+            part: DataSource = fill(made_by, self.settings, "data", self.folder)
+            return call_outside("data.kind", self.name, part.load, folder=self.folder)
+        return call_outside("data.kind", self.name, made_by, folder=self.folder, **self.settings)
+
+
+DATA = Slot("data set", DataSource, {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette}, OwnData)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The section [data]: a source's own settings stand beside these."""
+
+    source: DataSource = field(default_factory=Digits)
+    partition: Partition = field(default_factory=Pairs)
+    stream: Literal["reshuffle", "replacement", "stop"] = "reshuffle"
+    validation: float = 0.0
+    """share of the training images of each class that no client gets and on which models are judged instead of the test set"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation < 1:
+            raise SettingError(
+                f"validation = {self.validation:g}: must be a share of the training images, 0 or more and less than 1"
+            )
+
+    @property
+    def kind(self) -> str:
+        return self.source.kind
+
+    @property
+    def key(self) -> str:
+        """The same for the same data set: what a reader may keep it under."""
+        return repr(self.source)
+
+    def load(self) -> "Dataset":
+        """All of it, before anything is held out."""
+        from headgate.learning.datasets import dataset_of
+
+        return dataset_of(self.kind, self.source.load())
+
+    def table(self) -> dict[str, Any]:
+        dealt = table_of(PARTITION, self.partition)
+        return {**table_of(DATA, self.source), "partition": dealt, "stream": self.stream, "validation": self.validation}

@@ -1,0 +1,162 @@
+"""The shipped models as torch modules, and what every model must be.
+
+A model is handed around as a module (what it computes) and a flat vector (where it stands), so that many
+runs share one module, and averaging models is adding vectors.
+"""
+
+from collections.abc import Mapping
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from headgate.errors import SettingError
+from headgate.learning.models import Model, Shape
+from headgate.parts import in_one_line
+
+
+def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
+    """The module that `model` makes for images of `shape`, refused where it cannot be trained here."""
+    made = model.build(shape, classes)
+    name = model.kind
+    if not isinstance(made, nn.Module):
+        raise SettingError(f"model.kind = {name}: must make a torch.nn.Module, made {type(made).__name__}")
+    _check_trainable(name, made)
+    _check_output(name, made, shape, classes)
+    return made
+
+
+def initial_parameters(model: Model, shape: Shape, classes: int, seed: int) -> Tensor:
+    """Where the model starts: a float32 vector, the same for the same seed. The global generator is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would also seed the generators of every GPU, and those are not restored.
+        torch.default_generator.manual_seed(seed)
+        made = build_model(model, shape, classes)
+    return Flat(made).vector(dict(made.named_parameters())).to(torch.float32)
+
+
+class Flat:
+    """A module's parameters as one vector, in the order of named_parameters.
+
+    >>> flat = Flat(nn.Linear(3, 2))
+    >>> {name: tuple(view.shape) for name, view in flat.views(torch.arange(8.0)).items()}
+    {'weight': (2, 3), 'bias': (2,)}
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+        self.sizes = [parameter.numel() for parameter in module.parameters()]
+        self.starts = list(accumulate(self.sizes, initial=0))
+        self.size = self.starts[-1]
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """The parameters in a vector (..., size), by name and without copying; leading dimensions are kept."""
+        # split, not slices: its gradient is one concatenation instead of a padded vector for each parameter
+        parts = torch.split_with_sizes(vector, self.sizes, dim=-1)
+        return {
+            name: part.reshape(*vector.shape[:-1], *shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+
+    def vector(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """The parameters as one new vector (size,), cut from any graph."""
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self.shapes])
+
+
+# the models
+
+
+def logistic(shape: Shape, classes: int) -> nn.Module:
+    linear = nn.Linear(shape[0] * shape[1] * shape[2], classes)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(nn.Flatten(), linear)
+
+
+def lenet(shape: Shape, classes: int) -> nn.Module:
+    """LeNet-5 with ReLU and max-pooling; 28x28 images are padded to the 32x32 it was made for."""
+    channels, height, width = shape
+    if min(height, width) < 28:
+        raise SettingError(f"model.kind = lenet: needs images of 28x28 or more, these are {height}x{width}")
+    padding = 2 if height == width == 28 else 0
+
+    def left(length: int) -> int:
+        return ((length + 2 * padding - 4) // 2 - 4) // 2
+
+    return nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * left(height) * left(width), 120), nn.ReLU(),
+        nn.Linear(120, 84), nn.ReLU(),
+        nn.Linear(84, classes),
+    )  # fmt: skip
+
+
+class Residual(nn.Module):
+    """x + f(x)."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.f = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.f(x)
+        return x + added
+
+
+def resnet9(shape: Shape, classes: int) -> nn.Module:
+    """ResNet-9 with GroupNorm, which unlike BatchNorm keeps nothing beside its parameters, and Mish."""
+    channels, height, width = shape
+    if min(height, width) < 8:
+        raise SettingError(f"model.kind = resnet9: needs images of 8x8 or more, these are {height}x{width}")
+
+    def block(inward: int, outward: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), nn.GroupNorm(32, outward), nn.Mish())
+
+    return nn.Sequential(
+        block(channels, 64),
+        block(64, 128), nn.MaxPool2d(2), Residual(block(128, 128), block(128, 128)),
+        block(128, 256), nn.MaxPool2d(2),
+        block(256, 512), nn.MaxPool2d(2), Residual(block(512, 512), block(512, 512)),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(512, classes),
+    )  # fmt: skip
+
+
+# what a model must be
+
+
+def _check_trainable(name: str, model: nn.Module) -> None:
+    """Only parameters are averaged and only addressed draws are repeatable: anything else would be lost silently."""
+    buffer = next((key for key, _ in model.named_buffers()), None)
+    frozen = next((key for key, parameter in model.named_parameters() if not parameter.requires_grad), None)
+    dropping = next((key for key, part in model.named_modules() if isinstance(part, _DropoutNd) and part.p > 0), None)
+    if buffer is not None:
+        hint = "take GroupNorm instead of BatchNorm"
+        raise SettingError(f"model.kind = {name}: has a buffer ({buffer}), which no client would share: {hint}")
+    if next(model.parameters(), None) is None:
+        raise SettingError(f"model.kind = {name}: has no parameters to learn")
+    if frozen is not None:
+        raise SettingError(f"model.kind = {name}: the parameter {frozen} is frozen, all must be learnt")
+    if dropping is not None:
+        raise SettingError(f"model.kind = {name}: has dropout ({dropping}), whose draws would not be repeatable")
+
+
+def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
+    first = next(model.parameters())
+    images = torch.zeros(2, *shape, dtype=first.dtype, device=first.device)
+    images[1] = 1
+    try:
+        with torch.no_grad():
+            output, alone = model(images), model(images[:1])
+    except Exception as error:  # a forward can fail in any way
+        sizes = "x".join(map(str, shape))
+        raise SettingError(f"model.kind = {name}: fails on images of {sizes} ({in_one_line(error)})") from error
+    given = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if given != (2, classes):
+        raise SettingError(f"model.kind = {name}: must return (n, {classes}) for n images, returns {given} for 2")
+    if not torch.allclose(output[:1], alone, rtol=1e-3, atol=1e-4):
+        # Executors put together what is fastest together; that must not change any number.
+        raise SettingError(f"model.kind = {name}: what it returns for an image depends on the images beside it")

@@ -1,0 +1,59 @@
+"""What the server makes of the clients' mean: a part with a state of its own, in the simulator and on Flower alike.
+
+Models come as arrays of any library with the usual arithmetic, one row for each run.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.control.checks import positive
+from headgate.errors import SettingError
+from headgate.parts import Slot
+
+State = Mapping[str, Any]
+"""named arrays, never changed in place"""
+
+
+class ServerUpdate(ABC):
+    """A rule: a frozen value whose fields are its settings."""
+
+    def start(self, model: Any) -> State:
+        """The state before round 1; its arrays are shaped like the model."""
+        return {}
+
+    @abstractmethod
+    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+        """The model after round t, where `mean` is what averaging the clients' models gives; and the state."""
+
+
+@dataclass(frozen=True)
+class Average(ServerUpdate):
+    """The clients' mean is the new model: federated averaging, as in the paper."""
+
+    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+        return mean, state
+
+
+@dataclass(frozen=True)
+class Momentum(ServerUpdate):
+    """FedAvgM (Hsu, Qi and Brown 2019): the mean's change is added to a velocity, which is followed."""
+
+    momentum: float = 0.9
+    lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        if not 0 <= self.momentum < 1:
+            raise SettingError(f"momentum = {self.momentum}: must be 0 or more and less than 1")
+
+    def start(self, model: Any) -> State:
+        return {"velocity": model * 0}
+
+    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+        velocity = self.momentum * state["velocity"] + (mean - model)
+        return model + self.lr * velocity, {"velocity": velocity}
+
+
+SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Momentum})
