@@ -18,7 +18,7 @@ from machine import RESULTS, peak_memory_mib, rounded, say, way, write
 
 from headgate.control import AdmissionPolicy, Controller, System, controller
 from headgate.control.policies import Acdpp, Constant, Dpp, Oracle, Released
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Uniform
 from headgate.experiment import load
 
 PARTS = ("decide", "apportion", "post")

@@ -154,7 +154,7 @@ def in_the_simulator(experiment: Experiment) -> list[float]:
     from headgate.learning.datasets import load_dataset
     from headgate.simulation.engine import Simulation
 
-    engine, ends = Simulation(experiment, load_dataset(experiment.data.name), torch.device("cpu")), []
+    engine, ends = Simulation(experiment, load_dataset(experiment.data.kind), torch.device("cpu")), []
     for _ in range(experiment.rounds):
         engine.step()
         ends.append(time.perf_counter())

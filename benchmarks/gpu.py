@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model, initial_parameters
+from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Executor, Packed, Task, pick
 from headgate.simulation.executors.reference import Reference

@@ -11,7 +11,7 @@ import same_work
 import torch
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors import Packed, Task, pick
 
 

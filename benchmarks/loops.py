@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model, initial_parameters
+from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.executors import Packed, Task, pick
 
 CLIENTS, SAMPLES, SHAPE, CLASSES, MEAN, STD = 10, 100, (1, 28, 28), 10, 0.1307, 0.3081

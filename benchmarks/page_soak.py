@@ -42,7 +42,7 @@ class Playing:
     def __init__(self, folder: Path, rounds: int) -> None:
         run = {"rounds": rounds, "seeds": SEEDS, "policies": list(POLICIES)}
         made = build("soak", {"system": SYSTEM, "price": PRICES, "run": run}, Path())
-        create(folder, made.resolved, {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "executor": "none"}, [])
+        create(folder, made.tables(), {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "executor": "none"}, [])
         self.writer, self.rounds, self.t = RunWriter(folder), rounds, 0
         self.draws = np.random.default_rng(0)
 

@@ -90,7 +90,7 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     budget = load("million").system.budget * clients / 1_000_000
     settings = [f"system.clients={clients}", f"system.budget={budget}", f"training.cohort={min(COHORT, clients)}"]
     experiment = load("million", [*settings, f"run.rounds={rounds}", f"training.evaluate_every={rounds}"])
-    data, before = load_dataset(experiment.data.name), peak_memory_mib()
+    data, before = load_dataset(experiment.data.kind), peak_memory_mib()
     start = time.perf_counter()
     simulation = engine.Simulation(experiment, data, torch.device("cpu"))
     setup = time.perf_counter() - start

@@ -18,7 +18,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors import packed_steps
 from headgate.simulation.executors.packed_net import Block, read_blocks
 from headgate.simulation.executors.packed_steps import Room, Workspace

@@ -118,7 +118,7 @@ def digits(seed):
 
 
 if __name__ == "__main__":
-    from headgate.control.prices.processes import Uniform
+    from headgate.control.prices import Uniform
 
     B, T = np.array([8, 9, 10, 11, 12] * 2), 30
     stream, test_x, test_y = digits(seed=0)

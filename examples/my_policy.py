@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.control import AdmissionPolicy, Ask, KStep, System, View
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.testing import check_policy
 

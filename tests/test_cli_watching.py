@@ -40,7 +40,7 @@ def row(policy, seed, t):
 
 def a_run(folder):
     whole = load("digits", SETTINGS)
-    create(folder, whole.resolved, {"executor": "gram"}, [part.resolved for part in cut(whole, 1)])
+    create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 1)])
     return RunFolder.open(folder)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Uniform
 from headgate.testing import check_policy, check_prices, check_retention
 
 

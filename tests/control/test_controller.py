@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
 from headgate.control.policies import Acdpp, Constant, Released
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Uniform
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
 from headgate.theory.drift import debt_update

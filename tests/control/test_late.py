@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.control.controller import Controller
 from headgate.control.policies import Constant, Headgate
-from headgate.control.retention.windows import Fifo
+from headgate.control.retention import Fifo
 from headgate.control.types import Report
 from headgate.errors import LedgerError
 from headgate.testing import a_system

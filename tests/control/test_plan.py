@@ -4,7 +4,7 @@ import pytest
 from headgate.control import System
 from headgate.control.plan import best_constant_admission, plan
 from headgate.control.policies import Acdpp
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Uniform
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import load
 from headgate.theory.bound import BoundConstants

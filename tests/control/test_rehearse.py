@@ -3,7 +3,7 @@ import pytest
 
 from headgate.control import System
 from headgate.control.policies import Acdpp, Constant
-from headgate.control.prices.processes import Trace, Uniform
+from headgate.control.prices import Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.experiment import load
 from headgate.testing import a_system

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.control.prices.processes import UniformInteger
+from headgate.control.prices import UniformInteger
 from headgate.errors import SettingError
 from headgate.experiment import load, recipe_text
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headgate.control import KStepFifo, policies
-from headgate.control.prices.hard import Bursts, Drift, Pareto, PerClient, Switches
+from headgate.control.prices import Bursts, Drift, Pareto, PerClient, Switches
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load

@@ -31,7 +31,7 @@ def test_every_buyer_and_constant_take_every_rule(kind, rule):
     retention = experiment.policies[kind].retention
     assert type(retention) is RULES[rule]
     assert np.array_equal(retention.capacity, experiment.system.buffer)
-    assert experiment.resolved["policies"][kind]["retention"] == rule
+    assert experiment.tables()["policies"][kind]["retention"] == rule
 
 
 @pytest.mark.parametrize("rule", RULES)

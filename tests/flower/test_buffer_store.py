@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.control.controller import Controller
-from headgate.control.retention.replacement import ClassBalanced, DynamicRatio, Reservoir, StaticRatio
-from headgate.control.retention.windows import Fifo, KStep
+from headgate.control.retention import ClassBalanced, DynamicRatio, Reservoir, StaticRatio
+from headgate.control.retention import Fifo, KStep
 from headgate.control.types import AdmissionPolicy, Ask, System
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore

@@ -11,7 +11,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining, batch_order, schedule
-from headgate.learning.models import NAMES, Flat, Residual, build_model, initial_parameters
+from headgate.learning.networks import NAMES, Flat, Residual, build_model, initial_parameters
 
 
 def size_of(model):

@@ -20,7 +20,7 @@ SETTINGS = ["run.seeds=2", "run.rounds=3", 'run.policies=["hybrid", "constant"]'
 
 def in_parts(folder):
     whole = load("digits", SETTINGS)
-    create(folder, whole.resolved, {"executor": "gram"}, [part.resolved for part in cut(whole, 1)])
+    create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 1)])
     return part_folders(folder)
 
 
@@ -124,5 +124,5 @@ def test_a_tail_sees_every_round_once_however_the_bytes_come(tmp_path_factory, p
 
 def in_parts_of_two(folder):
     whole = load("digits", SETTINGS)
-    create(folder, whole.resolved, {"executor": "gram"}, [part.resolved for part in cut(whole, 2)])
+    create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 2)])
     return part_folders(folder)

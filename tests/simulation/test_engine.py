@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.control.prices.processes import Trace
+from headgate.control.prices import Trace
 from headgate.control.rehearse import rehearse
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load

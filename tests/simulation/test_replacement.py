@@ -116,7 +116,7 @@ def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twic
 
 def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
     e = load("digits", [*SETTINGS, "run.rounds=9"])
-    create(tmp_path / "run", e.resolved, examine(e, DATA, "cpu", "auto")["environment"], [])
+    create(tmp_path / "run", e.tables(), examine(e, DATA, "cpu", "auto")["environment"], [])
     done = []
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", DATA, "cpu", done.append, lambda: len(done) == 5)

@@ -32,7 +32,7 @@ def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
 def made(folder):
     """A run in one piece in which nothing has been played."""
     experiment = load("digits", SETTINGS)
-    create(folder, experiment.resolved, examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
 
 
 def begun(folder, rounds=3):
@@ -60,7 +60,7 @@ def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path
 def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):
     """Else a run that is no better than guessing is not told until the next evaluation."""
     folder, experiment, done = tmp_path / "run", load("digits", [*SETTINGS, "training.evaluate_every=3"]), []
-    create(folder, experiment.resolved, examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(folder, DATA, "cpu", done.append, lambda: len(done) == 4)
     simulation, _ = resume(experiment, DATA, Checkpoint(folder), "cpu")
@@ -140,7 +140,7 @@ def test_the_folder_says_what_made_it(tmp_path):
     assert run.environment["executor"] == "gram"
     assert run.environment.get("commit") == commit()
     assert {"headgate", "python", "torch", "numpy", "platform", "config_sha256", "device", "dtype"} <= set(run.environment)
-    assert load(str(folder / "config.toml")).resolved == load("digits", SETTINGS).resolved
+    assert load(str(folder / "config.toml")).tables() == load("digits", SETTINGS).tables()
     assert not (folder / "metrics.jsonl").exists()
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
 

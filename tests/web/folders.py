@@ -33,9 +33,9 @@ class MadeUp:
         self.folder, self.rounds, self.t = Path(folder), rounds, 0
         self.experiment = build("made-up", raw, Path())
         self.seeds = self.experiment.seeds
-        each = [build("part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()).resolved for one in policies]
+        each = [build("part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()).tables() for one in policies]
         environment = {"started": "2026-11-15T07:00:00+00:00", "executor": "made-up", "device": "cpu"}
-        create(self.folder, self.experiment.resolved, environment, each if parts else [])
+        create(self.folder, self.experiment.tables(), environment, each if parts else [])
         self.writers = {
             name: RunWriter(self.folder / PARTS / f"{number:03d}" if parts else self.folder)
             for number, name in enumerate(policies)

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.analysis.rehearsal import summarise
 from headgate.control.plan import plan
-from headgate.control.policies.references.foresight import clairvoyant
+from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import build
@@ -110,7 +110,7 @@ def test_bounds_of_oracle_and_clairvoyant():
     e = build("again", tomllib.loads(told["toml"]), Path())
     assert told["oracle_bound"] == pytest.approx(oracle_bound(e.system.buffer, 40, e.bound).sum())
     prices = e.prices.path(e.seeds[:1], 1, 41)
-    found = clairvoyant(prices, e.system, e.bound, tolerance=1e-3)
+    found = foresee(prices, e.system, e.bound, tolerance=1e-3)
     assert told["clairvoyant"]["bound"] == pytest.approx(found.bound[0])
     own = rehearse(e.system, e.policies["headgate"], e.prices, e.seeds, 40).penalty(e.bound)[0].sum()
     assert told["clairvoyant"]["surrogate"] == pytest.approx(own)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
-from headgate.control.types import AdmissionPolicy
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment
 

@@ -65,7 +65,7 @@ def _list(name: str, quick: bool) -> None:
     for run in batches(name, quick):
         seconds, e = run.gpu_seconds(), run.experiment
         total += seconds or 0.0
-        says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.name} lr {e.training.lr:g}: {', '.join(e.policies)}"
+        says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.kind} lr {e.training.lr:g}: {', '.join(e.policies)}"
         print(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
     if total:
         print(f"{name}: about {total:.0f} s of H200 in all")

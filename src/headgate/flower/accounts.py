@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.control.controller import Controller
-from headgate.control.types import Floats, Ints, Ledger, Orders, Window
+from headgate.control.types import Floats, Ints, Ledger, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
@@ -73,7 +73,7 @@ class Accounts:
         (self.policy,) = experiment.policies
         self.seed = int(experiment.seeds[0])
         self.controller = Controller(experiment.system, experiment.policies[self.policy], 1, experiment.seeds)
-        self.rule, self.ratio = stated(experiment.policies[self.policy].retention)
+        self.rule, self.settings = stated(self.controller.buffers.rule)
         self.ledger = replay(store, self.controller)
         self.clients = store.clients()
 
@@ -103,9 +103,8 @@ class Accounts:
         outstanding: dict[int, dict[int, Ordered]] = {}
         for row in self.store.outstanding():
             outstanding.setdefault(row.client, {})[row.round] = row
-        retention = self.controller.policy.retention
-        kept_from = retention.expire(self.ledger.retained, orders.t, Window(self.ledger.dropped, self.ledger.admitted))
-        return Round(orders, self.ledger, kept_from, retention.limit(self.experiment.system), outstanding)
+        buffers = self.controller.buffers
+        return Round(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
         """Only what can cost something is written ahead: an order to admit nothing admits nothing."""
@@ -130,7 +129,7 @@ class Accounts:
             acknowledged=min(unheard, default=now.t) - 1,
             train=train,
             rule=self.rule,
-            ratio=self.ratio,
+            settings=self.settings,
             seed=self.seed,
         )
 

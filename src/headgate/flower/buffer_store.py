@@ -5,13 +5,14 @@ are one transaction, so an order that comes twice, or again after a crash, finds
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from headgate.control.retention.replacement import keeps
+from headgate.control.buffers import keeps_alone
+from headgate.control.retention import Retention
 from headgate.errors import DataError
 from headgate.flower.durable import Durable, Watch
 from headgate.flower.messages import NO_LIMIT, Order, Told
@@ -63,9 +64,12 @@ class BufferStore(Durable):
         "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL, PRIMARY KEY (experiment, key))",
     )
 
-    def __init__(self, path: Path | str, client: int, watch: Watch | None = None) -> None:
+    def __init__(
+        self, path: Path | str, client: int, watch: Watch | None = None, rules: Collection[type[Retention]] = ()
+    ) -> None:
+        """`rules`: retention rules of the client's own, beside the shipped ones."""
         super().__init__(path, watch)
-        self.client = client
+        self.client, self.rules = client, rules
         if (found := self._settle_on("client", client)) != client:
             self.close()
             raise DataError(f"{self.path}: is the memory of client {found}, not of client {client}")
@@ -112,20 +116,19 @@ class BufferStore(Durable):
 
     def _retain(self, order: Order, first: int, position: int, last: int) -> int:
         """Drop what the rule drops; where the window begins now."""
-        rule = rule_of(order)
+        rule = rule_of(order, self.rules)
         if rule is None:
             room = last - order.limit if order.limit != NO_LIMIT else 0
             first = max(first, min(order.kept_from, last), room)
             self._db.execute("DELETE FROM samples WHERE experiment = ? AND position < ?", (order.experiment, first))
             return first
         rows = self._db.execute(
-            "SELECT position, label FROM samples WHERE experiment = ? ORDER BY position", (order.experiment,)
+            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY position", (order.experiment,)
         ).fetchall()
         places = np.array([row[0] for row in rows], dtype=np.int64)
-        held, arriving = places[places < position], places[places >= position]
-        classes = [row[1] for row in rows]
-        numbers = np.unique([str(label) for label in classes], return_inverse=True)[1] if rows else None
-        stay = keeps(rule, order.seed, self.client, held, arriving, numbers)
+        age = np.where(places >= position, 0, np.maximum(order.round - np.array([row[2] for row in rows], dtype=np.int64), 1))
+        numbers = np.unique([str(row[1]) for row in rows], return_inverse=True)[1] if rows else None
+        stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, numbers)
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
             [(order.experiment, int(place)) for place in places[~stay]],

@@ -9,7 +9,7 @@ was admitted. It is not called where there is nothing to train on.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
+from headgate.control.retention import Retention
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, HeldSample
 from headgate.flower.durable import Watch
@@ -27,6 +28,7 @@ from headgate.flower.sources import Label, Source, unpack
 
 Train = Callable[[Message, Context, "Held"], Message]
 Sources = Source | Callable[[Context], Source]
+Rules = Collection[type[Retention]] | Callable[[Context], Collection[type[Retention]]]
 VARIABLE = "HEADGATE_STORE"
 
 
@@ -60,12 +62,17 @@ class Held(Sequence[HeldSample]):
 
 
 def headgate_client(
-    app: ClientApp, source: Sources, store: Path | str | None = None, watch: Watch | None = None
+    app: ClientApp,
+    source: Sources,
+    store: Path | str | None = None,
+    watch: Watch | None = None,
+    rules: Rules = (),
 ) -> Callable[[Train], Train]:
     """Registers a training function and the client's identity with `app`.
 
     `source` is where samples come from, or a function of the context that says so. `store` is the folder of the client's
-    memory; left out, it is the node's setting `headgate-store`, then $HEADGATE_STORE, then a folder of the user's.
+    memory; left out, it is the node's setting `headgate-store`, then $HEADGATE_STORE, then a folder of the user's. `rules` are
+    retention rules of one's own that an order may name, or a function of the context that says which.
     """
 
     def decorate(function: Train) -> Train:
@@ -78,7 +85,7 @@ def headgate_client(
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
-            with closing(open_store(context, store, watch)) as own:
+            with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
                 return _obey(order, own, _source(source, context), function, message, context)
 
         return function
@@ -102,14 +109,19 @@ def _obey(order: Order, own: BufferStore, source: Source, function: Train, messa
     return Message(content, reply_to=message) if reply is None else reply
 
 
-def open_store(context: Context, folder: Path | str | None = None, watch: Watch | None = None) -> BufferStore:
+def open_store(
+    context: Context,
+    folder: Path | str | None = None,
+    watch: Watch | None = None,
+    rules: Collection[type[Retention]] = (),
+) -> BufferStore:
     """The memory of the client that this node is."""
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
     said = folder or context.node_config.get("headgate-store") or os.environ.get(VARIABLE)
     home = Path(str(said)) if said else Path("~/.local/state/headgate").expanduser()
-    return BufferStore(home / f"client-{client:05d}.sqlite", client, watch)
+    return BufferStore(home / f"client-{client:05d}.sqlite", client, watch, rules)
 
 
 def _source(source: Sources, context: Context) -> Source:

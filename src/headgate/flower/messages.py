@@ -37,7 +37,9 @@ class Order:
     train: bool
     """False: only admit; this round's cohort trains without this client"""
     rule: str = "window"
-    ratio: float = 0.0
+    """the retention rule by its name in recipes, or "window" where the oldest leave"""
+    settings: str = "{}"
+    """those of the rule, as JSON"""
     seed: int = 0
     """rules that draw lots draw by the run's seed"""
 

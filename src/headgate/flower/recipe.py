@@ -18,6 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from headgate.control.retention import Retention
 from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
@@ -28,9 +29,9 @@ from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.cohort import draw_cohort
-from headgate.learning.datasets import Dataset, hold_out, load_dataset
+from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.models import Flat, build_model, initial_parameters
+from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.streams import Stream
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -64,22 +65,22 @@ class Task:
 
     @cached_property
     def training(self) -> LocalTraining:
-        own = self.experiment.training
-        return LocalTraining(own.lr, own.steps, own.momentum, own.weight_decay, own.batch_size)
+        return self.experiment.training.local()
 
     @cached_property
     def stream(self) -> Stream:
         data, clients = self.experiment.data, self.experiment.system.clients
-        owners = data.rule().split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
+        owners = data.partition.split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
         return Stream(owners, self.seed, data.stream)
 
     def model(self) -> nn.Module:
-        return build_model(self.experiment.model.name, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
+        return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
 
     def start(self) -> ArrayRecord:
         """The model before round 1."""
-        flat, name = Flat(self.model()), self.experiment.model.name
-        vector = initial_parameters(name, self.dataset.shape, len(self.dataset.classes), self.seed).to(self.dtype)
+        flat = Flat(self.model())
+        shape, classes = self.dataset.shape, len(self.dataset.classes)
+        vector = initial_parameters(self.experiment.model, shape, classes, self.seed).to(self.dtype)
         return _record(flat.views(vector))
 
     def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
@@ -158,7 +159,7 @@ class RecipeSource:
 def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> Task:
     """Made once in a process: the data are read, and streams keep their orders."""
     experiment = load(recipe, overrides)
-    return Task(experiment, hold_out(load_dataset(experiment.data.name), experiment.data.validation))
+    return Task(experiment, hold_out(experiment.data.load(), experiment.data.validation))
 
 
 def recipe_client(
@@ -170,7 +171,11 @@ def recipe_client(
     def own_source(context: Context) -> Source:
         return RecipeSource(_task(context, recipe, overrides), int(context.node_config["partition-id"]))
 
-    @headgate_client(app, source=own_source, store=store, watch=watch)
+    def own_rules(context: Context) -> list[type[Retention]]:
+        given = _task(context, recipe, overrides).experiment
+        return [type(policy.retention(given.system)) for policy in given.policies.values()]
+
+    @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules)
     def train(message: Message, context: Context, held: Held) -> Message:
         task = _task(context, recipe, overrides)
         arrays, loss = task.train(message.content.array_records["arrays"], held, held.order)

@@ -5,36 +5,37 @@ held, also where the server heard of some late. Under the other rules they agree
 labels, which only clients know.
 """
 
-from headgate.control.retention.replacement import ClassBalanced, DynamicRatio, Replacement, Reservoir, StaticRatio
-from headgate.control.retention.windows import Fifo, KStep, KStepFifo
-from headgate.control.types import Retention
-from headgate.errors import DataError, SettingError
+import json
+from collections.abc import Collection
+
+from headgate.control.retention import Retention, WindowRule
+from headgate.errors import DataError
 from headgate.flower.messages import Order
+from headgate.parts import RETENTION, fill, nearest, table_of
 
 WINDOW = "window"
-RULES: dict[str, type[Replacement]] = {
-    "reservoir": Reservoir,
-    "class-balanced": ClassBalanced,
-    "static": StaticRatio,
-    "dynamic": DynamicRatio,
-}
 
 
-def stated(retention: Retention) -> tuple[str, float]:
-    """(rule, ratio) of an order's fields; refused where a client could not do it."""
-    for name, kind in RULES.items():
-        if type(retention) is kind:
-            return name, float(getattr(retention, "ratio", 0.0))
-    if isinstance(retention, KStep | Fifo | KStepFifo):
-        return WINDOW, 0.0
-    raise SettingError(f"retention = {type(retention).__name__}: clients on Flower know {WINDOW}s, {', '.join(RULES)}")
+def stated(rule: Retention) -> tuple[str, str]:
+    """(rule, settings) of an order's fields: its name in recipes, and its settings as JSON. How many stay the order says."""
+    if isinstance(rule, WindowRule):
+        return WINDOW, "{}"
+    table = table_of(RETENTION, rule)
+    return table.pop("kind"), json.dumps({key: value for key, value in table.items() if key != "capacity"})
 
 
-def rule_of(order: Order) -> Replacement | None:
-    """The rule that an order names; None: a window."""
+def rule_of(order: Order, own: Collection[type[Retention]] = ()) -> Retention | None:
+    """The rule that an order names; None: a window. A client knows the shipped ones and its `own`; it imports nothing."""
     if order.rule == WINDOW:
         return None
-    if order.rule not in RULES:
-        raise DataError(f"order.rule = {order.rule}: must be {WINDOW} or one of {', '.join(RULES)}")
-    kind = RULES[order.rule]
-    return kind(order.limit, order.ratio) if kind is StaticRatio else kind(order.limit)
+    known = {**RETENTION.kinds, **{f"{kind.__module__}:{kind.__qualname__}": kind for kind in own}}
+    if order.rule not in known:
+        raise DataError(f"order.rule = {order.rule}: this client does not know it{nearest(order.rule, list(known))}")
+    try:
+        settings = json.loads(order.settings)
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise DataError(f"order.settings = {order.settings[:60]}: must be a JSON object")
+    made: Retention = fill(known[order.rule], {**settings, "capacity": order.limit}, "order.rule")
+    return made

@@ -39,11 +39,11 @@ class RunRecord:
         if folder.is_dir() and any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
         if not (folder / STATE).exists():
-            create(folder, experiment.resolved, _environment(), parts=())
+            create(folder, experiment.tables(), _environment(), parts=())
         found = read_object(folder / ENVIRONMENT)
         if found.get("executor") != EXECUTOR:
             raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
-        text = tomli_w.dumps(dict(experiment.resolved))
+        text = tomli_w.dumps(experiment.tables())
         if found.get("config_sha256") != hashlib.sha256(text.encode()).hexdigest():
             raise DataError(f"{folder}: was begun with other settings; choose another folder, or go on with its config.toml")
         return cls(folder, experiment)

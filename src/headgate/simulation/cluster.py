@@ -7,12 +7,12 @@ machine that is always so. A task that is lost is not repeated in secret: its ch
 import logging
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build, load
+from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
 from headgate.simulation.players import LOOK, ONE_THREAD, cores, error_from, raise_first, told
 from headgate.simulation.stopping import told_to_stop
@@ -48,7 +48,7 @@ class Cluster:
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         task = self._task(_examine, device)
-        facts, error = self._result(task.remote(dict(experiment.resolved), device, executor))
+        facts, error = self._result(task.remote(experiment.tables(), device, executor))
         if error is not None:
             raise error
         return dict(facts)
@@ -94,20 +94,22 @@ class Cluster:
 # on the workers
 
 
-@cache
-def _dataset(name: str) -> Any:
-    """Read once by each worker: Ray gives it one task after the other."""
-    from headgate.learning.datasets import load_dataset
+_DATASETS: dict[str, Any] = {}
+"""read once by each worker: Ray gives it one task after the other"""
 
-    return load_dataset(name)
+
+def _dataset(data: Data) -> Any:
+    if data.key not in _DATASETS:
+        _DATASETS[data.key] = data.load()
+    return _DATASETS[data.key]
 
 
 def _examine(settings: dict[str, Any], device: str, executor: str) -> Told:
     from headgate.simulation.run import examine
 
     try:
-        experiment = build("", settings, Path())
-        return examine(experiment, _dataset(experiment.data.name), _on_worker(device), executor), None
+        experiment = build("", settings)
+        return examine(experiment, _dataset(experiment.data), _on_worker(device), executor), None
     except Exception as error:
         return None, told(error)
 
@@ -121,9 +123,9 @@ def _play(folder: str, device: str) -> Told:
             raise Interrupted("interrupted")
         if not own.is_dir():
             raise DataError(f"{own}: is not there on {os.uname().nodename}; --out must be a folder that every node sees")
-        dataset = _dataset(load(str(own / CONFIG)).data.name)
+        dataset = _dataset(load(own / CONFIG).data)
         with told_to_stop() as stop:
-            play_folder(own, dataset, _on_worker(device), lambda done: None, lambda: stop() or (own / STOP).exists())
+            play_folder(own, None, dataset, _on_worker(device), lambda done: None, lambda: stop() or (own / STOP).exists())
     except (Exception, KeyboardInterrupt) as error:
         return None, told(error)
     return None, None

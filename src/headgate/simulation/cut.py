@@ -1,12 +1,11 @@
 """How an experiment is cut into chunks, sub-experiments that are played each by itself.
 
 The cut hangs on the experiment, the executor and the device's memory, never on how many processes work, so neither do
-the results: costs and streams are addressed by seed, and a policy sees only its own run.
+the results: prices and streams are addressed by seed, and a policy sees only its own run.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +23,7 @@ SHARE = 0.8
 
 def work(experiment: Experiment) -> float:
     """Seconds on one core, very roughly: what tells a second from a minute without looking at data or model."""
-    digits, linear = experiment.data.name == "digits", experiment.model.name == "logistic"
+    digits, linear = experiment.data.kind == "digits", experiment.model.kind == "logistic"
     training = ((0.001 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
     evaluation = (0.0001 if digits else 0.007) if linear else 1.0
     return runs_of(experiment) * experiment.rounds * (training + evaluation / max(experiment.training.evaluate_every, 1))
@@ -46,24 +45,13 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
     names, seeds = list(experiment.policies), experiment.seeds
     if len(seeds) <= most:
         groups = -(-len(names) // (most // len(seeds)))
-        return [part_of(experiment, own, seeds) for own in _split(names, groups)]
+        return [experiment.only(own) for own in _split(names, groups)]
     spans = np.array_split(seeds, -(-len(seeds) // most))
-    return [part_of(experiment, [name], span) for name in names for span in spans]
+    return [experiment.only([name], span) for name in names for span in spans]
 
 
 def _split(names: Sequence[str], groups: int) -> list[list[str]]:
     return [[str(name) for name in own] for own in np.array_split(np.array(names, dtype=object), groups)]
-
-
-def part_of(experiment: Experiment, names: Sequence[str], seeds: Any) -> Experiment:
-    """The experiment of these policies and neighbouring seeds, else the same."""
-    run = {**experiment.resolved["run"], "policies": list(names), "first_seed": int(seeds[0]), "seeds": len(seeds)}
-    return replace(
-        experiment,
-        policies={name: experiment.policies[name] for name in names},
-        seeds=np.asarray(seeds, dtype=np.int64),
-        resolved={**experiment.resolved, "run": run},
-    )
 
 
 @dataclass(frozen=True)

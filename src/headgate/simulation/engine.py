@@ -22,11 +22,11 @@ from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.averaging import check_average, newest_share
+from headgate.learning.averaging import newest_share
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model, initial_parameters
+from headgate.learning.networks import build_model, initial_parameters
+from headgate.learning.server import State
 from headgate.learning.shift import check_shift, moves, shifted
 from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
@@ -77,7 +77,7 @@ class Prepared:
 
 def streams_of(experiment: Experiment, dataset: Dataset) -> Iterator[Stream]:
     """The streams of every seed, of what `hold_out` has left; refused where the data cannot be dealt to the clients."""
-    rule, clients = experiment.data.rule(), experiment.system.clients
+    rule, clients = experiment.data.partition, experiment.system.clients
     owners = rule.split if experiment.training.cohort is None or clients <= FEW else rule.owners
     for seed in map(int, experiment.seeds):
         yield Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
@@ -97,17 +97,12 @@ class Simulation:
                 f"system.clients = {system.clients}: at most {MOST_WITHOUT_COHORT} can all train in every round; "
                 "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
             )
-        if training.evaluate_every < 1:
-            raise SettingError(f"training.evaluate_every = {training.evaluate_every}: must be at least 1")
-        check_average(training.average)
         check_shift(training.shift, *dataset.shape[1:])
-        self.training = LocalTraining(
-            training.lr, training.steps, training.momentum, training.weight_decay, training.batch_size
-        )
+        self.training = training.local()
         classes = len(dataset.classes)
         dtype = torch.float64 if training.dtype == "float64" else torch.float32
         task = Task(
-            model=build_model(given.model.name, dataset.shape, classes),
+            model=build_model(given.model, dataset.shape, classes),
             shape=dataset.shape,
             classes=classes,
             mean=dataset.mean,
@@ -128,8 +123,10 @@ class Simulation:
         }
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
-        start = [initial_parameters(given.model.name, dataset.shape, classes, int(seed)) for seed in self.seeds]
+        start = [initial_parameters(given.model, dataset.shape, classes, int(seed)) for seed in self.seeds]
         self.theta = torch.stack(start).repeat(len(self.names), 1).to(device, dtype)
+        self.server: State = given.server.start(self.theta)
+        """what the server update remembers"""
         self.mean = self.theta
         """of the models so far, where it is asked for: what is evaluated"""
         self.uses = UseCounts(len(self.run_seeds), max(int(stream.starts[-1]) for stream in self.streams))
@@ -154,7 +151,7 @@ class Simulation:
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
             now = self._prepare(self.t + 1, self.ledgers)
-        theta, mean, results = self._launch(now)
+        theta, mean, server, results = self._launch(now)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
         broken, train_loss, accuracy, test_loss = results.cpu().numpy()  # waits for the device, once
@@ -164,6 +161,7 @@ class Simulation:
         if self._evaluated(now.t):
             self.accuracy = accuracy
         self.t, self.ledgers, self.theta, self.mean, self._ahead = now.t, now.after, theta, mean, ahead
+        self.server = server
         return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._occupancy(now))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
@@ -242,8 +240,9 @@ class Simulation:
             samples[own], rows[own] = stream.at(owners[own], positions[own])
         return runs, samples, rows, offsets
 
-    def _launch(self, now: Prepared) -> tuple[Tensor, Tensor, Tensor]:
-        """Set the device to work: the models after the round, their mean over rounds, and what became of each run, (4, R).
+    def _launch(self, now: Prepared) -> tuple[Tensor, Tensor, State, Tensor]:
+        """Set the device to work: the models after the round, their mean over rounds, the state of the server update, and what
+        became of each run, (4, R).
 
         A model that is no longer finite keeps its last finite state; its run is said to be broken.
         """
@@ -256,12 +255,13 @@ class Simulation:
         theta, train_loss = self.executor.advance(
             self.theta, packed, to_device(weights, self.device).to(self.theta), self.training, self.run_seeds, now.t
         )
+        theta, server = self.experiment.server.step(now.t, self.theta, theta, self.server)
         broken = ~torch.isfinite(theta).all(dim=1)
         theta = torch.where(broken[:, None], self.theta, theta)
         eta = self.experiment.training.average
         mean = theta if eta is None else torch.lerp(self.mean, theta, newest_share(now.t, eta))
         judged = self.evaluate(mean) if self._evaluated(now.t) else [torch.full_like(train_loss, torch.nan)] * 2
-        return theta, mean, torch.stack([values.double() for values in (broken, train_loss, *judged)])
+        return theta, mean, server, torch.stack([values.double() for values in (broken, train_loss, *judged)])
 
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
@@ -326,6 +326,7 @@ class Simulation:
         return {
             "theta": self.theta.cpu().contiguous(),
             **({} if self.mean is self.theta else {"mean": self.mean.cpu().contiguous()}),
+            **{f"server.{name}": array.cpu().contiguous() for name, array in self.server.items()},
             "used": torch.from_numpy(used),
             "uses": torch.from_numpy(uses),
             "diverged": torch.from_numpy(self.diverged),
@@ -337,6 +338,7 @@ class Simulation:
         self.t, self.ledgers, self._ahead = t, dict(ledgers), None
         self.theta = tensors["theta"].to(self.theta)
         self.mean = tensors["mean"].to(self.theta) if "mean" in tensors else self.theta
+        self.server = {name: tensors[f"server.{name}"].to(array) for name, array in self.server.items()}
         self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"].numpy(), tensors["uses"].numpy())
         self.diverged = tensors["diverged"].numpy().copy()
         if "accuracy" in tensors:  # older checkpoints lack it

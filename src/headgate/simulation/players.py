@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from headgate import errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
+from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -60,14 +61,16 @@ class Here:
 
     where = "in this process"
 
-    def __init__(self) -> None:
+    def __init__(self, experiments: Mapping[Path, Experiment] | None = None) -> None:
+        """`experiments`: what is played in these folders as it is; in others, what their config says."""
         self._datasets: dict[str, Any] = {}
+        self._experiments = dict(experiments or {})
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         with _one_thread():
             from headgate.simulation.run import examine
 
-            return examine(experiment, self._dataset(experiment.data.name), device, executor)
+            return examine(experiment, self._dataset(experiment.data), device, executor)
 
     def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
         with _one_thread():
@@ -76,21 +79,19 @@ class Here:
             for folder in folders:
                 if told():
                     raise Interrupted("interrupted")
-                dataset = self._dataset(load(str(folder / CONFIG)).data.name)
+                experiment = self._experiments.get(folder) or load(folder / CONFIG)
                 try:
-                    play_folder(folder, dataset, device, tick=lambda done: look(), stop=told)
+                    play_folder(folder, experiment, self._dataset(experiment.data), device, tick=lambda done: look(), stop=told)
                 except Interrupted:
                     raise
                 except HeadgateError as error:
                     raise ChunkError(folder, error) from None
                 give_back(device)
 
-    def _dataset(self, name: str) -> Any:
-        from headgate.learning.datasets import load_dataset
-
-        if name not in self._datasets:
-            self._datasets[name] = load_dataset(name)
-        return self._datasets[name]
+    def _dataset(self, data: Data) -> Any:
+        if data.key not in self._datasets:
+            self._datasets[data.key] = data.load()
+        return self._datasets[data.key]
 
     def close(self) -> None:
         self._datasets.clear()
@@ -111,7 +112,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class Processes:
-    """Children of a nursery (which see), as many at a time as asked for."""
+    """Workers of a worker pool, as many at a time as asked for."""
 
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
@@ -120,8 +121,8 @@ class Processes:
         self._answers, given = os.pipe()
         path = os.pathsep.join(each for each in sys.path if each)
         with _deaf():  # it hears when it is ready to answer
-            self._nursery = subprocess.Popen(
-                [sys.executable, "-m", "headgate.simulation.nursery", str(given)],
+            self._pool = subprocess.Popen(
+                [sys.executable, "-m", "headgate.simulation.worker_pool", str(given)],
                 stdin=subprocess.PIPE,
                 pass_fds=[given],
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
@@ -131,7 +132,7 @@ class Processes:
         self._half, self._at_work = b"", False
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        self._ask(do="examine", settings=experiment.resolved, device=device, executor=executor)
+        self._ask(do="examine", settings=experiment.tables(), device=device, executor=executor)
         answer = next(self._hear(lambda: None, lambda: False))
         self._at_work = False
         if "error" in answer:
@@ -156,21 +157,21 @@ class Processes:
         raise_first(why)
 
     def close(self) -> None:
-        """Without one who asks, a nursery ends. One still at work, because something went wrong here, is ended: its
-        children finish their rounds and are gone."""
-        assert self._nursery.stdin is not None
+        """Without one who asks, a pool ends. One still at work, because something went wrong here, is ended: its
+        workers finish their rounds and are gone."""
+        assert self._pool.stdin is not None
         if self._at_work:
-            self._nursery.kill()
+            self._pool.kill()
         with suppress(BrokenPipeError):  # it is gone already
-            self._nursery.stdin.close()
+            self._pool.stdin.close()
         os.close(self._answers)
-        self._nursery.wait()
+        self._pool.wait()
 
     def _ask(self, **question: Any) -> None:
-        assert self._nursery.stdin is not None
+        assert self._pool.stdin is not None
         try:
-            self._nursery.stdin.write(json.dumps(question).encode() + b"\n")
-            self._nursery.stdin.flush()
+            self._pool.stdin.write(json.dumps(question).encode() + b"\n")
+            self._pool.stdin.flush()
         except BrokenPipeError:
             raise self._gone() from None
         self._at_work = True
@@ -180,7 +181,7 @@ class Processes:
         while True:
             look()
             if told() and not passed_on:
-                self._nursery.send_signal(signal.SIGINT)
+                self._pool.send_signal(signal.SIGINT)
                 passed_on = True
             if select.select([self._answers], [], [], LOOK)[0]:
                 new = os.read(self._answers, 1 << 16)
@@ -188,13 +189,13 @@ class Processes:
                     raise self._gone(passed_on)
                 *lines, self._half = (self._half + new).split(b"\n")
                 yield from (json.loads(line) for line in lines)
-            elif self._nursery.poll() is not None:
+            elif self._pool.poll() is not None:
                 raise self._gone(passed_on)
 
     def _gone(self, told_to_stop: bool = False) -> HeadgateError:
         if told_to_stop:
             return Interrupted("interrupted")
-        return HeadgateError(f"the process that starts the others ended with {self._nursery.wait()}")
+        return HeadgateError(f"the process that starts the others ended with {self._pool.wait()}")
 
 
 @contextmanager

@@ -100,8 +100,12 @@ def resume(
     return simulation, RunWriter(checkpoint.folder)
 
 
-def play_folder(folder: Path, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]) -> None:
+def play_folder(
+    folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
+) -> None:
     """All rounds that are left of the run in `folder`, which may be a part of a larger one; its rows stay rows.
+
+    `experiment` is the one in the folder's config where it is None.
 
     When `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
@@ -109,7 +113,7 @@ def play_folder(folder: Path, dataset: Dataset, device: str, tick: Tick, stop: C
     with Held() as held:
         held.take(folder / CONFIG, folder)
         try:
-            simulation, writer = resume(load(str(folder / CONFIG)), dataset, Checkpoint(folder), device)
+            simulation, writer = resume(experiment or load(folder / CONFIG), dataset, Checkpoint(folder), device)
             play_rounds(simulation, writer, tick, stop=stop)
         finally:
             torch.set_num_threads(before)

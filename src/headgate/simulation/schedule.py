@@ -7,7 +7,7 @@ that is interrupted, a chunk is played as a whole by one thread. This process on
 import json
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +65,8 @@ def perform(
     process. `ray`: the address of a Ray cluster that plays instead, "local" for one on this machine.
 
     `tick` is told the rounds done and the rounds in all, over all chunks; `watch` a run folder and the rows of a round that
-    a chunk of it has finished, and before all others no rows; `say` what is about to be done. An experiment is what its
-    `resolved` settings say: whoever plays reads them from the run folder.
+    a chunk of it has finished, and before all others no rows; `say` what is about to be done. Whoever plays reads the
+    experiment from the run folder; one with parts that no recipe can name is played as it is, in this process.
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
@@ -138,10 +138,13 @@ def _begun(wanted: Experiment | None, folder: Path, held: Held) -> _Run:
     if empty or (folder.is_dir() and left_by_a_killed_start(folder)):
         return _Run(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder)
     kept = Checkpoint(folder)  # refuses what was changed or damaged
-    if wanted is not None and read_config(folder) != tomllib.loads(tomli_w.dumps(wanted.resolved)):
+    finished = (folder / STATE).exists() and read_object(folder / STATE).get("state") == "finished"
+    if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
+        _refuse_unnamed(folder, kept.environment)
+    if wanted is not None and not _same(folder, wanted):
         raise DataError(f"{folder}: was begun with other settings; choose another folder, or remove it")
-    experiment = load(str(kept.folder / CONFIG))
-    if (folder / STATE).exists() and read_object(folder / STATE).get("state") == "finished":
+    experiment = wanted or load(folder / CONFIG)
+    if finished:
         return _Run(experiment, folder, finished=True)
     check_parts(folder)
     for part in part_folders(folder):
@@ -151,12 +154,24 @@ def _begun(wanted: Experiment | None, folder: Path, held: Held) -> _Run:
     return _Run(experiment, folder)
 
 
+def _same(folder: Path, wanted: Experiment) -> bool:
+    """Whether a folder was begun by this experiment; one of an older version is read first."""
+    own = tomllib.loads(tomli_w.dumps(wanted.tables()))
+    return read_config(folder) == own or (not wanted.unnamed and load(folder / CONFIG).tables() == wanted.tables())
+
+
+def _refuse_unnamed(folder: Path, environment: Mapping[str, Any]) -> None:
+    """What ran an object that no recipe can name cannot go on without it."""
+    for key, why in environment.get("unnamed", {}).items():
+        raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
+
+
 def _never_begun(folder: Path) -> _Run:
     """A run that was killed while it was made starts anew where its settings and its executor are there."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(f"--resume {folder}: was stopped before anything was played; remove it and start again")
     executor = str(Checkpoint(folder).environment["executor"])
-    return _Run(load(str(folder / CONFIG)), folder, fresh=True, executor=executor)
+    return _Run(load(folder / CONFIG), folder, fresh=True, executor=executor)
 
 
 def _safe(label: str) -> str:
@@ -167,6 +182,12 @@ def _safe(label: str) -> str:
 
 
 def _player(runs: Sequence[_Run], processes: int | None, ray: str | None) -> Player:
+    unnamed = {f"{key}: {why}" for run in runs for key, why in run.experiment.unnamed.items()}
+    if unnamed:
+        if ray is not None or (processes or 1) > 1:
+            asked = f"--ray {ray}" if ray is not None else f"--processes {processes}"
+            raise SettingError(f"{asked}: this process alone can play {'; '.join(sorted(unnamed))}")
+        return Here({run.folder: run.experiment for run in runs})
     if ray is not None:
         from headgate.simulation.cluster import Cluster
 
@@ -188,7 +209,8 @@ def _start(
     for run in fresh:
         facts = player.examine(run.experiment, device, run.executor or executor)
         fit = Footprint(**facts["footprint"]).fit(facts["free"]) if "free" in facts else None
-        cuts.append((facts, cut(run.experiment, most_runs(run.experiment, facts["environment"]["executor"], fit))))
+        most = most_runs(run.experiment, facts["environment"]["executor"], fit)
+        cuts.append((facts, [run.experiment] if run.experiment.unnamed else cut(run.experiment, most)))
         if fit is not None:
             say(_room(cuts[-1][1], facts))
     with saying_how_to_go_on(whole):
@@ -199,8 +221,9 @@ def _start(
             held.take(run.folder, run.folder)
             if left_by_a_killed_start(run.folder):
                 clear_killed_start(run.folder)
-            parts = [chunk.resolved for chunk in chunks] if len(chunks) > 1 else []
-            create(run.folder, run.experiment.resolved, facts["environment"], parts)
+            parts = [chunk.tables() for chunk in chunks] if len(chunks) > 1 else []
+            unnamed = {"unnamed": run.experiment.unnamed} if run.experiment.unnamed else {}
+            create(run.folder, run.experiment.tables(), {**facts["environment"], **unnamed}, parts)
 
 
 def _list_points(whole: Path, points: Sequence[Path]) -> None:

@@ -5,21 +5,17 @@ anything is built.
 """
 
 import shlex
-import tempfile
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import MISSING, fields
+from dataclasses import Field as Setting
 from typing import Any
 
-from pydantic import AliasChoices, Field
-from pydantic.fields import FieldInfo
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictInt
 
-from headgate.errors import HeadgateError, InfeasibleError, SettingError
+from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment import Experiment, build, recipe_names, recipe_text
-from headgate.experiment.parse import nearest
-from headgate.experiment.policies import PolicySettings
-from headgate.experiment.prices import COSTS
-from headgate.experiment.settings import Settings, Whole
+from headgate.parts import POLICY, PRICES, nearest
 from headgate.web.uploads import MOST_PRICES
 
 LIMITS = {
@@ -31,19 +27,23 @@ LIMITS = {
     "decisions": 2_000_000,  # clients times rounds times seeds
     "number": 1e9,
 }
-FILE, PRICES = "plan.toml", "prices.csv"
+FILE = "plan.toml"
+NOT_ASKED = ("file", "folder", "column", "sha256")
+"""keys that would name something on this machine"""
 
 
-class PlanRequest(Settings):
+class PlanRequest(BaseModel):
     """What may be asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     system: dict[str, Any]
     prices: dict[str, Any] = Field(validation_alias=AliasChoices("prices", "cost"))
-    """as in a recipe; older pages call them cost"""
-    rounds: Whole
-    seeds: Whole = 5
+    """as in a recipe, a trace brings its own; older pages call them cost"""
+    rounds: StrictInt
+    seeds: StrictInt = 5
     policy: str = "headgate"
-    K: Whole | None = None
+    K: StrictInt | None = None
     """left out: chosen"""
     gamma: float = 0.5
     phi: float = 0.5
@@ -55,21 +55,17 @@ class PlanRequest(Settings):
     """a newer request of the same page takes the place of an older one"""
 
 
-def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any], str | None]:
-    """The experiment, the recipe that makes it again, and its prices as a file where it has some."""
-    if asked.policy not in PolicySettings.kinds:
-        raise SettingError(f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(PolicySettings.kinds))}")
+def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
+    """The experiment, and the recipe that makes it again."""
+    if asked.policy not in POLICY.kinds:
+        raise SettingError(f"policy = {asked.policy[:100]}: no such policy{nearest(asked.policy, list(POLICY.kinds))}")
     _check_sizes(asked)
-    process, prices = dict(asked.prices), None
+    process = dict(asked.prices)
     if process.get("kind") == "trace":
-        prices = _prices(process.pop("prices", None), asked.rounds)
-        for key in ("file", "column"):
-            if key in process:
-                raise SettingError(f"prices.{key}: prices are sent with the plan, as prices.prices")
-        process |= {"file": PRICES, "column": "price"}
+        process["prices"] = _prices(process.get("prices"), asked.rounds)
     own = {**asked.options, "kind": asked.policy} | ({} if asked.K is None else {"K": asked.K})
-    fields = PolicySettings.kinds[asked.policy].model_fields
-    own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in fields and key not in own}
+    known = {each.name for each in fields(POLICY.kinds[asked.policy])}
+    own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in known and key not in own}
     recipe = {
         "system": dict(asked.system),
         "prices": process,
@@ -78,18 +74,7 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any], str | None]:
         "policies": {asked.policy: own},
     }
     recipe = _without_none(recipe)
-    return build_recipe(recipe, prices), recipe, prices
-
-
-def build_recipe(recipe: Mapping[str, Any], prices: str | None) -> Experiment:
-    if prices is None:
-        return build("plan", recipe, Path())
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / PRICES).write_text(prices, "utf-8")
-        try:
-            return build("plan", recipe, Path(folder))
-        except HeadgateError as error:
-            raise type(error)(str(error).replace(f"{Path(folder) / PRICES}", "prices.prices")) from None
+    return build("plan", recipe), recipe
 
 
 def _without_none(value: Any) -> Any:
@@ -111,7 +96,7 @@ def _check_sizes(asked: PlanRequest) -> None:
     if asked.options.get("capacity", "buffer") not in ("buffer", None):
         raise SettingError(f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer")
     for section in ("system", "prices", "options", "bound"):
-        _check_numbers(section, getattr(asked, section))
+        _check_values(section, getattr(asked, section))
     buffers, clients = asked.system.get("buffers"), asked.system.get("clients")
     if not isinstance(buffers, list) or not buffers or not all(isinstance(each, int) for each in buffers):
         raise SettingError("system.buffers: must be a list of whole numbers, one for each client")
@@ -136,39 +121,43 @@ def check_waiting(experiment: Experiment) -> None:
         )
 
 
-def _check_numbers(where: str, value: Any, depth: int = 0) -> None:
+def _check_values(where: str, value: Any, depth: int = 0) -> None:
+    """Numbers and lists are bounded, and nothing names a file or a module."""
     if depth > 6:
         raise SettingError(f"{where[:100]}: too deep")
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         for key, each in value.items():
-            _check_numbers(f"{where}.{key}", each, depth + 1)
+            if key in NOT_ASKED:
+                raise SettingError(f"{where[:100]}.{key}: a plan names no file; prices are sent with it, as prices.prices")
+            if key == "kind" and isinstance(each, str) and ":" in each:
+                raise SettingError(f"{where[:100]}.kind = {each[:100]}: a plan knows what is shipped, nothing else")
+            _check_values(f"{where}.{key}", each, depth + 1)
     elif isinstance(value, list):
         most = LIMITS["prices"] if where == "prices.prices" else LIMITS["clients"]
         if len(value) > most:
             raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
         for each in value:
-            _check_numbers(where, each, depth + 1)
+            _check_values(where, each, depth + 1)
     elif isinstance(value, int | float) and abs(value) > LIMITS["number"]:
         raise SettingError(f"{where[:100]} = {str(value)[:40]}: must not be beyond {LIMITS['number']:g}")
     elif isinstance(value, int) and where in ("prices.length", "prices.rounds") and value > LIMITS["rounds"]:
         raise SettingError(f"{where} = {value}: at most {LIMITS['rounds']:,}")
 
 
-def _prices(prices: Any, rounds: int) -> str:
-    """As the file that the recipe names. A run meets no more of them than it has rounds."""
+def _prices(prices: Any, rounds: int) -> list[float]:
+    """A run meets no more of them than it has rounds."""
     if not isinstance(prices, list) or not prices or not all(type(each) in (int, float) for each in prices):
         raise SettingError("prices.prices: must be a list of numbers")
-    return "\n".join(["price", *(repr(float(each)) for each in prices[:rounds])]) + "\n"
+    return [float(each) for each in prices[:rounds]]
 
 
-def command(toml: str, prices: str | None, chosen: bool, asked: PlanRequest) -> str:
-    """Lines for a shell that leave the files and work it out again."""
-    files = {FILE: toml} | ({} if prices is None else {PRICES: prices})
-    written = "".join(f"cat > {shlex.quote(name)} <<'END'\n{text}END\n" for name, text in files.items())
+def command(toml: str, chosen: bool, asked: PlanRequest) -> str:
+    """Lines for a shell that leave the file and work it out again."""
+    written = f"cat > {shlex.quote(FILE)} <<'END'\n{toml}END\n"
     if not chosen:
         return f"{written}headgate rehearse {FILE}\n"
     exponents = "".join(f" --{name} {value!r}" for name, value in (("gamma", asked.gamma), ("phi", asked.phi)) if value != 0.5)
-    return f"{written}headgate plan {FILE}{exponents}\n"
+    return f"{written}headgate plan {FILE} --policy {asked.policy}{exponents}\n"
 
 
 # what can be chosen
@@ -184,17 +173,17 @@ def choices() -> dict[str, Any]:
             start = {"name": name, "system": system, "prices": raw["prices"], "rounds": raw["run"]["rounds"]}
             recipes.append(start | {"bound": raw.get("bound", {})})
     return {
-        "policies": sorted(PolicySettings.kinds, key=lambda kind: kind != "headgate"),
-        "prices": {kind: [_key(name, field) for name, field in _keys(kind)] for kind in COSTS},
+        "policies": list(POLICY.kinds),
+        "prices": {kind: [_key(name, own) for name, own in _keys(kind)] for kind in PRICES.kinds if kind != "per-client"},
         "recipes": recipes,
         "limits": LIMITS,
     }
 
 
-def _keys(kind: str) -> list[tuple[str, FieldInfo]]:
-    shared = ("kind", "per_client", "client_noise", "file", "column")
-    return [(name, field) for name, field in COSTS[kind].model_fields.items() if name not in shared]
+def _keys(kind: str) -> list[tuple[str, Setting[Any]]]:
+    return [(own.name, own) for own in fields(PRICES.kinds[kind]) if own.name not in NOT_ASKED]
 
 
-def _key(name: str, field: FieldInfo) -> dict[str, Any]:
-    return {"name": name, "required": field.is_required(), "default": None if field.is_required() else field.default}
+def _key(name: str, own: Setting[Any]) -> dict[str, Any]:
+    needed = own.default is MISSING and own.default_factory is MISSING
+    return {"name": name, "required": needed, "default": None if needed else own.default}

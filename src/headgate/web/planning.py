@@ -19,11 +19,12 @@ from headgate.analysis.curves import thinned
 from headgate.analysis.rehearsal import broken_limits, summarise
 from headgate.control.plan import Plan, plan
 from headgate.control.policies import Acdpp
-from headgate.control.policies.references.foresight import clairvoyant
+from headgate.control.policies.references.foresight import foresee
+from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal, rehearse
-from headgate.control.types import AdmissionPolicy, Floats
+from headgate.control.types import Floats
 from headgate.experiment import Experiment
-from headgate.experiment.parse import parse
+from headgate.parts import checked
 from headgate.theory.comparison import oracle_bound
 from headgate.web.answers import number, plain, with_interval
 from headgate.web.asking import PlanRequest, built, check_waiting, command
@@ -51,7 +52,7 @@ class Planner:
     def arrive(self, raw: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
         """The work to be done for a request, which may have to wait; older work of the same page is given up now."""
         began, me = time.perf_counter(), object()
-        asked = parse(PlanRequest, dict(raw), "plan")
+        asked = checked(PlanRequest, dict(raw), "plan")
         if asked.page:
             with self._lock:
                 self._newest[asked.page] = me
@@ -77,7 +78,7 @@ class Planner:
         return self.arrive(raw)()
 
     def _worked_out(self, asked: PlanRequest, tick: Callable[[int], None]) -> dict[str, Any]:
-        experiment, recipe, prices = built(asked)
+        experiment, recipe = built(asked)
         check_waiting(experiment)
         policy, made = experiment.policies[asked.policy], None
         system, process, seeds = experiment.system, experiment.prices, experiment.seeds
@@ -91,21 +92,18 @@ class Planner:
         else:
             result = rehearse(system, policy, process, seeds, experiment.rounds, tick)
         told = _answer(experiment, asked.policy, policy, made, result)
-        told |= self._foresight(experiment, result, recipe, prices)
+        told |= self._foresight(experiment, result, recipe)
         toml = tomli_w.dumps(recipe)
         return told | {
             "trace": _trace(experiment, asked.policy, policy, tick) if asked.trace else None,
             "toml": toml,
-            "prices_csv": prices,
-            "command": command(toml, prices, made is not None, asked),
+            "command": command(toml, made is not None, asked),
         }
 
-    def _foresight(
-        self, experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any], prices: str | None
-    ) -> dict[str, Any]:
+    def _foresight(self, experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any]) -> dict[str, Any]:
         """The least surrogate cost at the first seed's prices, beside what the policy came to at the same."""
         own = float(result.penalty(experiment.bound)[0].sum())
-        key = json.dumps([recipe[part] for part in ("system", "prices", "bound")] + [experiment.rounds, prices])
+        key = json.dumps([recipe[part] for part in ("system", "prices", "bound")] + [experiment.rounds])
         known = self._bounds.get(key)
         if known is None:
             known = _least(experiment)
@@ -198,7 +196,7 @@ def _least(experiment: Experiment) -> tuple[float, str]:
     affordable = 1 + np.searchsorted(np.cumsum(np.sort(prices[0]) * system.memory), system.budget * rounds)
     if rounds * system.memory * min(int(affordable), rounds) > FORESIGHT:
         return 0.0, "too many rounds and samples to solve while you wait"
-    bound = float(clairvoyant(prices, system, experiment.bound, tolerance=1e-3).bound[0])
+    bound = float(foresee(prices, system, experiment.bound, tolerance=1e-3).bound[0])
     return (bound, "") if np.isfinite(bound) and bound > 0 else (0.0, "the money does not buy a sample in the first round")
 
 

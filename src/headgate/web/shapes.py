@@ -330,7 +330,6 @@ class Plan(Shape):
     curves: PlanCurves
     trace: Trace | None
     toml: str
-    prices_csv: str | None
     command: str
     took_ms: float
 

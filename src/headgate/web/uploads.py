@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 
-from headgate.control.prices.processes import Trace
+from headgate.control.prices import Trace
 from headgate.errors import DataError, HeadgateError
 
 MOST_CSV = 256 * 2**10
@@ -79,7 +79,7 @@ def prices_of(text: bytes, column: str | None = None) -> dict[str, Any]:
                 raise DataError(f'trace: "{said}" in row {number} of column "{column}" is not a number') from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"trace: cannot be read as CSV ({str(error)[:100]})") from None
-    known = Trace(np.array(prices, dtype=np.float64)).prices
+    known = np.array(Trace(tuple(prices)).prices)
     return {
         "column": column,
         "columns": columns,

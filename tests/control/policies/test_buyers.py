@@ -19,9 +19,9 @@ from headgate.control.policies import (
 )
 from headgate.control.policies.buying.headgate import _early_path
 from headgate.control.policies.buying.threshold import known_edge
-from headgate.control.prices.hard import PerClient, Switches
-from headgate.control.prices.processes import Constant as SteadyPrice
-from headgate.control.prices.processes import Trace, Uniform
+from headgate.control.prices import PerClient, Switches
+from headgate.control.prices import Constant as SteadyPrice
+from headgate.control.prices import Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy
@@ -61,7 +61,7 @@ def test_the_others_say_that_they_need_one_price(name):
 
 
 def test_other_retention_rules_may_be_had():
-    check_policy(Headgate(rule=KStepFifo(3, a_system().buffer)), rounds=24)
+    check_policy(Headgate(rule=KStep(3, capacity=a_system().buffer)), rounds=24)
 
 
 PRICE = st.one_of(st.sampled_from([0.0, 1e-12, 0.1, 1 / 3, 1.0, 5.5, 10.0, 1e9]), st.floats(0.0, 20.0, allow_subnormal=False))

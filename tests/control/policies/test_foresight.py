@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.control import Fifo, System
 from headgate.control.policies import Clairvoyant, Headgate, Resolving
 from headgate.control.policies.references.foresight import _follow, _levels, clairvoyant, convex_minorant, round_cost
-from headgate.control.prices.processes import Uniform, UniformInteger
+from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
@@ -33,7 +33,7 @@ def enumerated(prices, system, k, money):
 @settings(max_examples=60, deadline=None)
 @given(PRICES, st.floats(0.5, 40.0), st.sampled_from([CONVEX, BoundConstants(pdim=2.0), BoundConstants(pdim=100.0)]))
 def test_nothing_costs_less_than_the_bound(prices, money, k):
-    found = clairvoyant(np.array([prices]), SMALL, k, money)
+    found = foresee(np.array([prices]), SMALL, k, money)
     least = enumerated(prices, SMALL, k, money)
     assert found.bound[0] <= least * (1 + 1e-9) or np.isinf(least)
     assert found.price[0] >= least * (1 - 1e-9) or np.isinf(least)
@@ -48,7 +48,7 @@ def test_the_plan_is_the_best_there_is_where_money_comes_out_even(prices, mu):
     values = convex_minorant(round_cost(np.arange(1, 3 * len(prices) + 1), 3, CONVEX))
     plan = _follow(_levels(np.array(prices), 3, np.append(-np.inf, np.diff(values)), mu), 3)
     money = float(np.dot(prices, plan))
-    found = clairvoyant(np.array([prices]), SMALL, CONVEX, money, tolerance=1e-12)
+    found = foresee(np.array([prices]), SMALL, CONVEX, money, tolerance=1e-12)
     assert round_cost(np.cumsum(plan), 3, CONVEX).sum() == pytest.approx(enumerated(prices, SMALL, CONVEX, money))
     assert found.bound[0] == pytest.approx(enumerated(prices, SMALL, CONVEX, money))
 
@@ -77,7 +77,7 @@ def test_a_solver_finds_the_same():
         b_ub=np.array(limits),
         bounds=[(1, 10)] + [(0, 10)] * (T - 1) + [(None, None)] * T,
     )
-    found = clairvoyant(prices, system, CONVEX, tolerance=1e-9)
+    found = foresee(prices, system, CONVEX, tolerance=1e-9)
     assert found.bound[0] == pytest.approx(solved.fun, rel=1e-4)
     assert found.price[0] == pytest.approx(solved.fun, rel=5e-3)
 
@@ -93,20 +93,20 @@ def test_the_minorant_is_convex_below_and_touches():
 
 
 def test_without_money_for_one_sample_there_is_no_finite_cost():
-    found = clairvoyant(np.array([[5.0, 1.0]]), SMALL, CONVEX, 2.0)
+    found = foresee(np.array([[5.0, 1.0]]), SMALL, CONVEX, 2.0)
     assert found.price[0] == found.bound[0] == np.inf
     assert found.spend[0] == 0
 
 
 def test_with_money_for_all_everything_is_bought():
-    found = clairvoyant(np.array([[5.0, 1.0]]), SMALL, CONVEX, 100.0)
+    found = foresee(np.array([[5.0, 1.0]]), SMALL, CONVEX, 100.0)
     assert found.purchases.tolist() == [[3, 3]]
     assert found.price[0] == pytest.approx(found.bound[0])
 
 
 def test_prices_per_client_are_refused():
     with pytest.raises(SettingError, match="one price for each run and round"):
-        clairvoyant(np.ones((2, 3, 4)), SMALL, CONVEX)
+        foresee(np.ones((2, 3, 4)), SMALL, CONVEX)
 
 
 SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 60)

@@ -3,7 +3,7 @@ import pytest
 
 from headgate.control import Controller, System
 from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
-from headgate.control.prices.processes import Uniform, UniformInteger
+from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from headgate.control.controller import Controller
 from headgate.control.policies import Acdpp, Clairvoyant, Constant, Dpp
 from headgate.control.policies.references.clairvoyant import cheapest_first
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
-from headgate.control.retention.windows import Fifo
+from headgate.control.retention import Fifo
 from headgate.control.types import System
 from headgate.errors import SettingError
 from headgate.testing import check_policy

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from headgate.control.prices.hard import Bursts, Drift, Pareto, PerClient, Switches
-from headgate.control.prices.processes import Uniform
+from headgate.control.prices import Bursts, Drift, Pareto, PerClient, Switches
+from headgate.control.prices import Uniform
 from headgate.errors import SettingError
 from headgate.testing import check_prices
 

@@ -20,7 +20,7 @@ from headgate.control import (
 )
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Constant, Headgate, Pacing, Resolving
-from headgate.control.retention.replacement import keeps
+from headgate.control.retention import keeps
 from headgate.control.types import Streams, Window
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy, check_retention

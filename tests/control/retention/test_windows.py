@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, KStep, KStepFifo, Report, System
 from headgate.control.policies import Constant
-from headgate.control.retention.windows import capacity_of
+from headgate.control.retention import capacity_of
 from headgate.control.types import Window
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_retention
@@ -20,7 +20,7 @@ SOME = np.array([True, False, False, True, False])
     [
         KStep(1), KStep(4), KStep(60), KStep(np.array([2, 5, 1])), KStep(3, forever=SOME),
         Fifo(1), Fifo(3), Fifo(SYSTEM.buffer),
-        KStepFifo(1, 2), KStepFifo(4, SYSTEM.buffer), KStepFifo(50, 2), KStepFifo(np.array([2, 5, 1]), SYSTEM.buffer),
+        KStep(1, capacity=2), KStep(4, capacity=SYSTEM.buffer), KStep(50, capacity=2), KStepCapacity(np.array([2, 5, 1]), SYSTEM.buffer),
     ],
 )  # fmt: skip
 def test_every_rule_passes_the_public_check(rule):
@@ -38,7 +38,7 @@ def test_windows_and_use_counts_against_plain_queues(admissions, K, capacity):
     if K is None and capacity is None:
         return
     room = None if capacity is None else np.array(capacity)
-    rule = KStep(K) if room is None else Fifo(room) if K is None else KStepFifo(K, room)
+    rule = KStep(K) if room is None else Fifo(room) if K is None else KStep(K, capacity=room)
     system = System(np.array([5, 5, 5]), 1.0)
     state, window = rule.open(system, 1), Window(np.zeros((1, 3), dtype=np.int64), np.zeros((1, 3), dtype=np.int64))
     queues, counts, in_memory = [[], [], []], {}, 0
@@ -81,8 +81,8 @@ def test_clients_that_admit_less_than_ordered_keep_exact_windows():
         (lambda: KStep(0), "K = 0"),
         (lambda: KStep(2.5), "K = 2.5"),
         (lambda: Fifo(0), "capacity = 0"),
-        (lambda: KStepFifo(0, 3), "K = 0"),
-        (lambda: KStepFifo(3, -1), "capacity = -1"),
+        (lambda: KStep(0, capacity=3), "K = 0"),
+        (lambda: KStep(3, capacity=-1), "capacity = -1"),
         (lambda: capacity_of("bufer", SYSTEM), 'capacity = "bufer"'),
         (lambda: capacity_of([1, 2], SYSTEM), "2 entries for 5 clients"),
     ],

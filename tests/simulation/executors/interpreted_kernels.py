@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import Residual
+from headgate.learning.networks import Residual
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Packed, Task
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import BIN, Gram

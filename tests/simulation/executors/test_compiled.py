@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors import Task
 from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.reference import Reference

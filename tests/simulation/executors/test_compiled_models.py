@@ -8,7 +8,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors import pick
 from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop

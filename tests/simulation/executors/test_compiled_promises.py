@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors.compiled import Compiled
 
 from .compiled_nets import GREY, like_lenet, wide_rows

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import Residual, build_model
+from headgate.learning.networks import Residual, build_model
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Packed, Task, pick
 from headgate.simulation.executors.reference import Reference

@@ -11,7 +11,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import Residual, build_model
+from headgate.learning.networks import Residual, build_model
 from headgate.simulation import executors
 from headgate.simulation.executors import Task, pick
 from headgate.simulation.executors.packed_net import read_blocks

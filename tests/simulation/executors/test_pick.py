@@ -6,7 +6,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation import executors
 from headgate.simulation.executors import names, pick
 from headgate.simulation.executors.batched import Batched

@@ -8,7 +8,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference

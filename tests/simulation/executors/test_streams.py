@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Task
 from headgate.simulation.executors.batched import Batched

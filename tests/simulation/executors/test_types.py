@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from headgate.learning.models import Flat
+from headgate.learning.networks import Flat
 from headgate.simulation.executors.types import grouped
 
 from .worlds import MEAN, SHAPE, STD, linear, task_of, tiny_convolution

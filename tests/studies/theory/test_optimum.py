@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headgate.errors import HeadgateError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.models import Flat, build_model
+from headgate.learning.networks import Flat, build_model
 from headgate.studies.theory.optimum import minimiser
 from headgate.studies.theory.population import (
     Population,

@@ -46,7 +46,7 @@ def _setting(e: Experiment) -> str:
     helps += [f"images are moved by up to {training.shift} pixels a round"] if training.shift else []
     judged = "every round" if training.evaluate_every == 1 else f"every {training.evaluate_every} rounds"
     return (
-        f"{e.data.name}, {e.model.name}, lr {training.lr:g}, momentum {training.momentum:g}, {training.steps} local steps; "
+        f"{e.data.kind}, {e.model.kind}, lr {training.lr:g}, momentum {training.momentum:g}, {training.steps} local steps; "
         f"{e.rounds} rounds, "
         f"{len(e.seeds)} seeds, accuracy taken {judged}; {system.clients} clients, buffers of {system.memory} samples in all"
         + "".join(f"; for all policies alike {each}" for each in helps)

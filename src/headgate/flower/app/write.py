@@ -13,6 +13,7 @@ import tomli_w
 
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment, load
+from headgate.learning.partition import Pairs
 
 TEMPLATE = files("headgate.flower.app") / "template"
 AROUND = {
@@ -63,7 +64,7 @@ def write_app(
         (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(said), "utf-8")
     for source, name in {"__init__.py": "__init__.py", **FILES[training]}.items():
         (home / name).write_text((TEMPLATE / "package" / source).read_text("utf-8"), "utf-8")
-    (home / "recipe.toml").write_text(tomli_w.dumps(experiment.resolved), "utf-8")
+    (home / "recipe.toml").write_text(tomli_w.dumps(experiment.tables()), "utf-8")
     return experiment
 
 
@@ -93,7 +94,7 @@ def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: i
         more.append(f"system.clients={clients}")
         if not any(each.startswith("system.budget=") for each in overrides):
             more.append(f"system.budget={given.system.budget * clients / given.system.clients:g}")
-        if given.data.partition == "pairs" and not any(each.startswith("data.partition=") for each in overrides):
+        if isinstance(given.data.partition, Pairs) and not any(each.startswith("data.partition=") for each in overrides):
             more.append("data.partition=iid")  # in pairs, fewer clients would know fewer classes
     name = policy or ("headgate" if len(given.policies) > 1 else next(iter(given.policies)))
     return [*more, f'run.policies=["{name}"]', "run.seeds=1"]

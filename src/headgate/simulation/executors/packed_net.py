@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import Flat, Residual
+from headgate.learning.networks import Flat, Residual
 from headgate.simulation.executors.types import Task
 
 ALIGNED = 16

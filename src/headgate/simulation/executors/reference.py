@@ -9,7 +9,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.models import Flat
+from headgate.learning.networks import Flat
 from headgate.simulation.executors.types import Packed, Task
 from headgate.theory.labels import paper
 

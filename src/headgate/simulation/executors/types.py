@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import Flat, Shape
+from headgate.learning.models import Shape
+from headgate.learning.networks import Flat
 
 Ints = NDArray[np.int64]
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")

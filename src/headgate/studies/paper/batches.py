@@ -45,9 +45,9 @@ class StudyRun(NamedTuple):
     def gpu_seconds(self) -> float | None:
         """About how long it takes on a GPU; None where there is no measured time to go by."""
         e = self.experiment
-        if e.data.name not in SECONDS or e.model.name != "resnet9":
+        if e.data.kind not in SECONDS or e.model.kind != "resnet9":
             return None
-        round_s, samples, judge_s = SECONDS[e.data.name]
+        round_s, samples, judge_s = SECONDS[e.data.kind]
         held = sum(rehearse(e.system, policy, e.prices, e.seeds, e.rounds).n.sum() for policy in e.policies.values())
         judged = -(-e.rounds // e.training.evaluate_every) * len(e.seeds) * len(e.policies)
         return round_s * float(held) / samples + judge_s * judged

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headgate.control.policies import Constant, Released
+from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal, rehearse
-from headgate.control.types import AdmissionPolicy
 from headgate.experiment import load
 
 TEXT_K = 10
@@ -46,7 +46,7 @@ def equal_means(data: str) -> EqualMeans:
         fair = replace(released, V=V, least=0, K=TEXT_K, capacity=e.system.buffer)
         return bool(played(fair).spend.mean() <= e.system.budget)
 
-    rate = round(float(constant.rate) * spend / float(usual.spend.mean()), 2)
+    rate = round(float(constant.rate or 0.0) * spend / float(usual.spend.mean()), 2)
     return EqualMeans(
         spend=spend,
         memory=memory,

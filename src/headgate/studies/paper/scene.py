@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from headgate.control.policies import Acdpp, Constant, Hybrid, Released
-from headgate.control.prices.processes import Uniform, UniformInteger
-from headgate.control.types import AdmissionPolicy
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.prices import Uniform, UniformInteger
 from headgate.experiment import Experiment
 
 Scenes = Mapping[str, Experiment]
@@ -60,7 +60,7 @@ def training(experiment: Experiment) -> str:
     optimiser = f"momentum {how.momentum:g}" if how.momentum else "plain gradient descent"
     seen = "every round" if how.evaluate_every == 1 else f"every {how.evaluate_every} rounds"
     return (
-        f"{experiment.model.name}, {optimiser}, lr {how.lr:g}, E = {how.steps}; {experiment.rounds} rounds, "
+        f"{experiment.model.kind}, {optimiser}, lr {how.lr:g}, E = {how.steps}; {experiment.rounds} rounds, "
         f"{len(experiment.seeds)} seed{'s' * (len(experiment.seeds) > 1)}, test accuracy taken {seen}"
     )
 

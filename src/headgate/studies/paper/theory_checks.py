@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headgate.control.plan import better_of_corollary, plan
+from headgate.control.plan import plan
 from headgate.control.policies import Acdpp
+from headgate.control.policies.operating_point import better_of_corollary
 from headgate.control.types import System
 from headgate.experiment import Experiment, load
 from headgate.studies.theory.rates import AtHorizon, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points

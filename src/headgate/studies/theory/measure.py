@@ -38,8 +38,8 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
     rounds, seeds = (12, 2) if quick else (ROUNDS, SEEDS)
     cases = _cases(recipe, rounds, seeds, quick)
     first = cases[0]
-    if first.model.name != "logistic":
-        raise SettingError(f"model.name = {first.model.name}: the bound is for a convex loss, so it must be logistic")
+    if first.model.kind != "logistic":
+        raise SettingError(f"model.kind = {first.model.kind}: the bound is for a convex loss, so it must be logistic")
     populations = [pooled(dataset, first, int(seed)) for seed in first.seeds]
     optima = [minimiser(populations[0])]
     optima += [minimiser(each, start=optima[0].theta) for each in populations[1:]]
@@ -115,7 +115,7 @@ def _rounded_down(value: float) -> float:
 
 
 def _with(case: Experiment, lr: float, seeds: int) -> Experiment:
-    return replace(case, training=case.training.model_copy(update={"lr": lr}), seeds=case.seeds[:seeds])
+    return replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:seeds])
 
 
 def _stage(

@@ -40,7 +40,7 @@ class Population:
 def pooled(dataset: Dataset, experiment: Experiment, seed: int, client_weight: Floats | None = None) -> Population:
     """P = Σ α_m·P_m for one seed: all images of all clients, each as often as clients own it."""
     system = experiment.system
-    owned = experiment.data.rule().split(dataset.train_labels, system.clients, seed, dataset.columns)
+    owned = experiment.data.partition.split(dataset.train_labels, system.clients, seed, dataset.columns)
     alpha = system.weight if client_weight is None else client_weight / client_weight.sum()
     weight = np.concatenate([np.full(rows.size, share / rows.size) for rows, share in zip(owned, alpha, strict=True)])
     return _population(dataset, np.concatenate(owned), weight)

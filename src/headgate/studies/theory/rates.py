@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headgate.analysis.intervals import t_quantile
-from headgate.control.plan import better_of_corollary
 from headgate.control.policies import Acdpp
+from headgate.control.policies.operating_point import better_of_corollary
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, System
 from headgate.errors import SettingError

@@ -7,13 +7,12 @@ import numpy as np
 
 from headgate.analysis.markdown import table
 from headgate.control import policies as kinds
-from headgate.control.policies.buying.threshold import known_edge
-from headgate.control.policies.references.foresight import clairvoyant
+from headgate.control.policies.references.foresight import foresee
+from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.prices import Markov, PriceProcess, Seasonal, Uniform
 from headgate.control.prices.hard import Bursts, Drift, Pareto, Switches
-from headgate.control.prices.processes import Markov, PriceProcess, Seasonal, Uniform
 from headgate.control.rehearse import rehearse
-from headgate.control.retention.windows import Fifo
-from headgate.control.types import AdmissionPolicy, Floats, Ints, System
+from headgate.control.types import Floats, Ints, System
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import optimal_K
 
@@ -58,24 +57,23 @@ def trying_prices(rounds: int) -> dict[str, PriceProcess]:
     }
 
 
-def contenders(system: System, costs: PriceProcess, rounds: int) -> dict[str, AdmissionPolicy]:
+def contenders(given: Given) -> dict[str, AdmissionPolicy]:
     """All policies that need no tuning; `constant`, `threshold` and `random` are told the distribution of the prices."""
-    rule, mean = Fifo(system.buffer), costs.mean(rounds)
-    limit, share = known_edge(costs, system, rounds)
-    best = optimal_K(mean, system.buffer, system.budget)[0]
-    return {
-        "headgate": kinds.Headgate(rule=rule),
-        "headgate, early 0": kinds.Headgate(rule=rule, early=0.0),
-        "headgate, early 1": kinds.Headgate(rule=rule, early=1.0),
-        "threshold": kinds.Threshold(rule=rule, limit=limit, share=share),
-        "resolving": kinds.Resolving(rule=rule),
-        "pacing": kinds.Pacing(rule=rule),
-        "lookahead": kinds.Lookahead(rule=rule),
-        "pi": kinds.Pi(rule=rule),
-        "bucket": kinds.Bucket(rule=rule),
-        "random": kinds.Random(rule=rule, chance=min(1.0, system.budget / mean / system.memory)),
+    best = optimal_K(given.mean_price, given.system.buffer, given.system.budget)[0]
+    named = {
+        "headgate": kinds.Headgate(),
+        "headgate, early 0": kinds.Headgate(early=0.0),
+        "headgate, early 1": kinds.Headgate(early=1.0),
+        "threshold": kinds.Threshold(),
+        "resolving": kinds.Resolving(),
+        "pacing": kinds.Pacing(),
+        "lookahead": kinds.Lookahead(),
+        "pi": kinds.Pi(),
+        "bucket": kinds.Bucket(),
+        "random": kinds.Random(),
         "constant": kinds.Constant(rate=best.rate, K=best.K),
     }
+    return {name: policy.completed(given) for name, policy in named.items()}
 
 
 def regret_table(
@@ -85,7 +83,7 @@ def regret_table(
     table = []
     for name, costs in (processes or trying_prices(rounds)).items():
         least = _least(costs.path(seeds, 1, rounds + 1), system, k)
-        for policy, member in contenders(system, costs, rounds).items():
+        for policy, member in contenders(Given(system, costs, k, seeds, rounds)).items():
             result = rehearse(system, member, costs, seeds, rounds)
             surrogate = result.penalty(k).sum(axis=-1)
             table.append(
@@ -108,7 +106,7 @@ def regret_table(
 def _least(prices: Floats, system: System, k: BoundConstants) -> Floats:
     """The clairvoyant bound of each run; runs with the same prices are solved once."""
     distinct, which = np.unique(prices, axis=0, return_inverse=True)
-    return clairvoyant(distinct, system, k).bound[which.ravel()]
+    return foresee(distinct, system, k).bound[which.ravel()]
 
 
 def as_text(rows: Sequence[RegretRow]) -> str:

@@ -1,11 +1,13 @@
-"""A process that has read the data once and forks a child for each chunk: `python -m headgate.simulation.nursery FD`.
+"""The worker pool: a process that has read the data once and forks a worker for each chunk.
+
+Started as `python -m headgate.simulation.worker_pool FD`.
 
 The command's own process has threads (the progress bar, polars) and cannot be forked safely; a fresh process for each
 chunk would import torch, read the data and compile anew. This one does that once, has a single thread, and its children
 share its memory. On CUDA, which cannot be forked, it plays the chunks itself, one after the other.
 
-It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. SIGINT tells all children to
-finish their round, and so does the end of its parent: nobody goes on for nobody.
+It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. SIGINT tells all workers to
+finish their round, and so does the end of its parent.
 """
 
 import json
@@ -20,10 +22,10 @@ import torch
 
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, build, load
-from headgate.learning.datasets import Dataset, load_dataset
+from headgate.learning.data import Data
+from headgate.learning.datasets import Dataset
 from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
-from headgate.simulation.cut import part_of
 from headgate.simulation.engine import Simulation
 from headgate.simulation.players import told
 from headgate.simulation.run import choose_device, examine, give_back, play_folder
@@ -34,7 +36,7 @@ LOOK = 0.5
 """seconds between looks whether the parent is still there"""
 
 
-class Nursery:
+class WorkerPool:
     def __init__(self, answers: int) -> None:
         self.answers, self.parent = answers, os.getppid()
         self.datasets: dict[str, Dataset] = {}
@@ -61,24 +63,24 @@ class Nursery:
     def answer(self, **content: Any) -> None:
         os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
 
-    def dataset(self, name: str) -> Dataset:
-        if name not in self.datasets:
-            self.datasets[name] = load_dataset(name)
-        return self.datasets[name]
+    def dataset(self, data: Data) -> Dataset:
+        if data.key not in self.datasets:
+            self.datasets[data.key] = data.load()
+        return self.datasets[data.key]
 
     def examine(self, settings: Mapping[str, Any], device: str, executor: str) -> dict[str, Any]:
-        experiment = build("", settings, Path())
-        return examine(experiment, self.dataset(experiment.data.name), device, executor)
+        experiment = build("", settings)
+        return examine(experiment, self.dataset(experiment.data), device, executor)
 
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
         experiments = {folder: load(str(folder / CONFIG)) for folder in folders}
-        chunks = [(folder, self.dataset(each.data.name)) for folder, each in experiments.items()]
+        chunks = [(folder, self.dataset(each.data)) for folder, each in experiments.items()]
         if choose_device(device).type == "cuda":
             self.one_by_one(chunks, device)
             return
         compiled = [each for folder, each in experiments.items() if Checkpoint(folder).environment["executor"] == "compiled"]
-        for each in {each.model.name: each for each in compiled}.values():
-            _compile(each, self.dataset(each.data.name))
+        for each in {each.model.kind: each for each in compiled}.values():
+            _compile(each, self.dataset(each.data))
         self.fork(chunks, device, processes)
 
     def one_by_one(self, chunks: Sequence[tuple[Path, Dataset]], device: str) -> None:
@@ -116,7 +118,7 @@ class Nursery:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def child(self, folder: Path, dataset: Dataset, device: str) -> int:
-        nursery = os.getpid()
+        pool = os.getpid()
         pid = os.fork()
         if pid:
             return pid
@@ -124,7 +126,7 @@ class Nursery:
         try:
             with told_to_stop() as stop:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-                code = self.played(folder, dataset, device, nursery, stop)
+                code = self.played(folder, dataset, device, pool, stop)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -133,7 +135,7 @@ class Nursery:
     def played(self, folder: Path, dataset: Dataset, device: str, parent: int, stop: Callable[[], bool]) -> int:
         """0 when played to the end, 1 when not; why not is answered."""
         try:
-            play_folder(folder, dataset, device, tick=lambda done: None, stop=lambda: stop() or os.getppid() != parent)
+            play_folder(folder, None, dataset, device, tick=lambda done: None, stop=lambda: stop() or os.getppid() != parent)
             return 0
         except (Exception, KeyboardInterrupt) as error:
             self.answer(folder=str(folder), error=told(error))
@@ -148,10 +150,10 @@ def _ended(children: Iterable[int]) -> dict[int, int]:
 
 def _compile(experiment: Experiment, dataset: Dataset) -> None:
     """Have numba compile before the children do, each for itself: one step of one run, whose result nobody needs."""
-    one = part_of(experiment, list(experiment.policies)[:1], experiment.seeds[:1])
+    one = experiment.only(list(experiment.policies)[:1], experiment.seeds[:1])
     Simulation(one, dataset, choose_device("cpu"), "compiled").step()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    Nursery(int(sys.argv[1])).serve()
+    WorkerPool(int(sys.argv[1])).serve()
