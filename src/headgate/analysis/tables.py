@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from headgate.analysis.rehearsal import Summary
-from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
@@ -130,51 +129,6 @@ def _points(value: tuple[float, float | None, float | None] | None) -> str:
         return "–"
     mean, low, _ = value
     return f"{100 * mean:.2f}" + ("" if low is None else f" ± {100 * (mean - low):.2f}")
-
-
-def print_plan(experiment: Experiment, made: Plan) -> None:
-    chosen, system = made.chosen, experiment.system
-    up, down = made.corollary
-    table = _table(
-        f"{experiment.name}: plan for {counted(made.rounds, 'round')}, {counted(len(experiment.seeds), 'seed')} rehearsed",
-        "",
-        "",
-    )
-    for label, value in (
-        ("K", f"{chosen.K} rounds"),
-        ("rate", f"{chosen.rate:.6g} samples a round"),
-        ("V", _number(made.V)),
-        ("rho", f"{made.rho:.6g}"),
-        ("expected spend", f"{chosen.spend:.2f} a round of a budget of {system.budget:g}"),
-        ("bound", _number(chosen.bound)),
-        ("oracle's bound", _number(made.oracle_bound)),
-        ("regret", _number(chosen.regret)),
-        ("cost violation", _number(chosen.cost_violation)),
-        ("buffer violation", _number(chosen.buffer_violation)),
-        (
-            "peak buffer",
-            f"{chosen.peak_buffer} samples at client {chosen.peak_client}, B_m = {system.buffer[chosen.peak_client]}",
-        ),
-        ("Corollary 2, ceiling", f"K = {up.K}, rate {up.rate:.6g}"),
-        ("Corollary 2, floor", f"K = {down.K}, rate {down.rate:.6g}"),
-        ("finite-horizon search", f"K = {made.search.K}, rate {made.search.rate:.6g}"),
-    ):
-        table.add_row(label, value)
-    _show(table)
-    tried = _table("Rehearsed", "K", "rate", "spend a round", "bound", "constant's bound", "Vio_S", "Vio_B", "peak n_m")
-    for c in made.candidates:
-        tried.add_row(
-            f"{c.K}{' ←' if c is chosen else ''}",
-            f"{c.rate:.4g}",
-            f"{c.spend:.2f}",
-            _number(c.bound),
-            _number(c.ck_bound),
-            _number(c.cost_violation),
-            _number(c.buffer_violation),
-            str(c.peak_buffer),
-        )
-    _show(tried)
-    print(f"Why: {made.why}.")
 
 
 def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"], target: float | None) -> None:

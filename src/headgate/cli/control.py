@@ -1,18 +1,19 @@
 """The commands of control: recipes, plan, rehearse."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headgate.analysis.planned import plan_json, plan_shown
 from headgate.analysis.rehearsal import check_out, rows, summarise, write
-from headgate.analysis.tables import print_plan, print_summaries
+from headgate.analysis.shown import show
+from headgate.analysis.tables import print_summaries
 from headgate.cli.console import (
     AsFormat,
     Format,
-    Gamma,
-    Phi,
     Quiet,
     Recipe,
     Set,
@@ -45,39 +46,25 @@ def recipes(
 
 def plan(
     recipe: Recipe = "mnist",
-    gamma: Gamma = 0.5,
-    phi: Phi = 0.5,
+    policy: Annotated[str, typer.Option(help="The policy to plan for: a section of the recipe, or a kind.")] = "headgate",
+    gamma: Annotated[float | None, typer.Option(help="V = T^gamma; default: the policy's.")] = None,
+    phi: Annotated[float | None, typer.Option(help="rho = 1 - T^-phi; default: the policy's.")] = None,
     set_: Set = None,
     format_: AsFormat = Format.table,
 ) -> None:
-    """Choose K, the rate, V and rho for a system, and say what to expect.
+    """Work out a policy's settings for a system, rehearse it, and say what to expect.
 
-    Both branches of Corollary 2 and the search over the finite horizon give candidates for K; ACDPP is
-    rehearsed with each of them, and the best that keeps the buffers on average is taken. Burst cap,
-    capacity, N(0) and n(0) are those of the recipe's policy `acdpp`.
+    What it recommends is checked against both limits: money that a run may spend, and places that a client has. For
+    acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the finite horizon give candidates,
+    each is rehearsed, and the best that keeps the buffers on average is taken.
     """
-    experiment, policy = acdpp_of(recipe, set_ or [])
-    with status(format_, "rehearsing candidates"):
-        made = make_plan(experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds, gamma, phi)
+    experiment = with_policy(recipe, set_ or [], policy)
+    with status(format_, "rehearsing"):
+        made = make_plan(experiment.given, experiment.policies[policy], gamma, phi)
     if format_ is Format.json:
-        chosen = made.chosen
-        print_json(
-            {
-                "K": chosen.K,
-                "rate": chosen.rate,
-                "V": made.V,
-                "rho": made.rho,
-                "bound": chosen.bound,
-                "oracle_bound": made.oracle_bound,
-                "regret": chosen.regret,
-                "cost_violation": chosen.cost_violation,
-                "buffer_violation": chosen.buffer_violation,
-                "peak_buffer": chosen.peak_buffer,
-                "why": made.why,
-            }
-        )
+        print_json(plan_json(experiment, policy, made))
     else:
-        print_plan(experiment, made)
+        show(*plan_shown(experiment, policy, made))
 
 
 def rehearse(
@@ -97,7 +84,7 @@ def rehearse(
 ) -> None:
     """Run control over a whole horizon, without learning: what is spent, held and used.
 
-    Columns of --out: policy, seed, t, cost, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
+    Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
     experiment = load(recipe, recipe_overrides(set_, rounds, seeds, policies))
@@ -126,10 +113,15 @@ def rehearse(
         raise Interrupted(f"interrupted; kept: {done or 'nothing, no round was complete'}")
 
 
+def with_policy(recipe: str, overrides: list[str], name: str) -> Experiment:
+    """The recipe with this policy alone: a section of it, or a kind."""
+    return load(recipe, [*overrides, f"run.policies={json.dumps([name])}"])
+
+
 def acdpp_of(recipe: str, overrides: list[str]) -> tuple[Experiment, Acdpp]:
     """The recipe, and its policy `acdpp` or the default one where it has none."""
-    experiment = load(recipe, overrides)
-    policy = experiment.policies.get("acdpp") or load(recipe, [*overrides, 'run.policies=["acdpp"]']).policies["acdpp"]
+    experiment = with_policy(recipe, overrides, "acdpp")
+    policy = experiment.policies["acdpp"]
     if not isinstance(policy, Acdpp):
         raise SettingError(f"policies.acdpp.kind = {type(policy).__name__.lower()}: must be acdpp")
     return experiment, policy

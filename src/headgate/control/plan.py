@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headgate.control.checks import inside_unit
 from headgate.control.policies.drift.acdpp import Acdpp
 from headgate.control.policies.operating_point import OPEN_END, better_of_corollary
-from headgate.control.prices import PriceProcess
+from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, Ints, System
-from headgate.errors import InfeasibleError, SettingError
+from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import Benchmark, ck_bound, optimal_K, oracle_bound, saturated
 from headgate.theory.labels import paper
@@ -40,107 +39,132 @@ class Candidate:
     """money a round"""
     bound: float
     """Ē_T of the rehearsed policy"""
-    regret: float
     cost_violation: float
     buffer_violation: float
     peak_buffer: int
     """largest n_m(t) of any client in any round and run"""
-    peak_client: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """The chosen point, what its rehearsal showed, and the alternatives."""
+    """A policy with all its settings worked out, and what a rehearsal of it showed; for ACDPP also what else was tried."""
 
-    chosen: Candidate
-    V: float
-    rho: float
-    oracle_bound: float
-    corollary: tuple[Benchmark, Benchmark]
-    """Corollary 2: the ceiling and the floor"""
-    search: Benchmark
-    """eq:kstep-opt-problem"""
-    candidates: tuple[Candidate, ...]
-    rounds: int
-    why: str
+    policy: AdmissionPolicy
     rehearsal: Rehearsal
-    """of the chosen point, one run for each seed"""
+    """one run for each seed"""
+    bound: float
+    """Ē_T of Theorem 1, mean over the runs"""
+    oracle_bound: float
+    why: str
+    candidates: tuple[Candidate, ...] = ()
+    corollary: tuple[Benchmark, Benchmark] | None = None
+    """Corollary 2: the ceiling and the floor"""
+    search: Benchmark | None = None
+    """eq:kstep-opt-problem"""
+
+    @property
+    def rounds(self) -> int:
+        return self.rehearsal.rounds
+
+    @property
+    def regret(self) -> float:
+        return self.bound - self.oracle_bound
+
+    @property
+    def spend(self) -> float:
+        """Money a round."""
+        return float(self.rehearsal.spend.mean())
+
+    @property
+    def peak_client(self) -> int:
+        """The client that holds most above its buffer."""
+        return int(np.argmax(self.rehearsal.peak_occupancy.max(axis=0) - self.rehearsal.system.buffer))
+
+    @property
+    def peak_buffer(self) -> int:
+        """The most samples that client ever held."""
+        return int(self.rehearsal.peak_occupancy.max(axis=0)[self.peak_client])
+
+    def setting(self, name: str) -> float | None:
+        """K, rate, V or rho as planned; None where the policy has none, or follows a schedule."""
+        value = getattr(self.policy, name, None)
+        return None if value is None or isinstance(value, str) or np.ndim(value) else value
+
+
+def plan(
+    given: Given,
+    policy: AdmissionPolicy,
+    gamma: float | None = None,
+    phi: float | None = None,
+    tick: Callable[[int], None] = lambda t: None,
+    search: bool = True,
+) -> Plan:
+    """What to expect of a policy: all its settings worked out, and a rehearsal. `tick` as in `rehearse`.
+
+    For ACDPP, K and Λ̄ are chosen anew unless there is to be no `search`, with V = T^gamma and ρ = 1 − T^−phi.
+    """
+    if isinstance(policy, Acdpp) and search:
+        return _plan_acdpp(given, replace(policy, gamma=gamma or policy.gamma, phi=phi or policy.phi), tick)
+    policy = policy.completed(given)
+    result = _whole(given, policy, given.seeds, given.rounds, tick)
+    bounds, oracle = _bounds(result, given)
+    why = "its settings are as stated, or follow from the system and the prices"
+    return Plan(policy, result, float(bounds.mean()), oracle, why)
+
+
+def _whole(given: Given, policy: AdmissionPolicy, seeds: Ints, rounds: int, tick: Callable[[int], None]) -> Rehearsal:
+    result = rehearse(given.system, policy, given.prices, seeds, rounds, tick)
+    if result.rounds < rounds:
+        raise KeyboardInterrupt
+    return result
+
+
+def _bounds(result: Rehearsal, given: Given) -> tuple[Floats, float]:
+    """Ē_T of each run, and the oracle's."""
+    return result.bound(given.bound).sum(axis=-1), float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
 
 
 @paper("rem:buffer-violation")
-def plan(
-    system: System,
-    prices: PriceProcess,
-    k: BoundConstants,
-    policy: Acdpp,
-    seeds: Ints,
-    gamma: float,
-    phi: float,
-    tick: Callable[[int], None] = lambda t: None,
-) -> Plan:
-    """Choose K and Λ̄, set V = T^gamma and ρ = 1 − T^−phi, rehearse the neighbours of K in one batch.
+def _plan_acdpp(given: Given, policy: Acdpp, tick: Callable[[int], None]) -> Plan:
+    """Choose K and Λ̄, and rehearse the neighbours of K in one batch.
 
     `policy` supplies everything else (burst cap, capacity, N(0), n(0)). Of the candidates whose rehearsed
-    buffer violation is nil (Remark 3), the one with the least rehearsed bound is taken. `tick` as in `rehearse`.
+    buffer violation is nil (Remark 3), the one with the least rehearsed bound is taken.
     """
-    inside_unit("gamma", gamma)
-    inside_unit("phi", phi)
+    system, mean_price, k, seeds = given.system, given.mean_price, given.bound, given.seeds
     rounds = system.horizon or OPEN_END
-    mean_price = prices.mean(system.horizon)
-    if system.budget * rounds < mean_price:
-        raise InfeasibleError(
-            f"system.budget = {system.budget:g} a round buys less than one sample in {rounds} rounds "
-            f"at a mean price of {mean_price:g}"
-        )
     if rounds < 2:
         raise SettingError(f"run.rounds = {rounds}: V = T^gamma and rho = 1 - T^-phi need at least 2 rounds")
-    V, rho = rounds**gamma, 1.0 - rounds**-phi
     corollary = optimal_K(mean_price, system.buffer, system.budget)
     search = best_constant_admission(system, mean_price, k, rounds)
     around = {search.K + step for step in (-2, -1, 0, 1, 2)} | {point.K for point in corollary}
     points = [saturated(K, mean_price, system.buffer, system.budget) for K in sorted(around) if K >= 1]
     repeat = len(seeds)
+    chosen_by = replace(policy, V=rounds**policy.gamma, rho=1.0 - rounds**-policy.phi, bound=k)
     batch = replace(
-        policy,
-        K=np.repeat([point.K for point in points], repeat),
-        rate=np.repeat([point.rate for point in points], repeat),
-        V=V,
-        rho=rho,
-        bound=k,
+        chosen_by, K=np.repeat([point.K for point in points], repeat), rate=np.repeat([point.rate for point in points], repeat)
     )
-    result = rehearse(system, batch, prices, np.tile(seeds, len(points)), rounds, tick)
-    if result.rounds < rounds:
-        raise KeyboardInterrupt
-    bounds = result.bound(k).sum(axis=-1)
-    oracle = float(oracle_bound(system.buffer, rounds, k).sum())
+    result = _whole(given, batch, np.tile(seeds, len(points)), rounds, tick)
+    bounds, oracle = _bounds(result, given)
     rows = [slice(i * repeat, (i + 1) * repeat) for i in range(len(points))]
-    candidates = tuple(
-        _candidate(point, _runs(result, own), bounds[own], oracle, k) for point, own in zip(points, rows, strict=True)
-    )
+    candidates = tuple(_candidate(point, result.of_runs(own), bounds[own], k) for point, own in zip(points, rows, strict=True))
     chosen, why = _choose(candidates, better_of_corollary(system, mean_price, k), system, mean_price, rounds, k.pdim)
-    rehearsal = _runs(result, rows[candidates.index(chosen)])
-    return Plan(chosen, V, rho, oracle, corollary, search, candidates, rounds, why, rehearsal)
+    own = result.of_runs(rows[candidates.index(chosen)])
+    made = replace(chosen_by, K=chosen.K, rate=chosen.rate)
+    return Plan(made, own, chosen.bound, oracle, why, candidates, corollary, search)
 
 
-def _runs(result: Rehearsal, rows: slice) -> Rehearsal:
-    names = ("price", "admitted", "n", "N", "n_eff", "debt", "spend", "free", "peak_excess", "occupancy", "peak_occupancy")
-    return replace(result, **{name: getattr(result, name)[rows] for name in names})
-
-
-def _candidate(point: Benchmark, result: Rehearsal, bounds: Floats, oracle: float, k: BoundConstants) -> Candidate:
+def _candidate(point: Benchmark, result: Rehearsal, bounds: Floats, k: BoundConstants) -> Candidate:
     peak = result.peak_occupancy.max(axis=0)
-    over = int(np.argmax(peak - result.system.buffer))
     return Candidate(
         K=point.K,
         rate=point.rate,
         ck_bound=float(ck_bound(point.K, point.rate, result.rounds, k).sum()),
         spend=float(result.spend.mean()),
         bound=float(bounds.mean()),
-        regret=float(bounds.mean()) - oracle,
         cost_violation=result.cost_violation(),
         buffer_violation=result.buffer_violation(),
-        peak_buffer=int(peak[over]),
-        peak_client=over,
+        peak_buffer=int(peak[np.argmax(peak - result.system.buffer)]),
     )
 
 

@@ -6,7 +6,7 @@ can change a decision.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,6 +222,16 @@ class Ledger:
     def places(self) -> Ints | None:
         """The stream positions in memory, as in `Contents`; None: they are dropped..admitted−1."""
         return self.contents.places
+
+    def of_runs(self, rows: slice) -> "Ledger":
+        """The same of some of the runs."""
+
+        def some(value: Any) -> Any:
+            return tuple(map(some, value)) if isinstance(value, tuple) else None if value is None else value[rows]
+
+        held = {own.name: some(getattr(self, own.name)) for own in fields(self) if own.name not in ("t", "contents", "memory")}
+        memory = {name: array[rows] for name, array in self.memory.items()}
+        return Ledger(t=self.t, contents=Contents(*map(some, self.contents)), memory=memory, **held)
 
 
 Labels = Callable[[Ints, Ints, Ints], Ints]

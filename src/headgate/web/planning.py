@@ -9,7 +9,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,7 @@ import tomli_w
 from headgate.analysis.curves import thinned
 from headgate.analysis.rehearsal import broken_limits, summarise
 from headgate.control.plan import Plan, plan
-from headgate.control.policies import Acdpp
 from headgate.control.policies.references.foresight import foresee
-from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats
 from headgate.experiment import Experiment
@@ -34,6 +31,8 @@ from headgate.web.uploads import Refused
 FORESIGHT = 3e7
 """rounds times samples that can be bought: beyond it the clairvoyant takes more than a moment"""
 POINTS = 500
+POINT = ("K", "rate", "V", "rho")
+"""settings that are told as planned; null where a policy has none, or follows a schedule"""
 
 
 class Superseded(Refused):
@@ -80,24 +79,18 @@ class Planner:
     def _worked_out(self, asked: PlanRequest, tick: Callable[[int], None]) -> dict[str, Any]:
         experiment, recipe = built(asked)
         check_waiting(experiment)
-        policy, made = experiment.policies[asked.policy], None
-        system, process, seeds = experiment.system, experiment.prices, experiment.seeds
-        if isinstance(policy, Acdpp) and asked.K is None and not {"rate", "V", "rho"} & asked.options.keys():
-            made = plan(
-                experiment.system, experiment.prices, experiment.bound, policy, experiment.seeds, asked.gamma, asked.phi, tick
-            )
-            point: dict[str, Any] = {"K": made.chosen.K, "rate": made.chosen.rate, "V": made.V, "rho": made.rho}
-            recipe["policies"][asked.policy] |= point
-            policy, result = replace(policy, **point), made.rehearsal
-        else:
-            result = rehearse(system, policy, process, seeds, experiment.rounds, tick)
-        told = _answer(experiment, asked.policy, policy, made, result)
-        told |= self._foresight(experiment, result, recipe)
+        policy = experiment.policies[asked.policy]
+        stated = asked.K is not None or bool({"rate", "V", "rho"} & asked.options.keys())
+        made = plan(experiment.given, policy, asked.gamma, asked.phi, tick, search=not stated)
+        if made.candidates:
+            recipe["policies"][asked.policy] |= {name: made.setting(name) for name in POINT}
+        told = _answer(experiment, asked.policy, made)
+        told |= self._foresight(experiment, made.rehearsal, recipe)
         toml = tomli_w.dumps(recipe)
         return told | {
-            "trace": _trace(experiment, asked.policy, policy, tick) if asked.trace else None,
+            "trace": _trace(experiment, asked.policy, made, tick) if asked.trace else None,
             "toml": toml,
-            "command": command(toml, made is not None, asked),
+            "command": command(toml, bool(made.candidates), asked),
         }
 
     def _foresight(self, experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,17 +111,15 @@ class Planner:
         return {"clairvoyant": found, "clairvoyant_note": ""}
 
 
-def _answer(experiment: Experiment, name: str, policy: AdmissionPolicy, made: Plan | None, result: Rehearsal) -> dict[str, Any]:
-    k, system, rounds = experiment.bound, experiment.system, experiment.rounds
+def _answer(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
+    k, system, rounds, result = experiment.bound, experiment.system, experiment.rounds, made.rehearsal
     summary = summarise(experiment, name, result)
     oracle = oracle_bound(system.buffer, rounds, k)
-    peak = result.peak_occupancy.max(axis=0)
-    over = int(np.argmax(peak - system.buffer))
     return {
         "policy": name,
-        **_point(policy),
-        "why": made.why if made is not None else "as asked for",
-        "warning": broken_limits(summary, policy),
+        **{each: number(made.setting(each)) for each in POINT},
+        "why": made.why,
+        "warning": broken_limits(summary, made.policy),
         "rounds": rounds,
         "seeds": len(experiment.seeds),
         "budget": system.budget,
@@ -140,8 +131,8 @@ def _answer(experiment: Experiment, name: str, policy: AdmissionPolicy, made: Pl
         "buffer_violation": summary.buffer_violation,
         "memory": system.memory,
         "peak_n": summary.peak_n,
-        "peak_buffer": int(peak[over]),
-        "peak_client": over,
+        "peak_buffer": made.peak_buffer,
+        "peak_client": made.peak_client,
         "peak_excess": summary.peak_excess,
         "N": summary.N,
         "n_eff": number(summary.n_eff),
@@ -149,22 +140,16 @@ def _answer(experiment: Experiment, name: str, policy: AdmissionPolicy, made: Pl
         "oracle_bound": float(oracle.sum()),
         "regret": number(summary.regret),
         "surrogate": number(result.penalty(k).sum(axis=-1).mean()),
-        "candidates": [] if made is None else _candidates(made),
+        "candidates": _candidates(made),
         "curves": _curves(result, result.bound(k), oracle),
     }
-
-
-def _point(policy: AdmissionPolicy) -> dict[str, Any]:
-    """As the policy was completed; null where it has no such number, or follows a schedule."""
-    point = {name: number(getattr(policy, name, None)) for name in ("K", "rate", "V", "rho")}
-    return point | {"K": None if point["K"] is None else int(point["K"])}
 
 
 def _candidates(made: Plan) -> list[dict[str, Any]]:
     shown = ("K", "rate", "spend", "bound", "cost_violation", "buffer_violation", "peak_buffer")
     return [
         {name: number(getattr(each, name)) for name in shown}
-        | {"K": each.K, "peak_buffer": each.peak_buffer, "chosen": each is made.chosen}
+        | {"K": each.K, "peak_buffer": each.peak_buffer, "chosen": made.setting("K") == each.K}
         for each in made.candidates
     ]
 
@@ -200,10 +185,10 @@ def _least(experiment: Experiment) -> tuple[float, str]:
     return (bound, "") if np.isfinite(bound) and bound > 0 else (0.0, "the money does not buy a sample in the first round")
 
 
-def _trace(experiment: Experiment, name: str, policy: AdmissionPolicy, tick: Callable[[int], None]) -> dict[str, Any]:
+def _trace(experiment: Experiment, name: str, made: Plan, tick: Callable[[int], None]) -> dict[str, Any]:
     """The first seed's run, client by client."""
     system, seeds = experiment.system, experiment.seeds[:1]
-    one = rehearse(system, policy, experiment.prices, seeds, experiment.rounds, tick, by_client=True)
+    one = rehearse(system, made.policy, experiment.prices, seeds, experiment.rounds, tick, by_client=True)
     assert one.held_by_client is not None
     assert one.admitted_by_client is not None
     columns = {key: getattr(one, key)[0] for key in ("price", "spend", "debt", "admitted", "n", "N")}
@@ -219,5 +204,5 @@ def _trace(experiment: Experiment, name: str, policy: AdmissionPolicy, tick: Cal
         "rounds": one.rounds,
         "budget": system.budget,
         **told,
-        "K": _point(policy)["K"],
+        "K": made.setting("K"),
     }

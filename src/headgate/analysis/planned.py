@@ -1,0 +1,68 @@
+"""A plan as it is shown, in a terminal and in a notebook, and as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from headgate.analysis.rehearsal import broken_limits, summarise
+from headgate.analysis.shown import new_table
+from headgate.control.plan import Plan
+from headgate.experiment import Experiment
+
+POINT = ("K", "rate", "V", "rho")
+
+
+def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
+    """What `headgate plan --format json` prints; null where a policy has no such number, or follows a schedule."""
+    summary = summarise(experiment, name, made.rehearsal)
+    return {
+        "policy": name,
+        **{each: made.setting(each) for each in POINT},
+        "spend": made.spend,
+        "bound": made.bound,
+        "oracle_bound": made.oracle_bound,
+        "regret": made.regret,
+        "cost_violation": summary.cost_violation,
+        "buffer_violation": summary.buffer_violation,
+        "peak_buffer": made.peak_buffer,
+        "why": made.why,
+        "warning": broken_limits(summary, made.policy),
+    }
+
+
+def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str, str]]:
+    """Label and value of everything that is said of the planned point."""
+    system, said = experiment.system, plan_json(experiment, name, made)
+    units = {"K": " rounds", "rate": " samples a round"}
+    lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]
+    lines += [
+        ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
+        *((key.replace("_", " "), f"{said[key]:,.6g}") for key in ("bound", "oracle_bound", "regret")),
+        *((key.replace("_", " "), f"{said[key]:,.4g}") for key in ("cost_violation", "buffer_violation")),
+        ("peak buffer", f"{made.peak_buffer} samples at client {made.peak_client}, B_m = {system.buffer[made.peak_client]}"),
+    ]
+    tried = zip(("Corollary 2, ceiling", "Corollary 2, floor"), made.corollary or (), strict=False)
+    points = [*tried, *([("finite-horizon search", made.search)] if made.search is not None else [])]
+    return lines + [(label, f"K = {point.K}, rate {point.rate:.6g}") for label, point in points]
+
+
+def plan_shown(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
+    """The planned point, what else was tried, and in red what breaks a limit."""
+    title = f"{experiment.name}: {name} planned for {made.rounds} rounds, {len(made.rehearsal.price)} seeds rehearsed"
+    table = new_table(title, "", "")
+    for line in plan_lines(experiment, name, made):
+        table.add_row(*line)
+    things: list[RenderableType] = [table]
+    if made.candidates:
+        tried = new_table("Rehearsed", "K", "rate", "spend a round", "bound", "constant's bound", "Vio_S", "Vio_B", "peak n_m")
+        for c in made.candidates:
+            numbers = (f"{value:,.4g}" for value in (c.bound, c.ck_bound, c.cost_violation, c.buffer_violation))
+            mark = " ←" if made.setting("K") == c.K else ""
+            tried.add_row(f"{c.K}{mark}", f"{c.rate:.4g}", f"{c.spend:.2f}", *numbers, str(c.peak_buffer))
+        things.append(tried)
+    things.append(Text(f"Why: {made.why}."))
+    warning = plan_json(experiment, name, made)["warning"]
+    kept = "Keeps the budget and every buffer in all rehearsed runs."
+    return [*things, Text(warning, style="bold red") if warning else Text(kept)]
