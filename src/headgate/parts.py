@@ -247,6 +247,14 @@ def kind_of(slot: Slot, part: Any) -> str:
     return f"{own.__module__}:{own.__qualname__}"
 
 
+def shown_kind(slot: Slot, part: Any) -> str:
+    """The same to be shown; of what has no name in recipes, that of its class."""
+    try:
+        return kind_of(slot, part)
+    except Unnamed:
+        return type(part).__qualname__
+
+
 def _toml(name: str, value: Any) -> Any:
     if isinstance(value, bool | int | float | str):
         return value

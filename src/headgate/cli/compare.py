@@ -8,9 +8,18 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, recipe_overrides, same_command_goes_on
+from headgate.cli.console import (
+    AsFormat,
+    Format,
+    Set,
+    plain,
+    print_json,
+    recipe_overrides,
+    same_command_goes_on,
+)
 from headgate.errors import SettingError
 from headgate.experiment import load, sweep_points
+from headgate.progress import counted
 
 POLICIES = "oracle,constant,acdpp,headgate,threshold,resolving,pacing,random"
 SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)

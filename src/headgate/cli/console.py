@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate.errors import Interrupted
 
@@ -33,16 +32,6 @@ Gamma = Annotated[float, typer.Option(help="V = T^gamma.")]
 Phi = Annotated[float, typer.Option(help="rho = 1 - T^-phi.")]
 
 
-def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], None]:
-    """Tell the bar every so many rounds; drawing it costs more than deciding a round."""
-
-    def tick(t: int) -> None:
-        if t % rounds == 0:
-            advance(rounds)
-
-    return tick
-
-
 def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | None, policies: str | None) -> list[str]:
     """The options that are short for a `--set`, after those that are one."""
     overrides = list(set_ or ())
@@ -50,29 +39,6 @@ def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | No
     if policies is not None:
         overrides.append(f"run.policies={json.dumps([name.strip() for name in policies.split(',') if name.strip()])}")
     return overrides
-
-
-def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=quiet,
-        transient=True,
-    )
-
-
-@contextmanager
-def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told what is done and what there is in all."""
-    with progress_bar(quiet, unit) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

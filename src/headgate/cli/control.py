@@ -17,9 +17,7 @@ from headgate.cli.console import (
     Quiet,
     Recipe,
     Set,
-    every,
     print_json,
-    progress_bar,
     recipe_overrides,
     status,
 )
@@ -29,6 +27,7 @@ from headgate.control.rehearse import Rehearsal
 from headgate.control.rehearse import rehearse as rehearse_policy
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load, recipe_names, recipe_text
+from headgate.progress import every, progress_bar
 
 
 def recipes(

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import Set, counted
+from headgate.cli.console import (
+    Set,
+)
 from headgate.errors import HeadgateError, Interrupted, SettingError
+from headgate.progress import counted
 
 if TYPE_CHECKING:
     from headgate.flower.deploy.supervisor import Supervisor

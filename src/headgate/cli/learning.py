@@ -10,9 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Set, counted, plain, print_json, progress_bar, recipe_overrides
+from headgate.cli.console import (
+    AsFormat,
+    Format,
+    Set,
+    plain,
+    print_json,
+    recipe_overrides,
+)
 from headgate.errors import DataError, SettingError
 from headgate.experiment import sweep_points
+from headgate.progress import counted, progress_bar
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """as they are typed, where that is not their name"""

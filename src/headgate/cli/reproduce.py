@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import Quiet, counted, every, progress_bar, same_command_goes_on
+from headgate.cli.console import (
+    Quiet,
+    same_command_goes_on,
+)
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
+from headgate.progress import counted, every, progress_bar
 
 if TYPE_CHECKING:
     from headgate.studies.paper.theory_checks import Checks

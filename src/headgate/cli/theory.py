@@ -6,10 +6,20 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, every, print_json, progress_bar
+from headgate.cli.console import (
+    AsFormat,
+    Format,
+    Gamma,
+    Phi,
+    Quiet,
+    Recipe,
+    Set,
+    print_json,
+)
 from headgate.cli.control import acdpp_of
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import load
+from headgate.progress import every, progress_bar
 
 commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
 

@@ -40,6 +40,8 @@ class Experiment:
     name: str = "experiment"
     folder: Path | None = None
     """where the modules lie that a recipe names"""
+    stated: Mapping[str, tuple[AdmissionPolicy, AdmissionPolicy]] = field(default_factory=dict)
+    """each policy as it was stated and as it was completed: in another system it is completed anew"""
 
     def __post_init__(self) -> None:
         seeds = np.asarray(self.seeds, dtype=np.int64)
@@ -61,7 +63,17 @@ class Experiment:
                 f"system.budget = {self.system.budget:g}: buys less than one sample in {self.rounds} rounds "
                 f"at a mean price of {given.mean_price:g}"
             )
-        object.__setattr__(self, "policies", {name: _completed(name, own, given) for name, own in self.policies.items()})
+        stated: dict[str, tuple[AdmissionPolicy, AdmissionPolicy]] = {}
+        for name, policy in self.policies.items():
+            before, made = self.stated.get(name, (policy, None))
+            own = before if policy is made else policy  # one that was put in its place is taken as it is
+            stated[name] = own, _completed(name, own, given)
+        object.__setattr__(self, "stated", stated)
+        object.__setattr__(self, "policies", {name: made for name, (_, made) in stated.items()})
+
+    def __repr__(self) -> str:
+        size = f"{self.system.clients} clients, budget {self.system.budget:g}, {self.rounds} rounds, {len(self.seeds)} seeds"
+        return f"<Experiment {self.name}: {size}; {self.data.kind}, {self.model.kind}; policies {', '.join(self.policies)}>"
 
     @cached_property
     def given(self) -> Given:
@@ -73,6 +85,11 @@ class Experiment:
     def with_policy(self, name: str, policy: AdmissionPolicy) -> Self:
         """The same with one policy more, or another one of that name."""
         return replace(self, policies={**self.policies, name: policy})
+
+    def with_budget(self, budget: float) -> Self:
+        """The same at another budget; what policies were not told is worked out anew."""
+        system = self.system
+        return replace(self, system=System(system.buffer, budget, system.horizon, system.weight))
 
     def only(self, policies: Mapping[str, AdmissionPolicy] | list[str], seeds: Ints | None = None) -> Self:
         """The same with these of its policies and neighbouring seeds."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headgate.errors import SettingError
 from headgate.learning.partition import PARTITION, Pairs, Partition
-from headgate.parts import Slot, call_outside, fill, find_outside, kind_of, table_of
+from headgate.parts import Slot, call_outside, fill, find_outside, shown_kind, table_of
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -19,7 +19,7 @@ class DataSource(ABC):
 
     @property
     def kind(self) -> str:
-        return kind_of(DATA, self)
+        return shown_kind(DATA, self)
 
     @abstractmethod
     def load(self) -> "Dataset | Mapping[str, Any] | tuple[Any, ...]":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.parts import Slot, call_outside, fill, find_outside, kind_of
+from headgate.parts import Slot, call_outside, fill, find_outside, shown_kind
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +21,7 @@ class Model(ABC):
 
     @property
     def kind(self) -> str:
-        return kind_of(MODEL, self)
+        return shown_kind(MODEL, self)
 
     @abstractmethod
     def build(self, shape: Shape, classes: int) -> "nn.Module":

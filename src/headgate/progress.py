@@ -1,0 +1,40 @@
+"""Bars for what takes more than a few seconds, on standard error."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], None]:
+    """Tell the bar every so many rounds; drawing it costs more than deciding a round."""
+
+    def tick(t: int) -> None:
+        if t % rounds == 0:
+            advance(rounds)
+
+    return tick
+
+
+def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=quiet,
+        transient=True,
+    )
+
+
+@contextmanager
+def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told what is done and what there is in all."""
+    with progress_bar(quiet, unit) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
