@@ -155,5 +155,6 @@ def _compile(experiment: Experiment, dataset: Dataset) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # its parent's word, also where Ctrl-C is ignored
     torch.set_num_threads(1)
     WorkerPool(int(sys.argv[1])).serve()

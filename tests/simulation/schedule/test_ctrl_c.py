@@ -1,5 +1,8 @@
 """Ctrl-C at awkward moments is heard and loses nothing."""
 
+import signal
+from contextlib import closing
+
 import pytest
 
 from headgate.errors import Interrupted
@@ -27,12 +30,17 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch
 
 
 @linux
-def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd):
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["foreground", "background"])
+def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
+    """Also where SIGINT is ignored, as in what a script starts with `&`: who plays tells the others all the same."""
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
-    player = Processes(2)
-    with pytest.raises(Interrupted):
+    before = signal.signal(signal.SIGINT, inherited)
+    try:
+        player = Processes(2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with closing(player), pytest.raises(Interrupted):
         player.play(part_folders(folder)[1:], "cpu", lambda: None, lambda: True)
-    player.close()
     assert capfd.readouterr().err == ""
