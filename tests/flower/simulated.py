@@ -17,7 +17,7 @@ from headgate.flower.quiet import ENVIRONMENT
 RUNS = {
     "headgate": ['run.policies=["headgate"]'],
     "acdpp": ['run.policies=["acdpp"]'],
-    "reservoir": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.retention=reservoir"],
+    "reservoir": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.rule=reservoir"],
 }
 
 

@@ -23,6 +23,7 @@ from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
 from headgate.flower.quiet import ENVIRONMENT
+from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
 
 ROOT = Path(__file__).parent.parent.parent
@@ -70,10 +71,10 @@ def test_every_file_of_the_template_goes_into_some_app():
 def test_fewer_clients_have_as_much_money_each_and_all_classes():
     whole, part = load("digits"), load("digits", single("digits", [], None, 4))
     assert part.system.budget / 4 == pytest.approx(whole.system.budget / 10)
-    assert part.data.partition == "iid"
+    assert part.data.partition == Iid()
     kept = load("digits", single("digits", ["system.budget=9", "data.partition=dirichlet"], None, 4))
     assert kept.system.budget == 9
-    assert kept.data.partition == "dirichlet"
+    assert isinstance(kept.data.partition, Dirichlet)
 
 
 def test_the_recipe_s_only_policy_is_the_app_s():

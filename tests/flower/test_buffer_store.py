@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.control.controller import Controller
-from headgate.control.retention import ClassBalanced, DynamicRatio, Reservoir, StaticRatio
-from headgate.control.retention import Fifo, KStep
-from headgate.control.types import AdmissionPolicy, Ask, System
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, Retention, StaticRatio
+from headgate.control.types import Ask, System
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.messages import NO_LIMIT, Order
@@ -119,8 +119,7 @@ class Scripted(AdmissionPolicy):
     def __init__(self, rule, script):
         self.rule, self.script = rule, script
 
-    @property
-    def retention(self):
+    def retention(self, system):
         return self.rule
 
     def admit(self, view, memory):
@@ -137,7 +136,7 @@ def test_a_client_holds_what_the_servers_ledger_says(rule, script, tmp_path_fact
     """Client 0 by its own file, the server by its ledger, told the same labels."""
     labels = (lambda runs, clients, positions: positions % 3) if isinstance(rule, ClassBalanced) else None
     controller = Controller(System(np.array([3]), 1.0), Scripted(rule, script), 1, np.array([7]), labels)
-    ledger, (name, ratio) = controller.open(), stated(rule)
+    ledger, (name, settings) = controller.open(), stated(rule)
     with closing(BufferStore(tmp_path_factory.mktemp("buffer") / "b", 0)) as store:
         for t in range(1, len(script) + 1):
             orders = controller.decide(ledger, np.array([1.0]))
@@ -145,7 +144,7 @@ def test_a_client_holds_what_the_servers_ledger_says(rule, script, tmp_path_fact
             kept_from = 0 if limit is not None else int(orders.first[0, 0])
             order = an_order(
                 t, int(ledger.admitted[0, 0]), int(orders.last[0, 0]), kept_from=kept_from,
-                limit=NO_LIMIT if limit is None else int(limit[0]), rule=name, ratio=ratio, seed=7,
+                limit=NO_LIMIT if limit is None else int(limit[0]), rule=name, settings=settings, seed=7,
             )  # fmt: skip
             store.admit(order, ENDLESS)
             ledger = controller.post(ledger, orders)
@@ -156,9 +155,31 @@ def test_a_client_holds_what_the_servers_ledger_says(rule, script, tmp_path_fact
             assert store.positions("e") == held
 
 
-def test_a_rule_that_clients_do_not_know_is_refused():
-    class Own:
+class Oldest(Retention):
+    """The first samples stay for ever."""
+
+    def keeps(self, given):
+        return given.lowest(given.position)
+
+
+def test_a_client_knows_its_own_rules_and_imports_nothing_that_an_order_names(tmp_path):
+    name, settings = stated(Oldest())
+    order = an_order(1, 0, 5, rule=name, settings=settings)
+    with closing(BufferStore(tmp_path / "stranger", 0)) as store:
+        with pytest.raises(DataError, match=f"order.rule = {name}: this client does not know it"):
+            store.admit(order, ENDLESS)
+        assert store.admissions("e") == []
+        with pytest.raises(DataError, match="order.settings = .*: must be a JSON object"):
+            store.admit(an_order(1, 0, 5, rule="reservoir", settings="[]"), ENDLESS)
+    with closing(BufferStore(tmp_path / "b", 0, rules=[Oldest])) as store:
+        store.admit(order, ENDLESS)
+        store.admit(an_order(2, 5, 9, rule=name, settings=settings), ENDLESS)
+        assert store.positions("e") == [0, 1, 2]
+
+
+def test_a_rule_that_no_recipe_can_name_is_refused():
+    class Local(Oldest):
         pass
 
-    with pytest.raises(SettingError, match="retention = Own: clients on Flower know windows, reservoir"):
-        stated(Own())
+    with pytest.raises(SettingError, match="Local .* is not a class at the top of its module"):
+        stated(Local())

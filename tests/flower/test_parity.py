@@ -71,11 +71,11 @@ def assert_same(task, folder, stores):
 
 CASES = {
     **RUNS,
-    "dynamic": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.retention=dynamic"],
+    "dynamic": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.rule=dynamic"],
     "class-balanced": [
         'run.policies=["headgate"]',
         "policies.headgate.kind=headgate",
-        'policies.headgate.retention="class-balanced"',
+        'policies.headgate.rule="class-balanced"',
     ],
     "a stream that ends": ['run.policies=["headgate"]', "data.stream=stop", "data.partition=iid", "data.per_client=4"],
     "a cohort in mini-batches": [

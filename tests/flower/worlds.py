@@ -9,7 +9,8 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
-from headgate.experiment.experiment import build
+from headgate.control.types import Contents
+from headgate.experiment import build
 from headgate.flower.accounts import Accounts
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.client import headgate_client
@@ -21,7 +22,7 @@ from headgate.flower.strategy import AdmissionStrategy
 
 POLICIES = {
     "fifo": {"kind": "headgate"},
-    "reservoir": {"kind": "headgate", "retention": "reservoir"},
+    "reservoir": {"kind": "headgate", "rule": "reservoir"},
     "kstep": {"kind": "acdpp", "K": 2, "rate": 4.0},
     "both": {"kind": "constant", "K": 2, "rate": 5.0, "capacity": "buffer"},
 }
@@ -32,7 +33,7 @@ WITHIN_BUDGET = ("fifo", "reservoir")
 def an_experiment(policy="fifo", rounds=6, clients=3, budget=9.0, **more):
     recipe = {
         "system": {"buffers": [3, 2, 4], "clients": clients, "budget": budget},
-        "price": {"kind": "uniform", "low": 1.0, "high": 4.0},
+        "prices": {"kind": "uniform", "low": 1.0, "high": 4.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": [policy]},
         "policies": {policy: POLICIES.get(policy, {"kind": policy})},
         **more,
@@ -156,8 +157,9 @@ def same_ledgers(one, other):
     """Bit for bit."""
     for field in fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
+        a, b = (each._asdict() if isinstance(each, Contents) else each for each in (a, b))
         if isinstance(a, dict):
             assert a.keys() == b.keys()
-            assert all(np.array_equal(a[name], b[name]) for name in a)
+            assert all(np.array_equal(a[name], b[name]) for name in a), field.name
         else:
             assert np.array_equal(a, b), field.name

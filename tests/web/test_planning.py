@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from headgate.experiment.policies import PolicySettings
 
 from headgate.analysis.rehearsal import summarise
 from headgate.control.plan import plan
@@ -17,7 +18,6 @@ from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import build
-from headgate.experiment.policies import PolicySettings
 from headgate.theory.comparison import oracle_bound
 from headgate.web import shapes
 from headgate.web.asking import choices

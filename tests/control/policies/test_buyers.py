@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Fifo, KStepFifo, Report, System
+from headgate.control import Controller, Fifo, Report, System
 from headgate.control.policies import (
     Bucket,
     Constant,
@@ -19,9 +19,8 @@ from headgate.control.policies import (
 )
 from headgate.control.policies.buying.headgate import _early_path
 from headgate.control.policies.buying.threshold import known_edge
-from headgate.control.prices import PerClient, Switches
 from headgate.control.prices import Constant as SteadyPrice
-from headgate.control.prices import Trace, Uniform
+from headgate.control.prices import PerClient, Switches, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy

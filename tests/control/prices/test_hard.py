@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from headgate.control.prices import Bursts, Drift, Pareto, PerClient, Switches
-from headgate.control.prices import Uniform
+from headgate.control.prices import Bursts, Drift, Pareto, PerClient, Switches, Uniform
 from headgate.errors import SettingError
 from headgate.testing import check_prices
 

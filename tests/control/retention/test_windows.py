@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Fifo, KStep, KStepFifo, Report, System
+from headgate.control import Controller, Fifo, KStep, Report, System
 from headgate.control.policies import Constant
 from headgate.control.retention import capacity_of
 from headgate.control.types import Window

@@ -1,9 +1,9 @@
 """The same bytes from one process, from several, in parts or whole."""
 
 import polars as pl
+from headgate.experiment.policies import PolicySettings
 
 from headgate.experiment import load, sweep_points
-from headgate.experiment.policies import PolicySettings
 from headgate.records.reader import RunFolder, part_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
