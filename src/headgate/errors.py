@@ -26,9 +26,13 @@ class DataError(HeadgateError):
 
 
 class Interrupted(HeadgateError):
-    """Ctrl-C, with what became of the work."""
+    """Ctrl-C: what became of the work, and how to go on."""
 
     exit_code = 130
+
+    def __init__(self, what: str, go_on: str = "") -> None:
+        super().__init__(f"{what}; {go_on}" if go_on else what)
+        self.what = what
 
 
 class LedgerError(HeadgateError):

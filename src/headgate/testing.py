@@ -292,6 +292,3 @@ def _same_arrays(one: Arrays, other: Arrays, message: str) -> None:
 def _need(condition: bool, message: str) -> None:
     if not condition:
         raise AssertionError(message)
-
-
-__all__ = ["a_system", "check_policy", "check_prices", "check_retention"]

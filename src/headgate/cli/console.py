@@ -47,7 +47,7 @@ def same_command_goes_on() -> Iterator[None]:
     try:
         yield
     except Interrupted as stop:
-        raise Interrupted(f"{str(stop).partition(';')[0]}; nothing is lost, the same command goes on") from None
+        raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
 
 
 @contextmanager

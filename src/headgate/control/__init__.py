@@ -19,23 +19,3 @@ from headgate.control.retention import (
     StaticRatio,
 )
 from headgate.control.types import Ask, Ledger, Orders, Report, System, View
-
-__all__ = [
-    "AdmissionPolicy",
-    "Ask",
-    "Candidates",
-    "ClassBalanced",
-    "Controller",
-    "DynamicRatio",
-    "Fifo",
-    "Given",
-    "KStep",
-    "Ledger",
-    "Orders",
-    "Report",
-    "Reservoir",
-    "Retention",
-    "StaticRatio",
-    "System",
-    "View",
-]

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from headgate.control.prices.process import PriceProcess
 from headgate.control.retention.rule import Retention
 from headgate.control.retention.windows import Fifo
 from headgate.control.types import Arrays, Ask, Ints, System, View
+from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 from headgate.theory.labels import paper
 
@@ -39,6 +40,13 @@ class AdmissionPolicy(ABC):
     def completed(self, given: Given) -> Self:
         """The policy with all that was left out worked out; the record holds what it says."""
         return self
+
+    def needed(self, name: str) -> Any:
+        """A setting without which it cannot decide; refused where it is still to be worked out."""
+        value = getattr(self, name)
+        if value is None:
+            raise SettingError(f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out")
+        return value
 
     def retention(self, system: System) -> Retention:
         """The rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places."""

@@ -5,5 +5,3 @@ from headgate.experiment.experiment import Experiment
 from headgate.experiment.recipes import recipe_names, recipe_text
 from headgate.experiment.sections import Training
 from headgate.experiment.sweep import sweep_points
-
-__all__ = ["Experiment", "Training", "build", "load", "recipe_names", "recipe_text", "sweep_points"]

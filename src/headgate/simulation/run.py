@@ -148,9 +148,8 @@ def play_rounds(
                 note("running")
             if ending and simulation.t < rounds:
                 note("interrupted")
-                raise Interrupted(
-                    f"interrupted after round {simulation.t} of {rounds}; go on with: headgate run --resume {writer.folder}"
-                )
+                go_on = f"go on with: headgate run --resume {writer.folder}"
+                raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:

@@ -335,8 +335,8 @@ def _explained(error: HeadgateError, looking: _Looking, folder: Path) -> Headgat
     if isinstance(error, Interrupted):
         if looking.chunks == 1:
             ((rounds, t),) = [(looking.rounds[own], tail.t) for own, tails in looking.tails.items() for tail in tails]
-            return Interrupted(f"interrupted after round {t} of {rounds}; {go_on}")
-        return Interrupted(f"interrupted after {looking.done} of {looking.total} rounds in {looking.chunks} chunks; {go_on}")
+            return Interrupted(f"interrupted after round {t} of {rounds}", go_on)
+        return Interrupted(f"interrupted after {looking.done} of {looking.total} rounds in {looking.chunks} chunks", go_on)
     why, said = error, str(error)
     if isinstance(error, ChunkError):
         run = read_config(error.folder)["run"]

@@ -36,23 +36,3 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "clairvoyant": Clairvoyant,
 }
 """by their names in recipes; the recommended one first"""
-
-__all__ = [
-    "KINDS",
-    "Acdpp",
-    "Bucket",
-    "Buyer",
-    "Clairvoyant",
-    "Constant",
-    "Dpp",
-    "Headgate",
-    "Hybrid",
-    "Lookahead",
-    "Oracle",
-    "Pacing",
-    "Pi",
-    "Random",
-    "Released",
-    "Resolving",
-    "Threshold",
-]

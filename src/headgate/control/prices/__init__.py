@@ -19,20 +19,3 @@ KINDS: dict[str, type[PriceProcess]] = {
     "per-client": PerClient,
 }
 """by their names in recipes"""
-
-__all__ = [
-    "KINDS",
-    "Bursts",
-    "Drift",
-    "Fixed",
-    "Markov",
-    "Pareto",
-    "PerClient",
-    "PriceProcess",
-    "Seasonal",
-    "Switches",
-    "Trace",
-    "Uniform",
-    "UniformInteger",
-    "rounds_of",
-]

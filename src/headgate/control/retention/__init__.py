@@ -13,17 +13,3 @@ KINDS: dict[str, type[Retention]] = {
     "dynamic": DynamicRatio,
 }
 """by their names in recipes"""
-
-__all__ = [
-    "KINDS",
-    "Candidates",
-    "Capacity",
-    "ClassBalanced",
-    "DynamicRatio",
-    "Fifo",
-    "KStep",
-    "Reservoir",
-    "Retention",
-    "StaticRatio",
-    "WindowRule",
-]

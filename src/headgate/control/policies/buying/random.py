@@ -34,9 +34,7 @@ class Random(Buyer):
         return replace(self, chance=spends_all if self.chance is None else self.chance)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        if self.chance is None:
-            raise SettingError("chance: is missing; state it, or let headgate.load work it out")
         bits = view.one_price().view(np.uint64)
         folded = ((bits >> np.uint64(32)) ^ bits) & np.uint64(0xFFFFFFFF)
         coin = uniform(self.seed, Purpose.ADMISSION, view.t, folded.astype(np.int64))
-        return (coin < self.chance).astype(np.float64), memory
+        return (coin < self.needed("chance")).astype(np.float64), memory

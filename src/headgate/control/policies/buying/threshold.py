@@ -43,10 +43,8 @@ class Threshold(Buyer):
         return replace(self, limit=limit, share=share)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        if self.limit is None:
-            raise SettingError("limit: is missing; state it, or let headgate.load work it out")
         runs = view.debt.shape
-        return Edge(np.full(runs, self.limit), np.full(runs, self.share)).wanted(view.price), memory
+        return Edge(np.full(runs, self.needed("limit")), np.full(runs, self.share)).wanted(view.price), memory
 
 
 def known_edge(prices: PriceProcess, system: System, rounds: int, fill: bool = True) -> tuple[float, float]:

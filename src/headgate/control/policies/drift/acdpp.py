@@ -8,7 +8,6 @@ from headgate.control.policies.drift.dpp import Dpp, horizon_at
 from headgate.control.policies.operating_point import highest_rate
 from headgate.control.policy import Given
 from headgate.control.types import Floats, View
-from headgate.errors import SettingError
 from headgate.theory.drift import admission_interval
 from headgate.theory.labels import paper
 
@@ -37,13 +36,10 @@ class Acdpp(Dpp):
 
     def completed(self, given: Given) -> Self:
         known = super().completed(given)
-        assert known.K is not None
         horizon = given.system.horizon
         rho = self.rho if self.rho is not None or horizon is None else 1.0 - max(horizon, 2) ** -self.phi
-        return replace(known, rate=highest_rate(int(known.K), given) if self.rate is None else self.rate, rho=rho)
+        return replace(known, rate=highest_rate(int(known.needed("K")), given) if self.rate is None else self.rate, rho=rho)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
         rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
-        if self.rate is None:
-            raise SettingError("Acdpp.rate: is missing; state it, or let headgate.load work it out")
-        return admission_interval(view.t, self.rate, rho)  # eq:lambda-min-max
+        return admission_interval(view.t, self.needed("rate"), rho)  # eq:lambda-min-max

@@ -75,9 +75,7 @@ class Dpp(AdmissionPolicy):
         return replace(self, K=K, V=V, bound=self.bound or given.bound)
 
     def retention(self, system: System) -> Retention:
-        if self.K is None:
-            raise SettingError(f"{type(self).__name__}.K: is missing; state it, or let headgate.load work it out")
-        return KStep(self.K, capacity=self.capacity)
+        return KStep(self.needed("K"), capacity=self.capacity)
 
     def weight(self, view: View) -> ArrayLike:
         """V, or T^gamma."""

@@ -11,7 +11,6 @@ from headgate.control.policies.operating_point import operating_point
 from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
-from headgate.errors import SettingError
 from headgate.theory.labels import paper
 
 
@@ -41,14 +40,8 @@ class Constant(AdmissionPolicy):
         return replace(self, K=K, rate=rate)
 
     def retention(self, system: System) -> Retention:
-        if self.rule is not None:
-            return self.rule
-        if self.K is None:
-            raise SettingError("Constant.K: is missing; state it, or let headgate.load work it out")
-        return KStep(self.K, capacity=self.capacity)
+        return self.rule or KStep(self.needed("K"), capacity=self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        if self.rate is None:
-            raise SettingError("rate: is missing; state it, or let headgate.load work it out")
-        total = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), view.debt.shape)
+        total = np.broadcast_to(np.asarray(self.needed("rate"), dtype=np.float64), view.debt.shape)
         return Ask(within_purse(view, total) if self.purse else total), memory

@@ -49,31 +49,28 @@ class Hybrid(AdmissionPolicy):
 
     def mask(self, system: System) -> NDArray[np.bool_]:
         """Which clients are stale, (M,)."""
-        if self.stale is None:
-            raise SettingError("stale: is missing; state it, or let headgate.load work it out")
-        for client in self.stale:
+        stale = self.needed("stale")
+        for client in stale:
             if not 0 <= client < system.clients:
                 numbered = f"they are numbered 0 to {system.clients - 1}"
-                raise SettingError(f"stale = {list(self.stale)}: there is no client {client}; {numbered}")
-        mask = np.isin(np.arange(system.clients), self.stale)
+                raise SettingError(f"stale = {list(stale)}: there is no client {client}; {numbered}")
+        mask = np.isin(np.arange(system.clients), stale)
         if mask.all():
-            raise SettingError(f"stale = {list(self.stale)}: names every client, so nobody is left to admit")
+            raise SettingError(f"stale = {list(stale)}: names every client, so nobody is left to admit")
         return mask
 
     def retention(self, system: System) -> Retention:
-        if self.K is None or self.rate is None:
-            raise SettingError("K, rate: are missing; state them, or let headgate.load work them out")
         self.mask(system)  # refuses what is wrong
-        return KStep(self.K, forever=self.stale or ())
+        return KStep(self.needed("K"), forever=self.needed("stale"))
 
     def shares(self, system: System) -> NDArray[np.int64]:
         return np.where(self.mask(system), 0, system.buffer)
 
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        total = np.broadcast_to(np.asarray(self.rate, dtype=np.float64), view.debt.shape)
+        total = np.broadcast_to(np.asarray(self.needed("rate"), dtype=np.float64), view.debt.shape)
         if self.fill == "none":
             return Ask(total), memory
-        rounds = 1 if self.fill == "first" else int(self.K or 1)
+        rounds = 1 if self.fill == "first" else self.needed("K")
         done, before = (np.minimum(t, rounds) * view.system.buffer // rounds for t in (view.t, view.t - 1))
         fill = np.broadcast_to(np.where(self.mask(view.system), done - before, 0), view.kept_by_client.shape)
         return (Ask(total, given=fill) if self.paid else Ask(total, free=fill)), memory
