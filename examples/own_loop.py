@@ -47,4 +47,5 @@ for price in prices:
     ledger = controller.post(ledger, orders)  # the only way time advances: the samples are paid for
 
 accuracy = (model(images[test]).argmax(dim=1) == labels[test]).float().mean()
-print(f"accuracy {accuracy:.3f}, spent {ledger.spent[0]:.2f} of {system.budget * ROUNDS:.0f}, held {ledger.occupancy[0].tolist()}")
+print(f"accuracy {accuracy:.3f}, spent {ledger.spent[0]:.2f} of {system.budget * ROUNDS:.0f}")
+print(f"client by client {ledger.occupancy[0].tolist()} of {system.buffer.tolist()} places are full")
