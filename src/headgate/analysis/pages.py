@@ -56,3 +56,12 @@ def read_numbers(path: Path) -> dict[str, Any]:
     if not isinstance(numbers, dict):
         raise DataError(f"{path}: must hold a JSON object; delete it and make it anew")
     return numbers
+
+
+def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
+    """`read_numbers`, refused where a trial run would be mixed with real results."""
+    known = read_numbers(path)
+    if known and bool(known.get("quick")) != quick:
+        kind, other = ("a trial run", "real results") if quick else ("real results", "a trial run")
+        raise DataError(f"{path.parent}: holds {other}, {kind} would be mixed with them; choose another --out or --pages")
+    return known

@@ -1,7 +1,9 @@
-"""The command that makes the paper's section 7 anew."""
+"""The command that makes the studies anew: the paper's section 7, its theory, and ours beside them."""
 
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,15 +30,40 @@ class What(StrEnum):
     imagenette = "imagenette"
     theory = "theory"
     all = "all"
+    better = "better"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the options say."""
+
+    runs: Path
+    pages: Path
+    quick: bool
+    device: str
+    processes: int | None
+    quiet: bool
+
+    def has_gpu(self) -> bool:
+        try:
+            import torch
+        except ImportError as error:
+            raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
+        return self.device != "cpu" and torch.cuda.is_available()
 
 
 def reproduce(
-    what: Annotated[What, typer.Argument(help="A data set of the paper, its theory, or all of them.")],
+    what: Annotated[
+        What, typer.Argument(help="A data set of the paper, its theory, or all of them; better: ours beside the paper's.")
+    ],
     quick: Annotated[bool, typer.Option(help="A trial of the whole chain on embedded data; its numbers mean nothing.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Runs and pages; default: reproduced, or reproduced-quick.")
     ] = None,
-    pages: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the pages here instead of into --out.")] = None,
+    pages: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the pages here; default: --out, for better its folder better."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Only say what would be run, and about how long that takes.")] = False,
@@ -48,78 +75,96 @@ def reproduce(
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks
     further on CIFAR-10 and ImageNette is run with a GPU only; without one the pages say that it was not run.
     Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
+
+    `better` compares headgate with the paper's policies within both limits: a comparison whose NAME.json lies in --pages is
+    used as it is, the others are run; README.md is made from all of them.
     """
     from headgate.studies.paper.batches import NAMES
 
     names = [name for name in NAMES if what in (name, What.all)]
+    theory = what in (What.theory, What.all)
     if list_:
-        for name in names:
-            _list(name, quick)
-        if what in (What.theory, What.all):
-            print("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
+        _list(names, theory, what is What.better, quick)
         return
     folder = out or Path("reproduced-quick" if quick else "reproduced")
-    _reproduce(names, what in (What.theory, What.all), folder, pages or folder, quick, device, processes, quiet)
-
-
-def _list(name: str, quick: bool) -> None:
-    from headgate.studies.paper.batches import batches
-
-    total = 0.0
-    for run in batches(name, quick):
-        seconds, e = run.gpu_seconds(), run.experiment
-        total += seconds or 0.0
-        says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.kind} lr {e.training.lr:g}: {', '.join(e.policies)}"
-        print(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
-    if total:
-        print(f"{name}: about {total:.0f} s of H200 in all")
-
-
-def _reproduce(
-    names: list[str], theory: bool, out: Path, pages: Path, quick: bool, device: str, processes: int | None, quiet: bool
-) -> None:
-    from headgate.studies.paper.batches import batches
-    from headgate.studies.paper.conclude import check_pages, conclude_claims, conclude_study, conclude_theory
-
-    try:
-        import torch
-    except ImportError as error:
-        raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
-    gpu = device != "cpu" and torch.cuda.is_available()
-    check_pages(pages, quick)
-    made: list[Path] = []
-    for name in names:
-        runs = out / "runs" / name
-        points = [run for run in batches(name, quick) if gpu or not run.needs_gpu or (runs / run.name).is_dir()]
-        folders, took = _play([(run.name, run.experiment) for run in points], runs, device, processes, quiet)
-        made += conclude_study(name, folders, pages, quick, took)
-        made += conclude_claims(pages)
-    if theory:
-        began = time.monotonic()
-        found = _rates(quick, quiet), _checks(quick, quiet), _excess_risk(quick, quiet)
-        made += conclude_theory(*found, pages, quick, time.monotonic() - began)
-        made += conclude_claims(pages)
+    inside = folder / "better" if what is What.better else folder
+    asked = _Asked(folder / "runs", pages or inside, quick, device, processes, quiet)
+    made = _better(asked) if what is What.better else _paper(names, theory, asked)
     for path in dict.fromkeys(made):
         print(path)
     if quick:
         print("a trial run: its numbers mean nothing", file=sys.stderr)
 
 
-def _play(
-    points: list[tuple[str, Experiment]], runs: Path, device: str, processes: int | None, quiet: bool
-) -> tuple[list[Path], float | None]:
+def _list(names: list[str], theory: bool, better: bool, quick: bool) -> None:
+    from headgate.studies.better.studies import NAMES, study
+    from headgate.studies.paper.batches import batches
+
+    for name in names:
+        total = 0.0
+        for run in batches(name, quick):
+            seconds, e = run.gpu_seconds(), run.experiment
+            total += seconds or 0.0
+            says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.kind} lr {e.training.lr:g}: {', '.join(e.policies)}"
+            print(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
+        if total:
+            print(f"{name}: about {total:.0f} s of H200 in all")
+    if theory:
+        print("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
+    for name in NAMES if better else ():
+        print(study(name).command)
+
+
+def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
+    from headgate.studies.paper.batches import batches
+    from headgate.studies.paper.conclude import check_pages, conclude_claims, conclude_study, conclude_theory
+
+    gpu, quick, pages = asked.has_gpu(), asked.quick, asked.pages
+    check_pages(pages, quick)
+    made: list[Path] = []
+    for name in names:
+        runs = asked.runs / name
+        points = [run for run in batches(name, quick) if gpu or not run.needs_gpu or (runs / run.name).is_dir()]
+        folders, took = _play([(run.name, run.experiment) for run in points], runs, asked)
+        made += conclude_study(name, folders, pages, quick, took)
+        made += conclude_claims(pages)
+    if theory:
+        began = time.monotonic()
+        found = _rates(quick, asked.quiet), _checks(quick, asked.quiet), _excess_risk(quick, asked.quiet)
+        made += conclude_theory(*found, pages, quick, time.monotonic() - began)
+        made += conclude_claims(pages)
+    return made
+
+
+def _better(asked: _Asked) -> list[Path]:
+    from headgate.analysis.compare.conclude import conclude
+    from headgate.studies.better.page import conclude_page, conclude_regret, missing
+    from headgate.studies.better.studies import study
+    from headgate.studies.paper.batches import QUICK
+
+    gpu = asked.has_gpu() or asked.quick
+    for name in missing(asked.pages, asked.quick):
+        own = study(name, QUICK if asked.quick else ())
+        if gpu or not own.needs_gpu:
+            folders, _ = _play(own.points, asked.runs / "better" / name, asked)
+            conclude(folders, asked.pages, name, own.command, asked.quick)
+    conclude_regret(asked.pages, asked.quick)
+    return conclude_page(asked.pages, asked.quick)
+
+
+def _play(points: Sequence[tuple[str, Experiment]], runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:
     """The run folders, and the seconds it took to play what was not finished yet; None where nothing was left to do."""
     from headgate.simulation.schedule import perform
 
     began, played = time.monotonic(), False
-    with same_command_goes_on(), counted(f"{len(points)} run folders", quiet) as told:
+    with same_command_goes_on(), counted(f"{runs.name}: {len(points)} run folders", asked.quiet) as told:
 
         def tick(done: int, total: int) -> None:
             nonlocal played
             played = True
             told(done, total)
 
-        folders = perform(points, runs, device=device, processes=processes, resume=True, tick=tick)
+        folders = perform(points, runs, device=asked.device, processes=asked.processes, resume=True, tick=tick)
     return folders, time.monotonic() - began if played else None
 
 

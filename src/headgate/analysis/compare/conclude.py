@@ -25,7 +25,7 @@ class Comparison:
         print_comparison(self.rows, page.places(self.outcomes))
 
 
-def conclude(runs: Sequence[Path], folder: Path, name: str, command: str) -> Comparison:
+def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Comparison:
     """Writes NAME.md, NAME.json and NAME.svg into `folder`."""
     outcomes = [one for run in runs for one in read_outcomes(run.parent, [run.name]).values()]
     by_budget(outcomes)  # refuses what cannot be compared before anything is written
@@ -35,7 +35,7 @@ def conclude(runs: Sequence[Path], folder: Path, name: str, command: str) -> Com
         f"{name}: policies at equal spend", outcomes, command, f"{name}.svg", _setting(experiment), _made(runs)
     )
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    numbers = {"command": command, "rows": rows}
+    numbers = {"command": command, "quick": quick, "rows": rows}
     (folder / f"{name}.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return Comparison(outcomes, rows)
 

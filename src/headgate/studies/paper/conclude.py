@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headgate.analysis.outcomes import read_outcomes
-from headgate.analysis.pages import as_json, read_numbers, write
+from headgate.analysis.pages import as_json, of_one_sort, read_numbers, write
 from headgate.analysis.provenance import facts_of, facts_of_now, machine
-from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
 from headgate.studies.paper.batches import NAMES
@@ -30,10 +29,7 @@ FACTS = ("study", "command", "dates", "commits", "page_commit", "quick", "device
 def check_pages(pages: Path, quick: bool) -> None:
     """A trial run never takes the place of real results, and is never mixed with them."""
     for name in (*NAMES, THEORY):
-        known = read_numbers(pages / f"{name}.json")
-        if known and bool(known.get("quick")) != quick:
-            kind, other = ("a trial run", "real results") if quick else ("real results", "a trial run")
-            raise DataError(f"{pages}: holds {other}, {kind} would be mixed with them; choose another --out or --pages")
+        of_one_sort(pages / f"{name}.json", quick)
 
 
 def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool, took_s: float | None = None) -> list[Path]:

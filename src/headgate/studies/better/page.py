@@ -1,0 +1,196 @@
+"""The page over all comparisons, made from the numbers that lie beside it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.intervals import t_quantile
+from headgate.analysis.markdown import percent, table
+from headgate.analysis.pages import QUICK_WARNING, as_json, of_one_sort, read_numbers, write
+from headgate.errors import DataError
+from headgate.experiment import load
+from headgate.studies.better.figure import draw_front
+from headgate.studies.better.studies import NAMES, title
+from headgate.studies.theory.regret import regret_table
+
+PAGE, FRONT, REGRET = "README.md", "front.svg", "regret.json"
+TEMPLATE = Path(__file__).parent / "page.md"
+MEASURES = ("best", "mean")
+Row = Mapping[str, Any]
+Found = Mapping[str, Sequence[Row]]
+"""the rows of each comparison"""
+PARTS = [
+    ("lean to early rounds", "none: an even pace", "early-0"),
+    ("", "0.1", "early-10"),
+    ("", "0.5", "early-50"),
+    ("", "all the way", "early-100"),
+    ("fill the buffers in round 1", "do not", "no-fill"),
+    ("first in, first out at capacity", "K-step as well, K = 4", "k-step-4"),
+    ("", "K-step as well, K = 10", "k-step-10"),
+    ("", "reservoir", "reservoir"),
+    ("", "class-balanced", "class-balanced"),
+    ("", "static ratio 0.5", "static"),
+    ("", "dynamic ratio", "dynamic"),
+    ("prices learnt online", "distribution known, fixed limit", "known-prices"),
+    ("", "all prices known, cheapest first", "cheapest-first"),
+    ("", "all prices known, least Σ p(t)", "least-bound"),
+    ("no interval around a rate, purchases follow the price", "ACDPP's interval, held to the limits", "acdpp-capped"),
+    ("", "drift-plus-penalty without interval, held to the limits", "dpp-capped"),
+    ("", "constant admission, held to the limits", "constant-purse"),
+]
+"""what headgate does, what it is changed to, and the policy of better/ablations that does it"""
+
+
+def missing(folder: Path, quick: bool) -> list[str]:
+    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
+    return [name for name in NAMES if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def conclude_regret(folder: Path, quick: bool) -> None:
+    """regret.json, where it is not there yet: what `headgate theory regret --format json` says."""
+    if not (folder / REGRET).is_file():
+        e = load("mnist", ["run.rounds=40", "run.seeds=2"] if quick else ["run.rounds=1000", "run.seeds=10"])
+        rows = regret_table(e.system, e.bound, e.seeds, e.rounds)
+        write(folder, {REGRET: as_json([asdict(row) for row in rows])})
+
+
+def conclude_page(folder: Path, quick: bool) -> list[Path]:
+    """README.md and front.svg from NAME.json and regret.json in the same folder. What was not run with a GPU is left out."""
+    found = {name: rows for name in NAMES if (rows := read_numbers(folder / f"{name}.json").get("rows"))}
+    regret = json.loads((folder / REGRET).read_text("utf-8"))
+    written = write(folder, {PAGE: page(found, regret, quick)})
+    draw_front({name: found[name] for name in ("ablations", "logistic-helped", "lenet")}, folder / FRONT, quick)
+    return [*written, folder / FRONT]
+
+
+def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
+    text = TEMPLATE.read_text("utf-8").format(
+        closed=_closed(found),
+        released=_released(found["mnist"]),
+        rivals=_rivals(found),
+        ablations=_ablations(found["ablations"]),
+        regret=_regret(regret),
+        **_said(found),
+    )
+    return text.replace("\n\n", f"\n\n{QUICK_WARNING}\n\n", 1) if quick else text
+
+
+def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
+    return next(row for row in rows if row["policy"] == policy and budget in (None, row["budget"]))
+
+
+def gap(one: Row, other: Row, key: str) -> str:
+    """Seed by seed, in points, with its 95 % interval."""
+    gaps = 100 * (np.array(one[f"{key}_by_seed"]) - np.array(other[f"{key}_by_seed"]))
+    half = t_quantile(gaps.size - 1, 0.95) * gaps.std(ddof=1) / np.sqrt(gaps.size)
+    return f"{gaps.mean():+.2f} ± {half:.2f}".replace("-", "−")
+
+
+def _share(value: float) -> str:
+    return percent(value).replace("-", "−")
+
+
+def _points(row: Row, key: str = "best") -> str:
+    return f"{100 * row[key][0]:.2f}"
+
+
+def _closed(found: Found) -> str:
+    header = ["study", "seeds", "best: constant / headgate / oracle (%)", "closed, best", "closed, mean", "money a round"]
+    lines = []
+    for name, rows in found.items():
+        own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
+        headgate, constant, oracle = (at(own, policy) for policy in ("headgate", "constant", "oracle"))
+        lines.append(
+            [
+                f"[{title(name)}]({name}.md)",
+                str(headgate["seeds"]),
+                " / ".join(map(_points, (constant, headgate, oracle))),
+                *(_share(headgate[f"closed_{key}"]) for key in MEASURES),
+                f"{headgate['spend']:.1f} of {headgate['budget']:g}",
+                f"{headgate['overspent_runs']} runs, {max(headgate['worst_excess'], 0)} samples",
+            ]
+        )
+    return table([*header, "over its limits"], lines)
+
+
+def _released(rows: Sequence[Row]) -> str:
+    released = at(rows, "released", 55.0)
+    ours = [row for row in rows if row["policy"] == "headgate" and row["best"][0] >= released["best"][0]]
+    said = (
+        f"The released policy ends at {_points(released)} % for {released['spend']:.2f} a round of a budget of 55, "
+        f"holding up to {released['peak_n']} samples where there is room for 100."
+    )
+    if not ours:
+        return f"{said} `headgate` does not get there with any of these budgets."
+    least = min(ours, key=lambda row: row["spend"])
+    part = _share(least["spend"] / released["spend"])
+    return (
+        f"{said} `headgate` with a budget of {least['budget']:g} ends at {_points(least)} % for {least['spend']:.2f}, "
+        f"**{part} of that money**, within its buffers."
+    )
+
+
+def _rivals(found: Found) -> str:
+    """headgate beside the best that ACDPP comes to with any of the settings tried, held to the same limits."""
+    lines = []
+    for name in (name for name in ("acdpp-grid", "cifar10", "imagenette") if name in found):
+        ours, rivals = at(found[name], "headgate"), [row for row in found[name] if row["policy"].startswith("K")]
+        for key in MEASURES:
+            best = max(rivals, key=lambda row: row[key][0])
+            theirs = f"`{best['policy']}` {_points(best, key)} for {best['spend']:.1f}"
+            lines.append([title(name), key, f"{_points(ours, key)} for {ours['spend']:.1f}", theirs, gap(ours, best, key)])
+    return table(["study", "by", "headgate (%)", "best ACDPP in the limits (%)", "ahead (points)"], lines)
+
+
+def _ablations(rows: Sequence[Row]) -> str:
+    ours = at(rows, "headgate")
+    lines = [["**headgate**", "", *(f"{_points(ours, key)} %" for key in MEASURES), *_taken(ours)]]
+    for part, change, policy in PARTS:
+        row = at(rows, policy)
+        if not row["kept_limits"]:
+            raise DataError(f"better/ablations: {policy} broke a limit, so it cannot stand beside headgate")
+        lines.append([part, change, *(gap(row, ours, key) for key in MEASURES), *_taken(row)])
+    return table(["headgate does", "instead", "best (points)", "mean (points)", "N", "money a round"], lines)
+
+
+def _taken(row: Row) -> list[str]:
+    return [f"{row['N']:.0f}", f"{row['spend']:.1f}"]
+
+
+def _regret(rows: Sequence[Row]) -> str:
+    wanted = ("headgate", "resolving", "pacing", "threshold", "constant")
+    ratio = {(row["prices"], row["policy"]): row for row in rows}
+    lines = [
+        [name, *(f"{ratio[name, policy]['ratio']:.3f}" for policy in wanted), f"{ratio[name, 'headgate']['worst']:.3f}"]
+        for name in dict.fromkeys(row["prices"] for row in rows)
+    ]
+    return table(["prices", *(f"`{name}`" for name in wanted), "headgate's worst run"], lines)
+
+
+def _said(found: Found) -> dict[str, str]:
+    """Numbers inside sentences."""
+    lenet, helped, parts = found["lenet"], found["lenet-helped"], found["ablations"]
+    closed = {
+        "lenet_best": (lenet, "headgate", "best"),
+        "lenet_mean": (lenet, "headgate", "mean"),
+        "lenet_even": (lenet, "early-0", "best"),
+        "lenet_known": (lenet, "cheapest-first", "best"),
+        "lenet_released": (lenet, "released", "best"),
+        "helped_best": (helped, "headgate", "best"),
+        "helped_mean": (helped, "headgate", "mean"),
+        "helped_even": (helped, "early-0", "best"),
+    }
+    help_ = {
+        name: at(found["logistic-helped"], policy)["best"][0] - at(parts, policy)["best"][0]
+        for name, policy in (("help", "constant"), ("help_ours", "headgate"))
+    }
+    return {
+        **{name: _share(at(rows, policy)[f"closed_{key}"]) for name, (rows, policy, key) in closed.items()},
+        **{name: f"{100 * gain:.1f}" for name, gain in help_.items()},
+        "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "best"),
+        "foresight_mean": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "mean"),
+    }
