@@ -58,6 +58,7 @@ $(PEERS)/.ready: benchmarks/peers.txt constraints.txt pyproject.toml
 docs: $(READY)   # the pages and pictures that are made from the code
 	$(BIN)/python tools/equations.py
 	$(BIN)/python tools/benchmarks.py
+	$(BIN)/headgate reproduce better --quiet --pages docs/better
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/rates.txt
 

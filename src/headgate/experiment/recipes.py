@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError, SettingError
+from headgate.experiment.older import modern
 from headgate.parts import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
@@ -58,7 +59,7 @@ def _on_base(raw: dict[str, Any]) -> dict[str, Any]:
     """The content on top of that of the shipped recipe which `base` names. [study] is no part of the experiment."""
     base = raw.pop("base", None)
     raw.pop("study", None)
-    return raw if base is None else _merged(_on_base(tomllib.loads(recipe_text(str(base)))), raw)
+    return raw if base is None else _merged(modern(_on_base(tomllib.loads(recipe_text(str(base))))), modern(raw))
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -105,6 +106,7 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
             raise SettingError(f"{'.'.join(parts)}: {part} is not a section")
         table = said
     key = parts[-1] if len(parts) > 1 else first
+    key = "kind" if key == "name" and first in ("data", "model") else key
     if key == "kind" and len(parts) > 1 and table.get("kind", value) != value:
         _drop_other_keys(table, value, {"prices": PRICES, "policies": POLICY}.get(first))
     table[key] = value

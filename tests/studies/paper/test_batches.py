@@ -25,13 +25,10 @@ def of(name):
     return {run.name: run.experiment for run in batches(name)}
 
 
-def kind(part):
-    return part.name
-
-
 def about(e):
     """All that a batch is beside its policies."""
-    data, training = e.data, e.training
+    data, training, dealt = e.data, e.training, e.data.partition
+    most = [getattr(dealt, name, None) for name in ("per_class", "per_client")]
     return {
         "rounds": e.rounds,
         "seeds": e.seeds.tolist(),
@@ -39,8 +36,8 @@ def about(e):
         "buffers": e.system.buffer.tolist(),
         "budget": e.system.budget,
         "weights": [round(float(weight), 12) for weight in e.system.weight],
-        "data": [kind(data), data.partition, data.per_class, data.per_client, data.stream, data.validation],
-        "model": kind(e.model),
+        "data": [data.kind, type(dealt).__name__.lower(), *most, data.stream, data.validation],
+        "model": e.model.kind,
         "training": [getattr(training, name) for name in TRAINING],
         "bound": [e.bound.D, e.bound.sigma, e.bound.eta, e.bound.loss, e.bound.pdim],
     }
@@ -72,7 +69,7 @@ def test_as_written_is_the_text(name, scale):
     for policy in ("acdpp", "constant"):
         assert (e.policies[policy].K, e.policies[policy].rate) == (10, 10.0 * scale)
     assert list(e.policies)[:4] == ["oracle", "acdpp", "constant", "hybrid"]
-    assert kind(e.model) == ("lenet" if name == "mnist" else "resnet9")
+    assert e.model.kind == ("lenet" if name == "mnist" else "resnet9")
     assert e.training.steps == 10
     assert e.data.validation == 0.0
     assert len(e.seeds) >= 5
@@ -93,7 +90,7 @@ def test_as_released_is_what_the_scripts_do(name, scale, highest):
 
 def test_mnist_as_released_is_logistic_regression_with_momentum():
     training = of("mnist")[RELEASED].training
-    assert kind(of("mnist")[RELEASED].model) == "logistic"
+    assert of("mnist")[RELEASED].model.kind == "logistic"
     assert (training.lr, training.momentum, training.steps) == (0.1, 0.9, 10)
 
 
@@ -143,7 +140,7 @@ def test_a_trial_run_is_small_and_needs_no_data():
     for name in NAMES:
         for run in batches(name, quick=True):
             e = run.experiment
-            assert (kind(e.data), kind(e.model)) == ("digits", "logistic"), run.name
+            assert (e.data.kind, e.model.kind) == ("digits", "logistic"), run.name
             assert e.rounds * len(e.seeds) < 20
             assert not run.needs_gpu
 

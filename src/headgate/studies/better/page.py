@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.intervals import t_quantile
-from headgate.analysis.markdown import percent, table
+from headgate.analysis.markdown import DASH, percent, table
 from headgate.analysis.pages import QUICK_WARNING, as_json, of_one_sort, read_numbers, write
 from headgate.errors import DataError
 from headgate.experiment import load
@@ -90,8 +90,9 @@ def gap(one: Row, other: Row, key: str) -> str:
     return f"{gaps.mean():+.2f} ± {half:.2f}".replace("-", "−")
 
 
-def _share(value: float) -> str:
-    return percent(value).replace("-", "−")
+def _share(value: float | None) -> str:
+    """Nothing is closed where there is no gap."""
+    return DASH if value is None else percent(value).replace("-", "−")
 
 
 def _points(row: Row, key: str = "best") -> str:

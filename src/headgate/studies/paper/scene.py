@@ -67,16 +67,14 @@ def training(experiment: Experiment) -> str:
 
 def settings(experiment: Experiment, only: Sequence[str] = ()) -> str:
     """Every policy with its numbers, or only those named."""
-    said = {name: _own(policy, experiment) for name, policy in experiment.policies.items() if not only or name in only}
+    said = {name: _own(policy) for name, policy in experiment.policies.items() if not only or name in only}
     return "; ".join(f"{label(name)}: {own}" for name, own in said.items() if own)
 
 
-def _own(policy: AdmissionPolicy, experiment: Experiment) -> str:
+def _own(policy: AdmissionPolicy) -> str:
     if isinstance(policy, Acdpp):
-        T = experiment.system.horizon or experiment.rounds
-        V = T**policy.gamma if policy.V is None else policy.V
-        rho = 1 - T**-policy.phi if policy.rho is None else policy.rho
-        return f"K = {policy.K}, Λ̄ = {_number(policy.rate)}, V = {_number(V)}, ρ = {_number(rho)}, N(0) = {policy.N0:g}"
+        named = {"Λ̄": policy.rate, "V": policy.V, "ρ": policy.rho, "N(0)": policy.N0}
+        return ", ".join([f"K = {policy.K}", *(f"{symbol} = {_number(value)}" for symbol, value in named.items())])
     if isinstance(policy, Released):
         return f"K = {policy.K}, V = {policy.V:g}, at least {policy.least} sample{'s' * (policy.least != 1)} a client and round"
     if isinstance(policy, Hybrid):

@@ -1,0 +1,87 @@
+"""docs/better/README.md says what the committed results say, and the results keep what the page says of them."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import pytest
+
+from headgate.cli import main
+from headgate.experiment import load
+from headgate.studies.better.page import FRONT, PAGE, REGRET
+from headgate.studies.better.studies import NAMES, study
+
+DOCS = Path(__file__).parents[3] / "docs" / "better"
+FOUND = {name: json.loads((DOCS / f"{name}.json").read_text("utf-8")) for name in NAMES}
+
+
+def headgate(monkeypatch, capsys, *words, code=0):
+    monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, err = capsys.readouterr()
+    assert (end.value.code or 0) == code, err
+    return out, err
+
+
+def test_the_page_is_up_to_date(tmp_path, monkeypatch, capsys):
+    """Nothing is run: every comparison has its numbers beside the page."""
+    pages = copytree(DOCS, tmp_path / "pages", ignore=ignore_patterns("*.svg", PAGE))
+    headgate(monkeypatch, capsys, "reproduce", "better", "--quiet", "--out", tmp_path / "out", "--pages", pages)
+    assert not (tmp_path / "out").exists()
+    made = (pages / PAGE).read_text("utf-8")
+    assert made == (DOCS / PAGE).read_text("utf-8"), "run headgate reproduce better --pages docs/better"
+    assert (pages / FRONT).stat().st_size > 5000
+    assert (DOCS / FRONT).is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_recipe_of_a_study_is_the_one_that_was_run(name):
+    own, rows = study(name), FOUND[name]["rows"]
+    recipe = own.points[0][1]
+    assert list(dict.fromkeys(row["policy"] for row in rows)) == list(recipe.policies)
+    assert {row["seeds"] + row["diverged"] for row in rows} == {len(recipe.seeds)}
+    assert {row["rounds"] for row in rows} == {recipe.rounds}
+    assert {row["budget"] for row in rows} == {experiment.system.budget for _, experiment in own.points}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_of_a_study_is_the_one_on_its_page(name):
+    command = study(name).command
+    assert FOUND[name]["command"] == command
+    assert f"`{command}`" in (DOCS / f"{name}.md").read_text("utf-8")
+    assert load(shlex.split(command)[2]).name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_headgate_kept_both_limits_in_every_run_and_round(name):
+    for row in (row for row in FOUND[name]["rows"] if row["policy"] == "headgate"):
+        assert row["kept_limits"]
+        assert (row["overspent_runs"], row["diverged"]) == (0, 0)
+        assert row["worst_spend"] <= row["budget"] * (1 + 1e-9)
+        assert row["worst_excess"] <= 0
+
+
+def test_the_surrogate_stays_near_what_is_possible():
+    rows = json.loads((DOCS / REGRET).read_text("utf-8"))
+    ratio = {(row["prices"], row["policy"]): row["ratio"] for row in rows}
+    assert ratio["uniform", "headgate"] <= 1.1
+    assert max(ratio[name, "headgate"] for name in ("markov", "seasonal", "drift up", "drift down")) <= 1.2
+    assert all(ratio[name, "headgate"] <= ratio[name, "constant"] for name, _ in ratio)
+    assert all(row["overspending_runs"] == 0 and row["peak_excess"] <= 0 for row in rows if row["policy"] == "headgate")
+
+
+def test_a_trial_of_the_whole_chain(tmp_path, monkeypatch, capsys):
+    out, err = headgate(monkeypatch, capsys, "reproduce", "better", "--quick", "--quiet", "--out", tmp_path)
+    pages = tmp_path / "better"
+    assert out.split() == [str(pages / PAGE), str(pages / FRONT)]
+    assert "a trial run" in err
+    text = (pages / PAGE).read_text("utf-8")
+    assert "A trial run" in text
+    assert "nan" not in text
+    for name in NAMES:
+        assert json.loads((pages / f"{name}.json").read_text("utf-8"))["quick"]
+    _, err = headgate(monkeypatch, capsys, "reproduce", "better", "--quiet", "--out", tmp_path, code=4)
+    assert "real results would be mixed" in err
