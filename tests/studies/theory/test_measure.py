@@ -145,5 +145,5 @@ def test_a_folder_that_cannot_be(outcome, tmp_path):
 def test_only_convex_models(digits, tmp_path):
     recipe = tmp_path / "lenet.toml"
     recipe.write_text(recipe_text("digits").replace('"logistic"', '"lenet"'), "utf-8")
-    with pytest.raises(SettingError, match=r"model\.name = lenet"):
+    with pytest.raises(SettingError, match=r"model\.kind = lenet"):
         measure(str(recipe), digits, quick=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headgate.errors import HeadgateError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
+from headgate.learning.models import Logistic
 from headgate.learning.networks import Flat, build_model
 from headgate.studies.theory.optimum import minimiser
 from headgate.studies.theory.population import (
@@ -75,7 +76,7 @@ def test_gradients_agree_with_autograd(seed, size):
 
 def test_a_flat_model_means_the_same_here_and_in_the_simulator(digits):
     population = held_out(digits)
-    model = build_model("logistic", digits.shape, 10)
+    model = build_model(Logistic(), digits.shape, 10)
     theta = torch.randn(Flat(model).size, generator=torch.Generator().manual_seed(3))
     assert torch.equal(as_vector(as_matrix(theta[None], 10))[0], theta)
     pixels = population.features[:, :-1].reshape(-1, *digits.shape)
