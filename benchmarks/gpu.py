@@ -40,7 +40,7 @@ from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Executor, Packed, Task, pick
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.streams import Streams
+from headgate.simulation.executors.streams import CudaStreams
 
 CLIENTS, CLASSES, DEVICE = 10, 10, torch.device("cuda")
 SHAPES = {"resnet9": (3, 32, 32), "lenet": (1, 28, 28), "logistic": (1, 28, 28)}
@@ -315,7 +315,7 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
         build_model("resnet9", data.shape, classes), data.shape, classes, data.mean, data.std, device=DEVICE, bfloat16=coarse
     )
     # several sizes for a few rounds each: float32 is not worth compiling
-    ours = pick(task, training, executor) if coarse else Streams(task, compiled=False)
+    ours = pick(task, training, executor) if coarse else CudaStreams(task, compiled=False)
     theta = torch.stack([initial_parameters("resnet9", data.shape, classes, seed) for seed in range(seeds)]).to(DEVICE)
     images, labels = torch.from_numpy(data.train_images).to(DEVICE), torch.from_numpy(data.train_labels).to(DEVICE)
     owners = []

@@ -29,7 +29,7 @@ commands = typer.Typer(
 )
 
 
-class Training(StrEnum):
+class TrainsWith(StrEnum):
     ours = "ours"
     own = "own"
 
@@ -40,7 +40,7 @@ Policy = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.", show_default=False)]
 Trains = Annotated[
-    Training, typer.Option(help="Who trains: headgate, as the recipe says, or functions of your own (task.py of the app).")
+    TrainsWith, typer.Option(help="Who trains: headgate, as the recipe says, or functions of your own (task.py of the app).")
 ]
 
 
@@ -53,7 +53,7 @@ def new(
         int | None, typer.Option(help="Clients, with the recipe's money for each; default: the recipe's.", show_default=False)
     ] = None,
     rounds: Rounds = None,
-    training: Trains = Training.ours,
+    training: Trains = TrainsWith.ours,
     set_: Set = None,
 ) -> None:
     """Write a Flower app that runs a recipe.
@@ -77,7 +77,7 @@ def deploy_example(
     recipe: Recipe = "digits",
     policy: Policy = None,
     rounds: Annotated[int, typer.Option(help="Rounds of a new app; one takes 10 to 40 seconds.")] = 6,
-    training: Trains = Training.ours,
+    training: Trains = TrainsWith.ours,
     set_: Set = None,
 ) -> None:
     """Bring up a SuperLink and SuperNodes on this machine and play the app on them.

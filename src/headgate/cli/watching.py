@@ -19,7 +19,7 @@ class Watching:
         self.names, self.lines = trackers, lines
         self.wanted = bool(trackers) or lines
         self._runs: dict[Path, RunFolder] = {}
-        self._means: dict[Path, Means] = {}
+        self._means: dict[Path, SeedMeans] = {}
 
     def __enter__(self) -> "Watching":
         return self
@@ -33,7 +33,7 @@ class Watching:
         if folder not in self._runs:
             self._runs[folder] = RunFolder.open(folder)
             if self.names:
-                self._means[folder] = Means(self._runs[folder], make_trackers(self.names))
+                self._means[folder] = SeedMeans(self._runs[folder], make_trackers(self.names))
         if not rows:
             return
         if self.lines:
@@ -54,7 +54,7 @@ class Watching:
         print(json.dumps(line), file=sys.stderr, flush=True)
 
 
-class Means:
+class SeedMeans:
     """Logs a policy's round when all its seeds have done it: its runs may be played in several parts."""
 
     def __init__(self, run: RunFolder, trackers: Sequence[Tracker]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
-from headgate.learning.formats import SIZE, Labels, Pictures, Pixels, Source, Tick, recognise
+from headgate.learning.formats import SIZE, Labels, PictureFiles, Pictures, Pixels, Tick, recognise
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")
@@ -273,7 +273,7 @@ def _check_fits(name: str, path: Path, pictures: Pictures) -> None:
         raise DataError(f"{path}: holds {len(pictures.classes)} classes, {name} has {len(known.classes)}")
 
 
-def _find(name: str, root: Path) -> tuple[Path, Source]:
+def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
     """The first of a data set's folders with something in it that can be read."""
     problem: DataError | None = None
     for path in (root / folder for folder in _KNOWN[name].folders):

@@ -13,7 +13,7 @@ from headgate.simulation.executors import Task
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.stacks import read_stack
-from headgate.simulation.executors.streams import Streams
+from headgate.simulation.executors.streams import CudaStreams
 
 from .worlds import assert_same, world
 
@@ -41,14 +41,14 @@ def assert_as_reference(executor, case, training):
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.02}, {"momentum": 0.5, "batch_size": 4}])
 def test_streams_do_what_the_reference_does(lanes, options):
     case = world(pooled(), SIZES)
-    executor = Streams(case.task, streams=lanes)
+    executor = CudaStreams(case.task, streams=lanes)
     assert_as_reference(executor, case, LocalTraining(0.3, 3, **options))
     assert executor.note is None
 
 
 def test_streams_go_on_without_a_compiler_and_say_so():
     case = world(averaged(), SIZES)
-    executor = Streams(case.task, compiled=False)
+    executor = CudaStreams(case.task, compiled=False)
 
     def fails(*_):
         raise NotImplementedError("no compiler\nhere")
@@ -61,7 +61,7 @@ def test_streams_go_on_without_a_compiler_and_say_so():
 def test_streams_leave_a_client_of_weight_0_out_even_when_it_breaks_down():
     case = world(averaged(), SIZES, dtype=torch.float32)
     case.weights[0, 1:] = 0
-    after, _ = case.advance(Streams(case.task), LocalTraining(1e30, 3))
+    after, _ = case.advance(CudaStreams(case.task), LocalTraining(1e30, 3))
     assert torch.equal(after[0], case.theta[0])
 
 

@@ -13,23 +13,4 @@ from headgate.learning.formats.idx import IdxFiles, idx_shape, read_idx
 from headgate.learning.formats.images import decode
 from headgate.learning.formats.parquet import ParquetFiles
 from headgate.learning.formats.pickled import read_batch
-from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Source, Tick
-
-__all__ = [
-    "SIZE",
-    "CifarPickles",
-    "CifarRecords",
-    "IdxFiles",
-    "ImageFolder",
-    "Labels",
-    "ParquetFiles",
-    "Pictures",
-    "Pixels",
-    "Source",
-    "Tick",
-    "decode",
-    "idx_shape",
-    "read_batch",
-    "read_idx",
-    "recognise",
-]
+from headgate.learning.formats.types import SIZE, Labels, PictureFiles, Pictures, Pixels, Tick

@@ -10,9 +10,9 @@ from headgate.errors import DataError
 from headgate.learning.formats import cifar, idx, parquet
 from headgate.learning.formats.checks import reason
 from headgate.learning.formats.folder import find_image_folder
-from headgate.learning.formats.types import Source
+from headgate.learning.formats.types import PictureFiles
 
-_ASSEMBLE: dict[str, Callable[[Path, list[Path]], Source]] = {
+_ASSEMBLE: dict[str, Callable[[Path, list[Path]], PictureFiles]] = {
     "idx": idx.assemble,
     "parquet": parquet.assemble,
     "pickles": cifar.assemble_pickles,
@@ -20,7 +20,7 @@ _ASSEMBLE: dict[str, Callable[[Path, list[Path]], Source]] = {
 }
 
 
-def recognise(folder: Path) -> Source | None:
+def recognise(folder: Path) -> PictureFiles | None:
     """The data set in `folder` or its subfolders, or None where there is none.
 
     Where several layouts lie side by side the first complete one in the order image folder, idx,

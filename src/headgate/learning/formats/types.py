@@ -35,7 +35,7 @@ class Pictures:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-class Source(Protocol):
+class PictureFiles(Protocol):
     """A data set found on disk but not read yet."""
 
     @property

@@ -14,7 +14,7 @@ from headgate.simulation.executors.gram import Gram, is_linear
 from headgate.simulation.executors.gram_torch import GramTorch
 from headgate.simulation.executors.packed_net import check_packed_form, is_packed
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.streams import Streams
+from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Executor, Packed, Task
 
 __all__ = ["Executor", "Packed", "Task", "names", "pick"]
@@ -35,7 +35,7 @@ _KINDS: dict[str, Callable[[Task], Executor]] = {
     "compiled": Compiled,
     "flat": FlatLoop,
     "batched": Batched,
-    "streams": Streams,
+    "streams": CudaStreams,
     "packed": _packed,
 }
 

@@ -31,7 +31,7 @@ class Arrays(NamedTuple):
         return self.values[: n * self.grid.pitch].reshape(n, -1)
 
 
-class Model(NamedTuple):
+class NetArrays(NamedTuple):
     """What the layers share."""
 
     most: int
@@ -49,7 +49,7 @@ class Step(NamedTuple):
     backward: Callable[[int, bool], None]
 
 
-def arrays(model: Model, grid: Grid) -> Arrays:
+def arrays(model: NetArrays, grid: Grid) -> Arrays:
     """Zeros, for whole blocks of samples."""
     size = rounded(model.most, WIDE) * grid.pitch + SLACK
     return Arrays(grid, np.zeros(size, model.theta.dtype), np.zeros(size if len(model.slope) else 0, model.theta.dtype))
@@ -79,7 +79,7 @@ class Convolution:
         places: Ints = (o * k + i) * self.window.run + j * inputs + c
         return places.reshape(-1)
 
-    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
+    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
         window, tile, dtype, pool = self.window, self.window.tile, model.theta.dtype, self.window.pool
@@ -131,7 +131,7 @@ class Linear:
         places: Ints = np.arange(self.after.channels)[:, None] * self.before.pitch + self.order
         return places.reshape(-1)
 
-    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
+    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
         weight, bias = views(model.theta, self.start, self.sizes)
@@ -160,7 +160,7 @@ class Activation:
     name: str
     after: Grid
 
-    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
+    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
         value, slope = (kernels.relu, kernels.relu_slope) if self.name == "relu" else (kernels.tanh, kernels.tanh_slope)
@@ -180,7 +180,7 @@ class Pool:
     before: Grid
     after: Grid
 
-    def step(self, model: Model, x: Arrays, out: Arrays) -> Step:
+    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
         from headgate.simulation.executors import kernels
 
         shape = pooling(self.k, self.before, self.after)

@@ -15,7 +15,7 @@ from headgate.simulation.executors.compiled_layers import (
     Floats,
     Layer,
     Linear,
-    Model,
+    NetArrays,
     Pool,
     Step,
     arrays,
@@ -31,7 +31,7 @@ class AtWork(NamedTuple):
     """The layers with the arrays of one thread: written to again and again, and nothing in them is ever looked at that
     was not made since."""
 
-    model: Model
+    model: NetArrays
     samples: Floats
     """where the images are put"""
     steps: tuple[Step, ...]
@@ -61,7 +61,7 @@ class Net:
 
     def at_work(self, most: int, dtype: Any, learning: bool) -> AtWork:
         """For up to `most` samples at a time."""
-        model = Model(most, np.zeros(self.size, dtype), np.zeros(self.size if learning else 0, dtype))
+        model = NetArrays(most, np.zeros(self.size, dtype), np.zeros(self.size if learning else 0, dtype))
         x = samples = arrays(model, self.grid)
         steps = []
         for layer in self.layers:

@@ -53,7 +53,7 @@ class Grid:
         return rounded((self.height + 2 * self.pad) * self.row, WIDE * LANES)
 
 
-class Tile(NamedTuple):
+class VectorTile(NamedTuple):
     """How a row of a convolution is cut into blocks that fit into the registers."""
 
     together: int
@@ -109,7 +109,7 @@ class Window:
         return max(1, min(LIST // (self.after.height * self.after.width), NEAR // self.before.pitch)), self.after.height
 
     @cached_property
-    def tile(self) -> Tile:
+    def tile(self) -> VectorTile:
         k, outputs, columns = self.k, self.after.channels, self.after.width * self.pool
 
         def filled(together: int) -> float:
@@ -123,7 +123,7 @@ class Window:
         # in registers: the sums, a vector seen from each place, and the weights they are multiplied with
         most = min(columns // together, (REGISTERS - 1 - vectors) // (vectors + 1))
         places = min(range(1, most + 1), key=lambda p: (rounded(columns // together, p), -p))
-        return Tile(together, vectors, groups, places, (k + together - 1) * self.before.channels)
+        return VectorTile(together, vectors, groups, places, (k + together - 1) * self.before.channels)
 
 
 class Pooling(NamedTuple):

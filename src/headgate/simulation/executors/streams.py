@@ -23,7 +23,7 @@ STREAMS = 5
 """fewer leave the GPU idle between small kernels, more only share it"""
 
 
-class Streams:
+class CudaStreams:
     """`note` says so when a step could not be compiled or recorded. A run's numbers do not depend on the runs beside it."""
 
     name = "streams"
