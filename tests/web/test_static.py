@@ -5,35 +5,43 @@ from pathlib import Path
 
 import headgate.web
 from headgate.analysis.figures import COLOURS
-from headgate.analysis.report import ON_DARK
+from headgate.analysis.inlined import EXPORT, IMPORT, script
+from headgate.web.app import DRAWING
 
 STATIC = Path(headgate.web.__file__).parent / "static"
-MODULES = sorted(STATIC.rglob("*.js"))
+MODULES = sorted([*STATIC.rglob("*.js"), *DRAWING.glob("*.js")])
+STYLES = sorted([*STATIC.rglob("*.css"), *DRAWING.glob("*.css")])
+
+
+def file_of(name, beside=STATIC):
+    """Where the server finds it: /static/drawing lies in another folder."""
+    path = (beside / name).resolve()
+    return DRAWING / path.name if path.parent == STATIC / "drawing" else path
 
 
 def test_every_import_and_every_link_leads_to_a_file():
     seen = 0
     for path in MODULES:
         for name in re.findall(r"""(?:from|import\()\s*["'](\.[^"']+)["']""", path.read_text("utf-8")):
-            assert (path.parent / name).resolve().is_file(), f"{path.name} imports {name}"
+            assert file_of(name, path.parent).is_file(), f"{path.name} imports {name}"
             seen += 1
     assert seen > 50
     page = (STATIC / "index.html").read_text("utf-8")
     for name in re.findall(r'(?:href|src)="/static/([^"]+)"', page):
-        assert (STATIC / name).is_file(), name
+        assert file_of(name).is_file(), name
 
 
 def test_every_name_that_is_imported_is_exported():
     for path in MODULES:
         for names, source in re.findall(r"""import \{([^}]+)\} from ["'](\.[^"']+)["']""", path.read_text("utf-8")):
-            offered = (path.parent / source).read_text("utf-8")
+            offered = file_of(source, path.parent).read_text("utf-8")
             for name in (one.split(" as ")[0].strip() for one in names.split(",")):
                 declared = rf"export (?:async )?(?:const|function|class) {name}\b"
                 assert re.search(declared, offered), f"{path.name} imports {name} from {source}"
 
 
 def test_nothing_is_fetched_from_elsewhere_and_nothing_is_run_from_text():
-    for path in [*MODULES, *STATIC.rglob("*.css"), STATIC / "index.html"]:
+    for path in [*MODULES, *STYLES, STATIC / "index.html"]:
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|@import|innerHTML|outerHTML|insertAdjacentHTML|\beval\(|new Function", text), path.name
     page = (STATIC / "index.html").read_text("utf-8")
@@ -41,11 +49,27 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_is_run_from_text():
 
 
 def test_policies_have_the_colours_of_the_report():
-    light, dark = re.findall(r"^  --c0:.*$", (STATIC / "css" / "base.css").read_text("utf-8"), re.MULTILINE)
+    light, dark = re.findall(r"^  --c0:.*$", (DRAWING / "base.css").read_text("utf-8"), re.MULTILINE)
     assert re.findall(r"#\w{6}", light) == list(COLOURS)
-    assert re.findall(r"#\w{6}", dark) == [ON_DARK.get(colour, colour) for colour in COLOURS]
+    on_dark = {"#0072B2": "#4A9FDB", "#000000": "#E4E4E0"}  # hard to see there
+    assert re.findall(r"#\w{6}", dark) == [on_dark.get(colour, colour) for colour in COLOURS]
+
+
+def test_what_the_report_holds_is_one_script_of_the_same_modules():
+    text = script("report")
+    assert not IMPORT.search(text)
+    assert not EXPORT.search(text)
+    assert "import(" not in text
+    assert "</script" not in text.lower()
+    assert "<!--" not in text
+    order = re.findall(r"^const (\w+)Module = ", text, re.MULTILINE)
+    assert order[-1] == "report"
+    assert len(order) == len(set(order)) >= 8
+    for name in order:
+        for _, other in IMPORT.findall((DRAWING / f"{name}.js").read_text("utf-8")):
+            assert order.index(other) < order.index(name)
 
 
 def test_files_stay_small():
-    for path in [*MODULES, *STATIC.rglob("*.css")]:
+    for path in [*MODULES, *STYLES]:
         assert len(path.read_text("utf-8").splitlines()) < 450, path.name

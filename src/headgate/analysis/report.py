@@ -5,14 +5,13 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headgate.analysis.curves import Curve, Heat, Look, Panel, PolicyRuns, heats, looks, panels, read_policies
-from headgate.analysis.figures import COLOURS
+from headgate.analysis.inlined import drawing, script
 from headgate.analysis.intervals import Floats
 from headgate.analysis.summary import (
     Column,
@@ -23,15 +22,11 @@ from headgate.analysis.summary import (
     duration,
     equal_spend_note,
     headline,
-    number,
     share,
     summarise,
 )
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
-
-ON_DARK = {"#0072B2": "#4A9FDB", "#000000": "#E4E4E0"}
-"""the two of the palette that are hard to see on a dark page"""
 
 
 def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = None) -> Path:
@@ -57,10 +52,6 @@ def _escape(value: object) -> str:
     return html.escape(str(value))
 
 
-def _asset(name: str) -> str:
-    return (files("headgate.analysis") / name).read_text("utf-8")
-
-
 def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
@@ -77,7 +68,6 @@ def _page(
     runs: Sequence[RunFolder], policies: Sequence[PolicyRuns], summaries: Sequence[PolicySummary], target: float | None
 ) -> str:
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
-    drawn, grids = panels(policies), heats(policies)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -86,46 +76,36 @@ def _page(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{_escape(title)} · headgate</title>
 <style>
-{_palette()}
-{_asset("report.css")}</style>
+{drawing("base.css")}{drawing("parts.css")}{drawing("report.css")}</style>
+<script>
+{drawing("early.js")}</script>
 </head>
 <body>
 <a class="skip" href="#figures">Skip to the figures</a>
-<header>
-<div class="bar"><p class="eyebrow">headgate report</p>
-<button type="button" id="theme" aria-pressed="false" hidden>Dark</button></div>
+<header class="top"><div class="top-inside"><span class="brand">headgate report</span>
+<button type="button" id="theme" class="quiet" hidden>Dark</button></div></header>
+<main>
 <h1>{_escape(title)}</h1>
 {_lede(summaries)}
 {"".join(_facts(run, len(runs) > 1) for run in runs)}
-</header>
-<main>
 <section aria-labelledby="results"><h2 id="results">Results</h2>
 {_note(summaries)}
 {_warning(breakdown_note(runs))}
 {_table(summaries, looks(policies), columns(target, any(s.diverged for s in summaries)))}
 </section>
-{_figures(policies, drawn, grids)}
+<section id="figures" aria-label="Figures" tabindex="-1"></section>
 <section class="settings" aria-labelledby="settings"><h2 id="settings">Settings and environment</h2>
 {"".join(_settings(run) for run in runs)}
 </section>
 </main>
 <noscript><p class="note">The figures need JavaScript; all that is in them stays in this file.</p></noscript>
-<script type="application/json" id="data">{_data(policies, drawn, grids)}</script>
+<script type="application/json" id="data">{_data(policies)}</script>
 <script>{_plotly()}</script>
 <script>
-{_asset("report.js")}</script>
+{script("report")}</script>
 </body>
 </html>
 """
-
-
-def _palette() -> str:
-    """The colours of the policies as style variables, for light and for dark."""
-    light = "".join(f"--c{i}:{colour};" for i, colour in enumerate(COLOURS))
-    dark = "".join(f"--c{i}:{ON_DARK.get(colour, colour)};" for i, colour in enumerate(COLOURS))
-    return f""":root{{{light}}}
-@media screen{{:root[data-theme="dark"]{{{dark}}}}}
-@media screen and (prefers-color-scheme:dark){{:root:not([data-theme="light"]){{{dark}}}}}"""
 
 
 def _lede(summaries: Sequence[PolicySummary]) -> str:
@@ -189,7 +169,7 @@ def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: S
     rows = "".join(_row(look, s, shown) for look, s in zip(look_of, summaries, strict=True))
     meanings = "".join(f"<div><dt>{_indexed(c.title)}</dt><dd>{_escape(c.meaning)}</dd></div>" for c in shown)
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="Results of each policy">
-<table><thead><tr><th scope="col">Policy</th>{head}</tr></thead>
+<table class="summary"><thead><tr><th scope="col">Policy</th>{head}</tr></thead>
 <tbody>{rows}</tbody></table></div>
 <details><summary>What the columns say</summary><dl class="meanings">{meanings}</dl></details>"""
 
@@ -211,65 +191,6 @@ def _indexed(text: str) -> str:
     return re.sub(r"_(\w+)", r"<sub>\1</sub>", _escape(text))
 
 
-SECTIONS = (
-    ("Accuracy", ("accuracy", "accuracy-money")),
-    ("Money", ("spend", "debt")),
-    ("Memory and samples", ("heat", "n", "N", "n_eff")),
-    ("Learning", ("bound", "train_loss", "test_loss")),
-)
-
-
-def _figures(policies: Sequence[PolicyRuns], drawn: Sequence[Panel], grids: Sequence[Heat]) -> str:
-    made = {panel.key: _figure(panel, policies) for panel in drawn}
-    if grids:
-        made["heat"] = _heat_figure(policies, grids)
-    legend = "".join(
-        f'<button type="button" aria-pressed="true" data-series="{i}">{_swatch(look)}{_escape(policy.name)}</button>'
-        for i, (policy, look) in enumerate(zip(policies, looks(policies), strict=True))
-    )
-    sections = []
-    for title, keys in SECTIONS:
-        inside = "".join(made[key] for key in keys if key in made)
-        if inside:
-            width = "grid three" if len(keys) > 2 else "grid"
-            sections.append(f'<section aria-label="{title}"><h3>{title}</h3><div class="{width}">{inside}</div></section>')
-    if not sections:
-        return '<div id="figures"></div>'
-    return f"""<section id="figures" aria-labelledby="figures-title"><h2 id="figures-title">Figures</h2>
-<p class="hint">Lines are means over seeds, bands the 80 % interval of the mean. Choose policies below: a click hides or shows
-one, a double click shows it alone.</p>
-<div class="legend" role="group" aria-label="Policies shown in the figures">{legend}</div>
-{"".join(sections)}</section>"""
-
-
-def _figure(panel: Panel, policies: Sequence[PolicyRuns]) -> str:
-    ends = "; ".join(f"{policies[c.policy].name} {number(float(c.mean[-1]))}" for c in panel.curves)
-    label = _escape(f"{panel.title}. {panel.y_label}; at the end: {ends}")
-    look = looks(policies)
-    keys = "".join(f"<span>{_swatch(look[c.policy])}{_escape(policies[c.policy].name)}</span>" for c in panel.curves)
-    return f"""<figure><figcaption><span>{_indexed(panel.title)}</span></figcaption>
-<div class="plot" data-panel="{panel.key}" role="img" aria-label="{label}"></div>
-<p class="key" aria-hidden="true">{keys}</p></figure>"""
-
-
-def _heat_figure(policies: Sequence[PolicyRuns], grids: Sequence[Heat]) -> str:
-    first = max(range(len(grids)), key=lambda i: _strays(grids[i]))
-    options = "".join(
-        f'<option value="{i}"{" selected" if i == first else ""}>{_escape(policies[heat.policy].name)}</option>'
-        for i, heat in enumerate(grids)
-    )
-    return f"""<figure class="wide"><figcaption><span>How full the buffers are, client by client</span>
-<label>Policy <select id="heat-policy">{options}</select> <span class="chosen"></span></label></figcaption>
-<div class="plot" id="heat" role="img" aria-label="Heat map of samples held relative to the buffer, by client and round"></div>
-<p class="below">Samples a client holds, relative to its buffer B<sub>m</sub>; mean over seeds. The neutral colour is exactly
-full, blue has room, orange is over.</p></figure>"""
-
-
-def _strays(heat: Heat) -> float:
-    """How far from exactly full a buffer gets: the map that has most to show comes first."""
-    return float(np.nan_to_num(np.abs(heat.ratio - 1)).max())
-
-
 def _settings(run: RunFolder) -> str:
     rows = "".join(
         f'<tr><th scope="row">{_escape(key)}</th><td>{_escape(value)}</td></tr>' for key, value in run.environment.items()
@@ -282,12 +203,12 @@ def _settings(run: RunFolder) -> str:
 # What the figures are drawn from
 
 
-def _data(policies: Sequence[PolicyRuns], drawn: Sequence[Panel], grids: Sequence[Heat]) -> str:
+def _data(policies: Sequence[PolicyRuns]) -> str:
     """JSON that can stand inside a script element."""
     data = {
         "series": [{"name": p.name, **look._asdict()} for p, look in zip(policies, looks(policies), strict=True)],
-        "panels": [_panel_data(panel) for panel in drawn],
-        "heats": [_heat_data(heat) for heat in grids],
+        "panels": [_panel_data(panel) for panel in panels(policies)],
+        "heats": [_heat_data(heat) for heat in heats(policies)],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -322,7 +243,8 @@ def _heat_data(heat: Heat) -> dict[str, Any]:
     return {
         "series": heat.policy,
         "clients": heat.clients,
-        "rounds": heat.rounds.tolist(),
+        "t": heat.rounds.tolist(),
+        "last": heat.last,
         "buffers": _short(heat.buffers),
         "ratio": [_short(row, 4) for row in heat.ratio],
     }

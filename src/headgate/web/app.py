@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from headgate import analysis
 from headgate.errors import HeadgateError, SettingError
 from headgate.web.api import Api, Json
 from headgate.web.runs import Library, UnknownRun
@@ -20,6 +21,8 @@ from headgate.web.security import Guard
 from headgate.web.uploads import Refused
 
 STATIC = Path(__file__).parent / "static"
+DRAWING = Path(analysis.__file__).parent / "drawing"
+"""what the report draws with too"""
 PAGES = ("/", "/run/{name}", "/compare", "/plan", "/gate", "/gate/{name}")
 
 
@@ -31,6 +34,7 @@ def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) ->
             *(Route(path, _page, methods=["GET"]) for path in PAGES),
             *api.routes(),
             Route("/static/plotly.min.js", _plotly, methods=["GET"]),
+            Mount("/static/drawing", _Static(directory=DRAWING)),
             Mount("/static", _Static(directory=STATIC)),
         ],
         middleware=[Middleware(Guard, host=host, token=token)],

@@ -1,8 +1,8 @@
 // Which page is shown. Links inside are followed without loading anew; the address alone says what one sees.
 
 import { remember } from "./address.js";
-import { h, refill, say } from "./dom.js";
-import { startTheme } from "./theme.js";
+import { h, refill, say } from "../drawing/dom.js";
+import { startTheme } from "../drawing/theme.js";
 
 const PAGES = [
   { at: /^\/$/, nav: "/", title: "Runs", load: () => import("./pages/runs.js") },

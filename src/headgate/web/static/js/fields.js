@@ -1,6 +1,6 @@
 // A slider and a number that say the same; the number may go further than the slider.
 
-import { h } from "./dom.js";
+import { h } from "../drawing/dom.js";
 
 const STEPS = 1000;
 let made = 0;

@@ -1,7 +1,6 @@
 // Small signs that stand in several pages: a run's state by shape and colour, sparks, swatches, notes, empty places.
 
-import { h, s, say } from "./dom.js";
-import { swatchClass } from "./palette.js";
+import { h, s, say } from "../drawing/dom.js";
 
 const SHAPES = {
   running: () => s("path", { d: "M3 2 L10.500 6 L3 10 Z" }),
@@ -28,8 +27,6 @@ export function spark(values, label) {
   box.append(s("circle", { cx: x(known.length - 1), cy: y(known.at(-1)), r: 2.2 }));
   return box;
 }
-
-export const swatch = (look) => h("span", { class: swatchClass(look), "aria-hidden": "true" });
 
 export function progress(done, all, label) {
   const bar = h("span", { class: "progress", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": done, "aria-label": label }, h("span"));

@@ -1,8 +1,8 @@
 // Which runs: those chosen as chips, and a field that finds more.
 
 import { aborted, get } from "./api.js";
-import { h, refill } from "./dom.js";
-import { ago } from "./format.js";
+import { h, refill } from "../drawing/dom.js";
+import { ago } from "../drawing/format.js";
 import { stateMark } from "./marks.js";
 
 const MOST = 20;

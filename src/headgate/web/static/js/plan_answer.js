@@ -1,9 +1,9 @@
 // What the planner says: the few numbers first, then the curves of the rehearsal.
 
-import { h, indexed, refill } from "./dom.js";
-import { asCsv, Figure } from "./figure.js";
-import { fixed, number, percent, plural, whole } from "./format.js";
-import { lineFigure, pressed } from "./lines.js";
+import { h, indexed, refill } from "../drawing/dom.js";
+import { asCsv, Figure } from "../drawing/figure.js";
+import { fixed, number, percent, plural, whole } from "../drawing/format.js";
+import { lineFigure, pressed } from "../drawing/lines.js";
 import { copyButton, skeleton } from "./marks.js";
 import { toQuery } from "./planning.js";
 

@@ -1,9 +1,9 @@
 // The fields of the planner.
 
 import { aborted, post } from "./api.js";
-import { h, refill } from "./dom.js";
+import { h, refill } from "../drawing/dom.js";
 import { selectField, Slider, textField } from "./fields.js";
-import { number, plural } from "./format.js";
+import { number, plural } from "../drawing/format.js";
 import { choice } from "./marks.js";
 import { CAN_KEEP, keepPrices, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
 

@@ -1,8 +1,9 @@
 // The figures of a run: which numbers, under which title, with which line to compare with.
 
-import { fixed, number, whole } from "./format.js";
+import { fixed, number, whole } from "../drawing/format.js";
 import { interpolated } from "./curves.js";
-import { lineFigure, pressed } from "./lines.js";
+import { lineFigure, pressed } from "../drawing/lines.js";
+import { labelOf, tableOf } from "../drawing/numbers.js";
 
 const accuracy = { scale: 100, digits: ".1f", unit: " %", least: 0, most: 100, text: (value) => `${fixed(value, 1)} %` };
 const money = { digits: ",.2f", least: 0, text: (value) => fixed(value, 2) };
@@ -59,7 +60,7 @@ export function contentOf(spec, { run, curves, looks, hidden, byMoney }) {
   });
   if (!panes.some((pane) => pane.lines.length)) return null;
   const figure = lineFigure({ x: useMoney ? "Money spent per run so far" : "Round", panes });
-  return { ...figure, label: labelOf(panes), table: tableOf(panes, useMoney) };
+  return { ...figure, label: labelOf(panes), table: tableOf(panes, { money: useMoney }) };
 }
 
 function lineOf(pane, curves, policy, useMoney) {
@@ -73,20 +74,4 @@ function lineOf(pane, curves, policy, useMoney) {
 function spentAt(curves, policy, rounds) {
   const spent = curves.series(policy, "spent");
   return interpolated([0, ...spent.t], [0, ...spent.mean], rounds);
-}
-
-function labelOf(panes) {
-  return panes.map((pane) => `${pane.y}, at the end: ${pane.lines.map((line) => `${line.name} ${pane.text(line.mean.at(-1))}`).join("; ")}`).join(". ");
-}
-
-// A row a round: what every line says there.
-function tableOf(panes, useMoney) {
-  const lines = panes.flatMap((pane) => pane.lines.filter((line) => !line.hidden).map((line) => ({ ...line, pane })));
-  const rounds = [...new Set(lines.flatMap((line) => line.t))].sort((a, b) => a - b);
-  const places = lines.map((line) => new Map(line.t.map((t, i) => [t, i])));
-  const cell = (line, i) => (i === undefined ? "–" : line.half && line.half[i] !== null ? `${line.pane.text(line.mean[i])} ± ${line.pane.text(line.half[i])}` : line.pane.text(line.mean[i]));
-  return {
-    columns: ["Round", ...lines.map((line) => (panes.length > 1 && line.name !== "price" ? `${line.name}, ${line.pane.y.toLowerCase()}` : line.name)), ...(useMoney ? lines.map((line) => `${line.name}, money`) : [])],
-    rows: rounds.map((t) => [whole(t), ...lines.map((line, k) => cell(line, places[k].get(t))), ...(useMoney ? lines.map((line, k) => (places[k].has(t) ? fixed(line.x[places[k].get(t)], 0) : "–")) : [])]),
-  };
 }

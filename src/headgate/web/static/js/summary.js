@@ -1,8 +1,8 @@
 // What each policy came to, in a table; the same numbers as in the report.
 
-import { h, indexed, refill } from "./dom.js";
-import { fixed, number, percent, whole } from "./format.js";
-import { swatch } from "./marks.js";
+import { h, indexed, refill } from "../drawing/dom.js";
+import { fixed, number, percent, whole } from "../drawing/format.js";
+import { swatch } from "../drawing/legend.js";
 
 const estimate = (value) => (value ? (value.half === null ? percent(value.mean) : `${fixed(100 * value.mean, 1)} ± ${fixed(100 * value.half, 1)}\u00a0%`) : "–");
 const signed = (value) => (value === null ? "–" : `${value > 0 ? "+" : ""}${whole(value)}`);

@@ -1,7 +1,7 @@
 // Draws the gate at any moment. `tau` counts rounds: 12.4 is four tenths into round 13, 13 is its end. What is drawn
 // depends on the run and on `tau` alone, so it can be played, stopped and wound back.
 
-import { fixed, number, whole } from "../format.js";
+import { fixed, number, whole } from "../../drawing/format.js";
 import { fillHeight, layoutOf, slot, tankLeft } from "./layout.js";
 import { admittedIn, opening, windowOf } from "./model.js";
 

@@ -1,6 +1,6 @@
 // All rounds at a glance, beneath the gate: what was let in, the price under it, and where one is.
 
-import { style } from "../palette.js";
+import { style } from "../../drawing/palette.js";
 
 const HEIGHT = 92;
 

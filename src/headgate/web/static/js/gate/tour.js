@@ -1,6 +1,6 @@
 // The tour beneath the gate: it plays the one round that each stop is about, then waits.
 
-import { h, indexed, refill } from "../dom.js";
+import { h, indexed, refill } from "../../drawing/dom.js";
 
 export class Tour {
   constructor(stops, scene, player) {

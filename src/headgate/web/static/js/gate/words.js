@@ -1,6 +1,6 @@
 // What happens, in words: a sentence for every round, and a tour that explains the whole in a minute.
 
-import { fixed, number, plural, whole } from "../format.js";
+import { fixed, number, plural, whole } from "../../drawing/format.js";
 
 const FOLLOWS_DEBT = new Set(["acdpp", "dpp", "released"]);
 const price = (value) => fixed(value, value < 100 ? 2 : 0);

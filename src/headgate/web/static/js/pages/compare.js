@@ -2,12 +2,14 @@
 
 import { aborted, get } from "../api.js";
 import { remember } from "../address.js";
-import { h, put, refill, say } from "../dom.js";
-import { asCsv, Figure } from "../figure.js";
-import { fixed, number, percent, plural, whole } from "../format.js";
-import { lineFigure, pressed } from "../lines.js";
-import { choice, failure, skeleton, stateMark, swatch } from "../marks.js";
-import { looks as looksOf } from "../palette.js";
+import { h, put, refill, say } from "../../drawing/dom.js";
+import { asCsv, Figure } from "../../drawing/figure.js";
+import { fixed, number, percent, plural, whole } from "../../drawing/format.js";
+import { swatch } from "../../drawing/legend.js";
+import { lineFigure, pressed } from "../../drawing/lines.js";
+import { labelOf, longTable, tableOf } from "../../drawing/numbers.js";
+import { choice, failure, skeleton, stateMark } from "../marks.js";
+import { looks as looksOf } from "../../drawing/palette.js";
 import { RunPicker } from "../picker.js";
 
 const share = { scale: 100, digits: ".1f", unit: " %", text: (value) => fixed(value, 1), least: 0, most: 100 };
@@ -44,8 +46,8 @@ export function open({ main, signal, query }) {
   const metric = h("select", { "aria-label": "What is compared" }, Object.entries(METRICS).map(([key, { title }]) => h("option", { value: key, selected: key === view.metric }, title)));
   metric.addEventListener("change", () => { view.metric = metric.value; load(); });
   const axis = choice("x", "Horizontal axis", [["round", "by round"], ["money", "by money"]], view.x, (x) => { view.x = x; load(); });
-  const lines = new Figure({ title: "Side by side", wide: true, tall: true, signal, content: () => answer && lineContent(), csv: () => asCsv(longTable(answer.lines)) });
-  const gaps = new Figure({ title: "Differences", wide: true, signal, content: () => answer && gapContent(), csv: () => asCsv(longTable(answer.differences)) });
+  const lines = new Figure({ title: "Side by side", wide: true, tall: true, signal, content: () => answer && lineContent(), csv: () => asCsv(longTable(answer.lines, view.x, ["run", "policy"])) });
+  const gaps = new Figure({ title: "Differences", wide: true, signal, content: () => answer && gapContent(), csv: () => asCsv(longTable(answer.differences, view.x, ["run", "policy"])) });
   const table = h("div");
   const settings = h("section");
   const result = h("div", { hidden: true }, h("div", { class: "toolbar" }, metric, axis), policies, h("div", { class: "grid" }, lines.node), table, h("h2", null, "Differences"), h("p", { class: "hint gap-hint" }), h("div", { class: "grid" }, gaps.node), settings);
@@ -142,13 +144,14 @@ export function open({ main, signal, query }) {
     return list.map((line, i) => ({ name: named(line), look: looks[i], x: line.x, mean: scaled(line.mean), half: scaled(line.half) })).filter((line) => line.x.length);
   }
 
+  const axisTitle = () => (view.x === "money" ? "Money" : "Round");
   const across = () => (view.x === "money" ? "Money spent per run so far" : "Round");
 
   function lineContent() {
-    const { title, ...pane } = METRICS[view.metric];
+    const pane = METRICS[view.metric];
     const all = drawn(answer.lines, answer.looks);
-    const figure = lineFigure({ x: across(), panes: [{ ...pane, lines: all, log: pressed(all) }] });
-    return { ...figure, label: `${title}, at the end: ${all.map((line) => `${line.name} ${pane.text(line.mean.at(-1))}`).join("; ")}`, table: wideTable(all, pane) };
+    const panes = [{ ...pane, lines: all, log: pressed(all) }];
+    return { ...lineFigure({ x: across(), panes }), label: labelOf(panes), table: tableOf(panes, { title: axisTitle() }) };
   }
 
   function gapContent() {
@@ -156,24 +159,8 @@ export function open({ main, signal, query }) {
     const places = answer.differences.map((one) => answer.lines.findIndex((line) => line.run === one.run && line.policy === one.policy));
     const all = drawn(answer.differences, places.map((place) => answer.looks[place]));
     const unit = pane.unit ? "percentage points" : y.toLowerCase();
-    const figure = lineFigure({ x: across(), panes: [{ ...pane, unit: pane.unit ? " points" : "", digits: `+${pane.digits}`, y: `Difference (${unit})`, lines: all, levels: [{ value: 0, text: named(base()) }] }] });
-    return { ...figure, label: `Difference of ${title} to ${named(base())}`, table: wideTable(all, pane) };
-  }
-
-  function wideTable(all, pane) {
-    const x = [...new Set(all.flatMap((line) => line.x))].sort((a, b) => a - b);
-    const places = all.map((line) => new Map(line.x.map((value, i) => [value, i])));
-    return {
-      columns: [view.x === "money" ? "Money" : "Round", ...all.map((line) => line.name)],
-      rows: x.map((value) => [whole(value), ...all.map((line, k) => {
-        const i = places[k].get(value);
-        return i === undefined || line.mean[i] === null ? "–" : line.half?.[i] != null ? `${pane.text(line.mean[i])} ± ${pane.text(line.half[i])}` : pane.text(line.mean[i]);
-      })]),
-    };
-  }
-
-  function longTable(list) {
-    return { columns: ["run", "policy", view.x, "mean", "half"], rows: list.flatMap((line) => line.x.map((x, i) => [line.run, line.policy, x, line.mean[i] ?? "", line.half?.[i] ?? ""])) };
+    const panes = [{ ...pane, unit: pane.unit ? " points" : "", digits: `+${pane.digits}`, y: `Difference (${unit})`, lines: all, levels: [{ value: 0, text: named(base()) }] }];
+    return { ...lineFigure({ x: across(), panes }), label: `Difference of ${title} to ${named(base())}`, table: tableOf(panes, { title: axisTitle() }) };
   }
 
   function finalTable() {

@@ -3,8 +3,8 @@
 import { aborted, get, post, runPath } from "../api.js";
 import { remember } from "../address.js";
 import { go } from "../app.js";
-import { h, put, refill, s } from "../dom.js";
-import { fixed, number, percent, whole } from "../format.js";
+import { h, put, refill, s } from "../../drawing/dom.js";
+import { fixed, number, percent, whole } from "../../drawing/format.js";
 import { modelOf } from "../gate/model.js";
 import { Player } from "../gate/player.js";
 import { Scene } from "../gate/scene.js";
@@ -13,7 +13,7 @@ import { Tour } from "../gate/tour.js";
 import { sentence, tourOf } from "../gate/words.js";
 import { failure, skeleton } from "../marks.js";
 import { DEFAULTS, fromQuery, POLICIES, toQuery, toRequest } from "../planning.js";
-import { onTheme } from "../theme.js";
+import { onTheme } from "../../drawing/theme.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
 const ROUNDS = 1000; // as many as one answer holds

@@ -1,7 +1,7 @@
 // Before anything runs: buffers, money, prices and rounds in; spend, memory and bounds out, while one drags.
 
 import { aborted, get, post } from "../api.js";
-import { h, put, refill, say } from "../dom.js";
+import { h, put, refill, say } from "../../drawing/dom.js";
 import { PlanAnswer } from "../plan_answer.js";
 import { planForm } from "../plan_form.js";
 import { DEFAULTS, fromQuery, toQuery, toRequest } from "../planning.js";

@@ -3,13 +3,14 @@
 import { aborted, get, link, runPath } from "../api.js";
 import { gateAddress, list, remember } from "../address.js";
 import { Curves } from "../curves.js";
-import { h, put, refill, say } from "../dom.js";
-import { Figure } from "../figure.js";
-import { duration, moment, number, plural, whole } from "../format.js";
-import { heatContent } from "../heat.js";
+import { h, put, refill, say } from "../../drawing/dom.js";
+import { Figure } from "../../drawing/figure.js";
+import { duration, moment, number, plural, whole } from "../../drawing/format.js";
+import { heatContent } from "../../drawing/heat.js";
 import { follow, gathered } from "../live.js";
-import { choice, copyButton, failure, note, progress, skeleton, stateMark, swatch } from "../marks.js";
-import { looks as looksOf } from "../palette.js";
+import { choice, copyButton, failure, note, progress, skeleton, stateMark } from "../marks.js";
+import { legend } from "../../drawing/legend.js";
+import { looks as looksOf } from "../../drawing/palette.js";
 import { contentOf, SECTIONS } from "../run_figures.js";
 import { SummaryTable } from "../summary.js";
 
@@ -77,30 +78,14 @@ export async function open({ main, signal, name, query }) {
         figures.push(figure);
         return figure.node;
       }), title === "Memory" && run.occupancy && heatFigure())));
-    refill(figuresPlace, h("h2", null, "Figures"), legend(), sections);
+    refill(figuresPlace, h("h2", null, "Figures"), chooser(), sections);
   }
 
-  function legend() {
-    const buttons = run.policies.map((policy, i) => {
-      const button = h("button", { type: "button", class: "chip", "aria-pressed": String(!view.hidden.has(policy)) }, swatch(looks[i]), policy);
-      button.addEventListener("click", () => {
-        if (!view.hidden.delete(policy)) view.hidden.add(policy);
-        shown();
-      });
-      button.addEventListener("dblclick", () => {
-        const alone = view.hidden.size === run.policies.length - 1 && !view.hidden.has(policy);
-        view.hidden.clear();
-        if (!alone) for (const other of run.policies) if (other !== policy) view.hidden.add(other);
-        shown();
-      });
-      return button;
-    });
-    function shown() {
-      buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(!view.hidden.has(run.policies[i]))));
+  function chooser() {
+    return legend(run.policies, looks, view.hidden, () => {
       remember({ hide: [...view.hidden].join(",") });
       for (const figure of figures) figure.update();
-    }
-    return h("div", { class: "legend", role: "group", "aria-label": "Policies shown in the figures" }, buttons);
+    });
   }
 
   function heatFigure() {

@@ -3,8 +3,8 @@
 import { get, aborted } from "../api.js";
 import { gateAddress, remember, runAddress } from "../address.js";
 import { go } from "../app.js";
-import { h, put, refill, say } from "../dom.js";
-import { ago, moment, percent, plural, whole } from "../format.js";
+import { h, put, refill, say } from "../../drawing/dom.js";
+import { ago, moment, percent, plural, whole } from "../../drawing/format.js";
 import { failure, progress, skeleton, spark, stateMark } from "../marks.js";
 
 const PAGE = 50;

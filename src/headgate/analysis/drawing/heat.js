@@ -1,10 +1,12 @@
 // How full the buffers are, client by client, as a map: blue has room, neutral is exactly full, orange is over.
 
-import { number, percent, whole } from "./format.js";
+import { number, percent } from "./format.js";
 import { axis, escaped, frame } from "./lines.js";
 import { style } from "./palette.js";
 
+// clients: { policy, clients, buffers, t, last, ratio }, ratio by client and round.
 export function heatContent(clients) {
+  const held = clients.ratio.map((row, m) => row.map((share) => (share === null ? null : share * clients.buffers[m])));
   const beside = window.innerWidth >= 550;
   const layout = frame();
   layout.height = Math.min(Math.max(21 * clients.clients.length + 90, 260), 620);
@@ -19,7 +21,7 @@ export function heatContent(clients) {
     z: clients.ratio,
     zmin: 0,
     zmax: 2,
-    customdata: clients.held.map((row, m) => row.map((held) => [held, clients.buffers[m]])),
+    customdata: held.map((row, m) => row.map((count) => [count, clients.buffers[m]])),
     hovertemplate: "client %{y}, round %{x}<br>holds %{customdata[0]:,.4~g} of %{customdata[1]:,.4~g}, %{z:.0%}<extra></extra>",
     colorscale: [[0, style("--c0")], [0.5, style("--full")], [1, style("--c1")]],
     colorbar: {
@@ -40,7 +42,7 @@ export function heatContent(clients) {
     label: `${clients.policy}: the fullest buffer held ${percent(fullest, 0)} of its size`,
     table: {
       columns: ["Client", "Buffer B_m", "Mean", "Most", "At the end"],
-      rows: clients.held.map((row, m) => [clients.clients[m], number(clients.buffers[m]), number(row.reduce((a, b) => a + b, 0) / Math.max(1, row.length)), number(Math.max(...row)), whole(row.at(-1))]),
+      rows: held.map((row, m) => [clients.clients[m], number(clients.buffers[m]), number(row.reduce((a, b) => a + b, 0) / Math.max(1, row.length)), number(Math.max(...row)), number(row.at(-1))]),
     },
   };
 }

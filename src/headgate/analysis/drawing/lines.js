@@ -1,6 +1,7 @@
 // Lines with their intervals as Plotly wants them. A figure is one pane, or two over the same rounds.
 //
-// pane: { y, digits, unit, lines, levels, log }; line: { name, look, x, mean, half, t, hidden }
+// pane: { y, digits, unit, lines, levels, log, least, most }; line: { name, look, x, mean, half, t, hidden };
+// level: { value, text, axis }, axis "x" for one that stands upright
 
 import { colourOf, dashOf, faded, style } from "./palette.js";
 
@@ -35,22 +36,23 @@ export function frame() {
   };
 }
 
-export function lineFigure({ x, panes }) {
+export function lineFigure({ x, logX, panes }) {
   const layout = frame();
   const byRound = x === "Round";
   layout.hovermode = byRound ? "x unified" : "closest";
-  layout.xaxis = { ...axis(x), showgrid: !byRound, unifiedhovertitle: { text: "round %{x:,d}" }, anchor: panes.length > 1 ? "y2" : "y" };
+  layout.xaxis = { ...axis(logX ? `${x}, logarithmic` : x), showgrid: !byRound, unifiedhovertitle: { text: "round %{x:,d}" }, anchor: panes.length > 1 ? "y2" : "y" };
   if (byRound) wholeRounds(layout.xaxis, panes);
+  if (logX) logarithmic(layout.xaxis, panes.flatMap((pane) => pane.lines.flatMap((line) => line.x)));
   layout.shapes = [];
   layout.annotations = [];
   const traces = [];
   panes.forEach((pane, i) => {
     const name = i ? "y2" : "y";
-    const own = { ...axis(pane.y, 6), anchor: "x", domain: domain(i, panes), rangemode: pane.log ? "normal" : pane.from ?? "normal" };
-    if (pane.log) logarithmic(own, pane.lines);
+    const own = { ...axis(pane.log ? `${pane.y}, logarithmic` : pane.y, 6), anchor: "x", domain: domain(i, panes), rangemode: pane.log ? "normal" : pane.from ?? "normal" };
+    if (pane.log) logarithmic(own, pane.lines.flatMap((line) => line.mean));
     layout[i ? "yaxis2" : "yaxis"] = own;
     for (const line of pane.lines) traces.push(...traced(pane, line, name, byRound));
-    for (const level of pane.levels || []) mark(layout, pane, level, name);
+    for (const level of pane.levels || []) mark(layout, level, name, level.axis === "x" ? logX : pane.log);
   });
   return { traces, layout };
 }
@@ -67,8 +69,9 @@ function wholeRounds(own, panes) {
   if (last <= 10) own.dtick = 1;
 }
 
-function logarithmic(own, lines) {
-  const ends = lines.flatMap((line) => line.mean).filter((value) => value > 0).map(Math.log10);
+// 1, 2, 5, 10 over few powers of ten, the powers alone over many.
+function logarithmic(own, values) {
+  const ends = values.filter((value) => value > 0).map(Math.log10);
   const powers = ends.reduce((a, b) => Math.max(a, b), -Infinity) - ends.reduce((a, b) => Math.min(a, b), Infinity);
   Object.assign(own, { type: "log", dtick: powers < 3 ? "D2" : 1, minorloglabels: "complete" });
 }
@@ -87,7 +90,7 @@ function traced(pane, line, yaxis, byRound) {
     mode: line.x.length === 1 ? "markers" : "lines",
     line: { color: colour, width: 2, dash: dashOf(line.look), shape },
     customdata: line.x.map((_, i) => [line.t ? line.t[i] : null, spread ? line.half[i] ?? 0 : 0]),
-    hovertemplate: template(pane, spread, byRound),
+    hovertemplate: template(pane, spread, byRound, line.t),
   };
   if (!spread) return [mean];
   const edge = { ...own, x: line.x, line: { width: 0, shape }, hoverinfo: "skip", showlegend: false };
@@ -101,20 +104,21 @@ function bounded(pane, mean, value) {
   return Math.min(Math.max(value, low), pane.most ?? Infinity);
 }
 
-function template(pane, spread, byRound) {
+function template(pane, spread, byRound, rounds) {
   const value = `%{y:${pane.digits}}${spread ? ` ± %{customdata[1]:${pane.digits.replace("+", "")}}` : ""}${pane.unit || ""}`;
   if (byRound) return value;
-  return `<b>%{fullData.name}</b><br>${value}<br>money %{x:,.0f}<extra></extra>`;
+  return `<b>%{fullData.name}</b><br>${value}<br>money %{x:,.0f}${rounds ? ", round %{customdata[0]}" : ""}<extra></extra>`;
 }
 
-function mark(layout, pane, level, yref) {
-  if (pane.log && level.value <= 0) return;
+function mark(layout, { value, text, axis: along }, yref, log) {
+  if (log && value <= 0) return;
+  const upright = along === "x";
   const line = { color: style("--soft"), width: 1.2, dash: "dash" };
-  layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, yref, y0: level.value, y1: level.value, line });
+  const place = log ? Math.log10(value) : value;
+  layout.shapes.push(upright ? { type: "line", yref: "paper", y0: 0, y1: 1, x0: value, x1: value, line } : { type: "line", xref: "paper", x0: 0, x1: 1, yref, y0: value, y1: value, line });
   layout.annotations.push({
-    text: escaped(level.text), showarrow: false, xref: "paper", x: 1, xanchor: "right", yref, yanchor: "bottom",
-    y: pane.log ? Math.log10(level.value) : level.value,
-    font: { size: 11.5, color: style("--ink") }, bgcolor: faded(style("--page"), 0.75),
+    text: escaped(text), showarrow: false, xanchor: "right", yanchor: "bottom", font: { size: 11.5, color: style("--ink") }, bgcolor: faded(style("--page"), 0.75),
+    ...(upright ? { x: place, yref: "paper", y: 0.02, textangle: -90 } : { xref: "paper", x: 1, yref, y: place }),
   });
 }
 

@@ -1,6 +1,6 @@
-// Plotly is large: it is fetched once, from this server, when the first figure needs it.
+// Plotly is large: it is fetched once, from this server, when the first figure needs it. A report holds it already.
 
-let loading = null;
+let loading = window.Plotly ? Promise.resolve(window.Plotly) : null;
 
 export function plotly() {
   loading ??= new Promise((resolve, reject) => {

@@ -50,7 +50,7 @@ export class Figure {
     try {
       const Plotly = await plotly();
       if (!this.plot.isConnected) return;
-      if (content.layout.height) this.plot.style.height = `${content.layout.height}px`;
+      this.plot.style.height = content.layout.height ? `${content.layout.height}px` : "";
       this.plot.classList.remove("waiting");
       this.drawn = true;
       await Plotly.react(this.plot, content.traces, content.layout, CONFIG);
