@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from headgate.experiment.policies import PolicySettings
 
 from headgate.analysis.rehearsal import summarise
 from headgate.control.plan import plan
@@ -18,6 +17,7 @@ from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import build
+from headgate.parts import POLICY
 from headgate.theory.comparison import oracle_bound
 from headgate.web import shapes
 from headgate.web.asking import choices
@@ -39,11 +39,9 @@ def answer(**more):
 
 
 @pytest.mark.parametrize("prices", [PRICES, TRACE, {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}])
-def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, prices):
+def test_the_file_that_comes_back_makes_the_same_plan(prices):
     told = answer(policy="acdpp", prices=prices, gamma=0.4, phi=0.6)
-    if told["prices_csv"]:
-        (tmp_path / "prices.csv").write_text(told["prices_csv"], "utf-8")
-    e = build("again", tomllib.loads(told["toml"]), tmp_path)
+    e = build("again", tomllib.loads(told["toml"]))
     made = plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.4, 0.6)
     chosen = made.chosen
     assert (told["K"], told["rate"], told["V"], told["rho"]) == (chosen.K, chosen.rate, made.V, made.rho)
@@ -60,10 +58,10 @@ def test_the_file_that_comes_back_makes_the_same_plan(tmp_path, prices):
     assert (again.spend_per_round, again.bound, again.peak_n) == (told["spend"], pytest.approx(told["bound"]), told["peak_n"])
 
 
-@pytest.mark.parametrize("policy", [name for name in PolicySettings.kinds if name != "acdpp"])
+@pytest.mark.parametrize("policy", [name for name in POLICY.kinds if name != "acdpp"])
 def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
     told = answer(policy=policy, rounds=20, seeds=2)
-    e = build("again", tomllib.loads(told["toml"]), Path())
+    e = build("again", tomllib.loads(told["toml"]))
     again = summarise(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
     assert told["spend"] == again.spend_per_round
     assert told["peak_n"] == again.peak_n
@@ -75,6 +73,7 @@ def test_a_stated_K_is_kept():
     told = answer(policy="acdpp", K=2)
     assert (told["K"], told["candidates"]) == (2, [])
     assert tomllib.loads(told["toml"])["policies"]["acdpp"]["K"] == 2
+    assert (told["V"], told["rho"]) == pytest.approx((40**0.5, 1 - 40**-0.5))
     assert answer(policy="headgate", options={"early": 0.0})["spend"] > 0
 
 
@@ -89,7 +88,7 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
     assert (kept["policy"], kept["warning"], kept["runs_over_budget"]) == ("headgate", "", 0)
     assert kept["dearest_share"] <= 1 + 1e-9
     told = answer(policy="acdpp", **given)
-    e = build("again", tomllib.loads(told["toml"]), Path())
+    e = build("again", tomllib.loads(told["toml"]))
     result = rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds)
     shares = result.spend.sum(axis=1) / (55.0 * 60)
     assert (told["runs_over_budget"], told["dearest_share"]) == ((shares > 1 + 1e-9).sum(), pytest.approx(shares.max()))
@@ -107,7 +106,7 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
 
 def test_bounds_of_oracle_and_clairvoyant():
     told = answer(policy="headgate")
-    e = build("again", tomllib.loads(told["toml"]), Path())
+    e = build("again", tomllib.loads(told["toml"]))
     assert told["oracle_bound"] == pytest.approx(oracle_bound(e.system.buffer, 40, e.bound).sum())
     prices = e.prices.path(e.seeds[:1], 1, 41)
     found = foresee(prices, e.system, e.bound, tolerance=1e-3)
@@ -168,11 +167,11 @@ def test_the_command_that_comes_back_runs(tmp_path, more, verb):
         ({"system": {"buffer": [1]}}, "system.buffers: must be a list"),
         ({"system": {"buffers": [4], "budget": 1e-6}}, "buys less than one sample"),
         ({"prices": {"kind": "uniform", "low": 5, "high": 1}}, "prices.low = 5"),
-        ({"prices": {"kind": "trace", "file": "/etc/passwd", "prices": [1]}}, "prices.file: prices are sent with the plan"),
+        ({"prices": {"kind": "trace", "file": "/etc/passwd", "prices": [1]}}, "prices.file: a plan names no file"),
         ({"prices": {"kind": "trace"}}, "prices.prices: must be a list of numbers"),
         ({"prices": {"kind": "trace", "prices": [1, True]}}, "prices.prices: must be a list of numbers"),
-        ({"prices": {"kind": "trace", "prices": [1, -1]}}, "prices.prices: price -1.0 in row 2"),
-        ({"prices": {"kind": "trace", "prices": [1, 2]}}, "prices.prices: ends after 2 rounds"),
+        ({"prices": {"kind": "trace", "prices": [1, -1]}}, "prices: price -1.0 in row 2"),
+        ({"prices": {"kind": "trace", "prices": [1, 2]}}, "prices: ends after 2 rounds"),
         (
             {"prices": {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1, "length": 10**6}},
             "prices.length = 1000000",
