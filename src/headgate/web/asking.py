@@ -151,12 +151,13 @@ def _prices(prices: Any, rounds: int) -> list[float]:
     return [float(each) for each in prices[:rounds]]
 
 
-def command(toml: str, chosen: bool, asked: PlanRequest) -> str:
+def command(toml: str, stated: bool, asked: PlanRequest) -> str:
     """Lines for a shell that leave the file and work it out again."""
     written = f"cat > {shlex.quote(FILE)} <<'END'\n{toml}END\n"
-    if not chosen:
+    if stated:
         return f"{written}headgate rehearse {FILE}\n"
-    exponents = "".join(f" --{name} {value!r}" for name, value in (("gamma", asked.gamma), ("phi", asked.phi)) if value != 0.5)
+    given = (("gamma", asked.gamma), ("phi", asked.phi)) if asked.policy == "acdpp" else ()
+    exponents = "".join(f" --{name} {value!r}" for name, value in given if value != 0.5)
     return f"{written}headgate plan {FILE} --policy {asked.policy}{exponents}\n"
 
 

@@ -1,7 +1,7 @@
 """The planner behind the page: a system, prices and a policy in; K, money, memory and bounds out, within a moment.
 
-What is asked is put together as a recipe and built as any other, so the answer is that of `headgate plan` or
-`headgate rehearse` on the file that comes back with it.
+What is asked is put together as a recipe and built as any other, so the answer is that of `headgate plan` on the file that
+comes back with it, or of `headgate rehearse` where K or another number of the policy was stated.
 """
 
 import json
@@ -15,7 +15,8 @@ import numpy as np
 import tomli_w
 
 from headgate.analysis.curves import thinned
-from headgate.analysis.rehearsal import broken_limits, summarise
+from headgate.analysis.planned import POINT, plan_json
+from headgate.analysis.rehearsal import summarise
 from headgate.control.plan import Plan, plan
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import Rehearsal, rehearse
@@ -31,8 +32,6 @@ from headgate.web.uploads import Refused
 FORESIGHT = 3e7
 """rounds times samples that can be bought: beyond it the clairvoyant takes more than a moment"""
 POINTS = 500
-POINT = ("K", "rate", "V", "rho")
-"""settings that are told as planned; null where a policy has none, or follows a schedule"""
 
 
 class Superseded(Refused):
@@ -90,7 +89,7 @@ class Planner:
         return told | {
             "trace": _trace(experiment, asked.policy, made, tick) if asked.trace else None,
             "toml": toml,
-            "command": command(toml, bool(made.candidates), asked),
+            "command": command(toml, stated, asked),
         }
 
     def _foresight(self, experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,19 +115,13 @@ def _answer(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
     summary = summarise(experiment, name, result)
     oracle = oracle_bound(system.buffer, rounds, k)
     return {
-        "policy": name,
-        **{each: number(made.setting(each)) for each in POINT},
-        "why": made.why,
-        "warning": broken_limits(summary, made.policy),
+        **{key: said if isinstance(said, str) else number(said) for key, said in plan_json(experiment, name, made).items()},
         "rounds": rounds,
         "seeds": len(experiment.seeds),
         "budget": system.budget,
-        "spend": summary.spend_per_round,
         "spend_share": summary.spend_per_round / system.budget,
         "runs_over_budget": summary.overspending_runs,
         "dearest_share": summary.dearest_share,
-        "cost_violation": summary.cost_violation,
-        "buffer_violation": summary.buffer_violation,
         "memory": system.memory,
         "peak_n": summary.peak_n,
         "peak_buffer": made.peak_buffer,
@@ -136,9 +129,6 @@ def _answer(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "peak_excess": summary.peak_excess,
         "N": summary.N,
         "n_eff": number(summary.n_eff),
-        "bound": number(summary.bound),
-        "oracle_bound": float(oracle.sum()),
-        "regret": number(summary.regret),
         "surrogate": number(result.penalty(k).sum(axis=-1).mean()),
         "candidates": _candidates(made),
         "curves": _curves(result, result.bound(k), oracle),
