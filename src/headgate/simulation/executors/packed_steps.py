@@ -10,6 +10,7 @@ from torch import Tensor
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import triton_kernels as kernels
+from headgate.simulation.executors import triton_runs as runs
 from headgate.simulation.executors.packed_net import Block, PackedNet
 from headgate.simulation.executors.packed_tiles import Kind, count_tiles, power_in, tile_for, tiles
 from headgate.simulation.executors.types import Ints, to_device
@@ -83,18 +84,18 @@ class Workspace:
     # from runs to clients and back
 
     def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
-        kernels.spread[-(-self.net.size // WIDE), len(run_of)](
+        runs.spread[-(-self.net.size // WIDE), len(run_of)](
             start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.net.affine,
             momentum, self.low is not self.master, WIDE,
         )  # fmt: skip
 
     def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
-        kernels.average[-(-self.net.size // WIDE), len(start)](
+        runs.average[-(-self.net.size // WIDE), len(start)](
             start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
         )
 
     def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
-        kernels.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
+        runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
 
     # a step
 
