@@ -1,0 +1,164 @@
+"""Every damage is one line which names the file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headgate.errors import DataError
+from headgate.learning.formats import read_idx, recognise
+
+from ..said import CIFAR_CLASSES, one_line
+from .written import (
+    Sample,
+    hub_metadata,
+    idx_bytes,
+    parquet_frame,
+    read,
+    refuses,
+    write_batches,
+    write_binary,
+    write_idx,
+    write_parquet,
+    write_pictures,
+)
+
+pytest.importorskip("PIL", reason="pillow is not installed")
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 - 1])
+
+
+def spoil_head(path: Path) -> None:
+    path.write_bytes(b"\x00\x00\x0d\x03" + path.read_bytes()[4:])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def spoil_middle(path: Path) -> None:
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[: middle - 500] + bytes(1000) + content[middle + 500 :])
+
+
+def wrong_label(path: Path) -> None:
+    path.write_bytes(b"\x0b" + path.read_bytes()[1:])
+
+
+@pytest.mark.parametrize(
+    ("write", "damaged", "damage"),
+    [
+        (lambda folder, sample: write_idx(folder, sample, True), "train-images-idx3-ubyte.gz", truncate),
+        (lambda folder, sample: write_idx(folder, sample, True), "t10k-labels-idx1-ubyte.gz", empty),
+        (lambda folder, sample: write_idx(folder, sample, True), "train-images-idx3-ubyte.gz", spoil_middle),
+        (lambda folder, sample: write_idx(folder, sample, False), "train-images-idx3-ubyte", spoil_head),
+        (write_binary, "data_batch_2.bin", truncate),
+        (write_binary, "data_batch_2.bin", empty),
+        (write_binary, "data_batch_2.bin", wrong_label),
+        (lambda folder, sample: write_batches(folder, sample, 2), "data_batch_2", truncate),
+        (lambda folder, sample: write_batches(folder, sample, 4), "test_batch", empty),
+        (lambda folder, sample: write_batches(folder, sample, 0), "batches.meta", truncate),
+        (write_parquet, "train.parquet", truncate),
+        (write_parquet, "train.parquet", empty),
+        (write_parquet, "train.parquet", spoil_middle),
+        (write_pictures, "train/cat/006.PNG", truncate),
+        (write_pictures, "val/dog/005.PNG", empty),
+    ],
+)
+def test_damage_is_one_line_with_the_file(
+    tmp_path: Path, colour: Sample, write: Callable[[Path, Sample], None], damaged: str, damage: Callable[[Path], None]
+) -> None:
+    write(tmp_path, colour)
+    read(tmp_path)
+    damage(tmp_path / damaged)
+    refuses(tmp_path, tmp_path / damaged)
+
+
+def test_labels_out_of_range_name_the_file(tmp_path: Path, grey: Sample, colour: Sample) -> None:
+    write_idx(tmp_path / "idx", grey, False)
+    path = tmp_path / "idx" / "t10k-labels-idx1-ubyte"
+    path.write_bytes(idx_bytes(np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 12], np.uint8)))
+    refuses(tmp_path / "idx", path, "label 12 is outside 0..9", channels=1)
+
+    write_parquet(tmp_path / "parquet", colour)
+    path = tmp_path / "parquet" / "test.parquet"
+    parquet_frame(colour.test_images, np.array([0, -1, *range(8)])).write_parquet(path)
+    refuses(tmp_path / "parquet", path, "label -1 is outside 0..9")
+
+
+def test_images_and_labels_must_go_together(tmp_path: Path, grey: Sample) -> None:
+    write_idx(tmp_path, grey, False)
+    path = tmp_path / "train-labels-idx1-ubyte"
+    path.write_bytes(idx_bytes(np.zeros(19, np.uint8)))
+    refuses(tmp_path, path, "19 labels for the 20 images", channels=1)
+    source = recognise(tmp_path)
+    assert source is not None
+    with pytest.raises(DataError, match="19 labels for the 20 images"):
+        source.counts()
+
+
+def test_an_idx_header_that_promises_too_much_does_not_take_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"\x00\x00\x08\x03" + b"\xff" * 12 + bytes(100))
+    with pytest.raises(DataError) as error:
+        read_idx(path)
+    one_line(error, path, "only 100 are there")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.rename({"image": "photo"}), "has photo, label"),
+        (lambda frame: frame.with_columns(image=pl.lit("x.png")), "not a struct with bytes"),
+        (lambda frame: frame.with_columns(label=pl.lit("cat")), "not whole numbers"),
+        (lambda frame: frame.with_columns(label=pl.when(pl.int_range(pl.len()) == 3).then(None).otherwise("label")), "row 3"),
+        (lambda frame: frame.with_columns(image=pl.struct(bytes=pl.lit(None, pl.Binary), path=pl.lit("p"))), "empty in row 0"),
+        (lambda frame: frame.with_columns(image=pl.struct(bytes=pl.lit(b"GIF89a"), path=pl.lit("p"))), "row 0: picture cannot"),
+    ],
+)
+def test_parquet_of_another_make_is_refused(
+    tmp_path: Path, colour: Sample, change: Callable[[pl.DataFrame], pl.DataFrame], message: str
+) -> None:
+    write_parquet(tmp_path, colour)
+    change(parquet_frame(*colour.splits["train"])).write_parquet(tmp_path / "train.parquet")
+    refuses(tmp_path, tmp_path / "train.parquet", message)
+
+
+def test_parquet_metadata_must_be_whole_and_agree(tmp_path: Path, colour: Sample) -> None:
+    write_parquet(tmp_path, colour, classes=CIFAR_CLASSES)
+    path = tmp_path / "test.parquet"
+    for metadata, message in (
+        ({"huggingface": "{"}, "damaged metadata"),
+        (hub_metadata(list("0123456789")), "other class names"),
+    ):
+        parquet_frame(*colour.splits["test"]).write_parquet(path, metadata=metadata)
+        refuses(tmp_path, path, message)
+
+
+@pytest.mark.parametrize(
+    ("write", "gone", "message"),
+    [
+        (write_pictures, "val", "none in test, val or validation"),
+        (write_binary, "test_batch.bin", "without test batches"),
+        (lambda folder, sample: write_batches(folder, sample, 4), "data_batch_*", "without training batches"),
+        (write_parquet, "test.parquet", "found train.parquet"),
+    ],
+)
+def test_half_a_data_set_is_refused(
+    tmp_path: Path, colour: Sample, write: Callable[[Path, Sample], None], gone: str, message: str
+) -> None:
+    write(tmp_path / "data", colour)
+    for path in (tmp_path / "data").glob(gone):
+        path.rename(tmp_path / path.name)
+    refuses(tmp_path / "data", tmp_path / "data", message)
+
+
+def test_a_class_known_only_to_the_test_set_is_refused(tmp_path: Path, colour: Sample) -> None:
+    write_pictures(tmp_path, colour)
+    (tmp_path / "val" / "cat").rename(tmp_path / "val" / "lynx")
+    refuses(tmp_path, tmp_path / "val" / "lynx")

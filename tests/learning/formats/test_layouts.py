@@ -1,0 +1,186 @@
+"""Every layout on disk gives the same pixels."""
+
+import gzip
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from headgate.errors import DataError
+from headgate.learning.formats import read_batch, read_idx, recognise
+
+from ..said import CIFAR_CLASSES, one_line
+from .written import (
+    Bytes,
+    Sample,
+    assert_same,
+    idx_bytes,
+    layout,
+    parquet_frame,
+    read,
+    refuses,
+    write_batches,
+    write_binary,
+    write_idx,
+    write_parquet,
+    write_pictures,
+)
+
+pytest.importorskip("PIL", reason="pillow is not installed")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_idx_comes_back_exactly(tmp_path: Path, grey: Sample, packed: bool) -> None:
+    write_idx(tmp_path, grey, packed)
+    assert_same(read(tmp_path, 1), grey)
+    assert layout(tmp_path) == "idx"
+
+
+def test_idx_is_told_apart_by_content(tmp_path: Path, grey: Sample) -> None:
+    write_idx(tmp_path / "raw", grey, False, names=("a", "b", "c.dat", "d"))
+    (tmp_path / "README").write_text("not data")
+    assert_same(read(tmp_path, 1), grey)
+
+
+def test_an_unpacked_file_beside_its_gzip_is_one_file(tmp_path: Path, grey: Sample) -> None:
+    write_idx(tmp_path, grey, False)
+    write_idx(tmp_path, grey, True)
+    assert_same(read(tmp_path, 1), grey)
+
+
+def test_idx_with_equal_counts_and_silent_names_is_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}-images").write_bytes(idx_bytes(np.zeros((3, 2, 2), np.uint8)))
+        (tmp_path / f"{name}-labels").write_bytes(idx_bytes(np.zeros(3, np.uint8)))
+    refuses(tmp_path, tmp_path, "a-images, b-images")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    array=st.one_of(
+        arrays(np.uint8, st.tuples(st.integers(0, 40))),
+        arrays(np.uint8, st.tuples(st.integers(0, 6), st.integers(1, 7), st.integers(1, 7))),
+    ),
+    packed=st.booleans(),
+    cut=st.integers(1, 400),
+)
+def test_idx_round_trip_and_damage(tmp_path: Path, array: Bytes, packed: bool, cut: int) -> None:
+    content = idx_bytes(array)
+    path = tmp_path / "x"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    got = read_idx(path)
+    np.testing.assert_array_equal(got, array)
+    assert got.shape == array.shape
+    whole = path.read_bytes()
+    for damaged in (whole[: max(len(whole) - cut, 0)], content + b"\x00", b"\x00\x00\x0d" + content[3:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError) as error:
+            read_idx(path)
+        one_line(error, path)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 3, 4])
+def test_python_batches_come_back_exactly(tmp_path: Path, colour: Sample, protocol: int) -> None:
+    write_batches(tmp_path, colour, protocol)
+    pictures = read(tmp_path)
+    assert_same(pictures, colour)
+    assert pictures.classes == tuple(CIFAR_CLASSES)
+    assert layout(tmp_path) == "cifar-10-batches-py"
+
+
+def test_an_array_in_column_order_is_read_in_column_order(tmp_path: Path, colour: Sample) -> None:
+    rows = np.asfortranarray(colour.test_images.reshape(10, -1))
+    (tmp_path / "test_batch").write_bytes(pickle.dumps({"data": rows, "labels": list(range(10))}, 4))
+    np.testing.assert_array_equal(read_batch(tmp_path / "test_batch")["data"], rows)
+
+
+def test_binary_batches_come_back_exactly(tmp_path: Path, colour: Sample) -> None:
+    write_binary(tmp_path / "cifar-10-batches-bin", colour)
+    pictures = read(tmp_path)
+    assert_same(pictures, colour)
+    assert pictures.classes == tuple(CIFAR_CLASSES)
+    assert layout(tmp_path) == "cifar-10-batches-bin"
+
+
+@pytest.mark.parametrize(("kind", "test", "root"), [("PNG", "test", "."), ("WEBP", "val", "imagenette2-160")])
+def test_picture_folders_come_back_exactly(tmp_path: Path, colour: Sample, kind: str, test: str, root: str) -> None:
+    write_pictures(tmp_path / root, colour, kind, test)
+    pictures = read(tmp_path)
+    assert_same(pictures, colour)
+    assert pictures.classes == tuple(CIFAR_CLASSES)
+    assert layout(tmp_path) == "image folder"
+
+
+def test_grey_pictures_keep_one_channel(tmp_path: Path, grey: Sample) -> None:
+    write_pictures(tmp_path, grey)
+    assert_same(read(tmp_path, 1), grey)
+
+
+@pytest.mark.parametrize(
+    ("names", "how"),
+    [
+        (("train.parquet", "test.parquet"), {"image": "img", "kind": "WEBP"}),
+        (("train-00000-of-00001.parquet", "validation-00000-of-00001.parquet"), {}),
+        (("data/train.parquet", "data/test.parquet"), {"label": "labels", "classes": CIFAR_CLASSES[::-1]}),
+        (("plain_text/train/0000.parquet", "plain_text/test/0000.parquet"), {"classes": CIFAR_CLASSES}),
+        (("a=b [c] *?/train.parquet", "a=b [c] *?/test.parquet"), {}),
+    ],
+)
+def test_parquet_comes_back_exactly(tmp_path: Path, colour: Sample, names: tuple[str, str], how: dict[str, Any]) -> None:
+    write_parquet(tmp_path, colour, names, **how)
+    pictures = read(tmp_path)
+    assert_same(pictures, colour)
+    assert pictures.classes == (tuple(how["classes"]) if "classes" in how else None)
+    assert layout(tmp_path) == "parquet"
+
+
+def test_parquet_in_parts_keeps_their_order_and_further_columns(tmp_path: Path, colour: Sample) -> None:
+    write_parquet(tmp_path, colour)
+    (tmp_path / "train.parquet").unlink()
+    frame = parquet_frame(*colour.splits["train"]).with_columns(
+        writer=pl.Series([f"w{row}" for row in range(20)]), weight=pl.Series(np.arange(20.0)), gaps=pl.Series([None] + [1] * 19)
+    )
+    frame[:7].write_parquet(tmp_path / "train-00000-of-00002.parquet")
+    frame[7:].write_parquet(tmp_path / "train-00001-of-00002.parquet")
+    pictures = read(tmp_path)
+    assert_same(pictures, colour)
+    assert {name: column.tolist() for name, column in pictures.columns.items()} == {
+        "writer": [f"w{row}" for row in range(20)],
+        "weight": list(range(20)),
+    }
+    (tmp_path / "train-00000-of-00002.parquet").unlink()
+    refuses(tmp_path, tmp_path / "train-00001-of-00002.parquet", "one of 2 parts")
+
+
+def test_of_several_configurations_one_is_read(tmp_path: Path, colour: Sample) -> None:
+    write_parquet(tmp_path, Sample(3, 8), ("320px/train.parquet", "320px/validation.parquet"))
+    write_parquet(tmp_path, colour, ("160px/train.parquet", "160px/validation.parquet"))
+    assert_same(read(tmp_path), colour)
+
+
+def test_a_test_split_wins_over_a_validation_split(tmp_path: Path, colour: Sample) -> None:
+    write_parquet(tmp_path, colour)
+    (tmp_path / "validation.parquet").write_bytes((tmp_path / "train.parquet").read_bytes())
+    assert_same(read(tmp_path), colour)
+
+
+def test_a_complete_layout_wins_over_an_incomplete_one(tmp_path: Path, grey: Sample) -> None:
+    write_idx(tmp_path, grey, True)
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").unlink()
+    write_parquet(tmp_path, grey)
+    assert_same(read(tmp_path, 1), grey)
+
+
+def test_unfinished_and_hidden_files_are_not_data(tmp_path: Path, colour: Sample) -> None:
+    (tmp_path / "train-00000-of-00002.parquet.part").write_bytes(b"PAR1 and no more")
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "train.parquet").write_bytes(b"junk")
+    assert recognise(tmp_path) is None
+    write_parquet(tmp_path, colour)
+    assert_same(read(tmp_path), colour)

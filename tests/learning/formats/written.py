@@ -1,0 +1,173 @@
+"""Small data sets in every layout on disk, and how they are read back."""
+
+import gzip
+import io
+import json
+import pickle
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from headgate.errors import DataError
+from headgate.learning.formats import Pictures, recognise
+
+from ..said import CIFAR_CLASSES, one_line
+
+Bytes = NDArray[np.uint8]
+
+
+class Sample:
+    """Twenty training and ten test images of ten classes, in the order of their labels."""
+
+    def __init__(self, channels: int, side: int) -> None:
+        random = np.random.default_rng(5)
+        self.train_labels, self.test_labels = np.repeat(np.arange(10), 2), np.arange(10)
+        self.train_images = random.integers(0, 256, (20, channels, side, side), dtype=np.uint8)
+        self.test_images = random.integers(0, 256, (10, channels, side, side), dtype=np.uint8)
+
+    @property
+    def splits(self) -> dict[str, tuple[Bytes, NDArray[np.int64]]]:
+        return {"train": (self.train_images, self.train_labels), "test": (self.test_images, self.test_labels)}
+
+
+def idx_bytes(array: Bytes) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def write_idx(folder: Path, sample: Sample, packed: bool, names: tuple[str, ...] | None = None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [
+        sample.train_images[:, 0],
+        sample.train_labels.astype(np.uint8),
+        sample.test_images[:, 0],
+        sample.test_labels.astype(np.uint8),
+    ]
+    names = names or ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    for name, part in zip(names, parts, strict=True):
+        content = idx_bytes(part)
+        (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+
+
+def write_binary(folder: Path, sample: Sample) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (images, labels) in {
+        "data_batch_1.bin": (sample.train_images[:12], sample.train_labels[:12]),
+        "data_batch_2.bin": (sample.train_images[12:], sample.train_labels[12:]),
+        "test_batch.bin": sample.splits["test"],
+    }.items():
+        records = np.concatenate([labels[:, None].astype(np.uint8), images.reshape(len(images), -1)], axis=1)
+        (folder / name).write_bytes(records.tobytes())
+    (folder / "batches.meta.txt").write_text("\n".join(CIFAR_CLASSES) + "\n\n")
+
+
+def python2_pickle(images: Bytes, labels: list[int]) -> bytes:
+    """The opcodes Python 2 wrote into the original distribution: strings, not bytes, and numpy.core."""
+
+    def text(value: bytes) -> bytes:
+        return b"U" + bytes([len(value)]) + value
+
+    rows = images.reshape(len(images), -1)
+    return b"".join(
+        [
+            b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03",
+            text(b"labels") + b"q\x04]q\x05(" + b"".join(b"K" + bytes([label]) for label in labels) + b"e",
+            text(b"data") + b"q\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85q\x09",
+            text(b"b") + b"\x87Rq\x0a(K\x01M" + struct.pack("<H", len(rows)) + b"M\x00\x0c\x86cnumpy\ndtype\nq\x0b",
+            text(b"u1") + b"K\x00K\x01\x87Rq\x0c(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89",
+            b"T" + struct.pack("<i", rows.size) + rows.tobytes() + b"tb",
+            text(b"filenames") + b"q\x0d]q\x0e(" + text(b"a.png") + b"q\x0f" + text(b"b.png") + b"q\x10eu.",
+        ]
+    )
+
+
+def batch_bytes(images: Bytes, labels: NDArray[np.int64], protocol: int) -> bytes:
+    if protocol == 0:
+        return python2_pickle(images, labels.tolist())
+    batch = {
+        b"batch_label": b"one",
+        b"labels": labels.tolist(),
+        b"data": images.reshape(len(images), -1),
+        b"filenames": [b"a.png"],
+    }
+    return pickle.dumps(batch, protocol)
+
+
+def write_batches(folder: Path, sample: Sample, protocol: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "data_batch_1").write_bytes(batch_bytes(sample.train_images[:12], sample.train_labels[:12], protocol))
+    (folder / "data_batch_2").write_bytes(batch_bytes(sample.train_images[12:], sample.train_labels[12:], protocol))
+    (folder / "test_batch").write_bytes(batch_bytes(*sample.splits["test"], protocol))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": CIFAR_CLASSES, "num_vis": 3072}, protocol or 2))
+
+
+def encoded(image: Bytes, kind: str = "PNG") -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    picture = Image.fromarray(image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0)))
+    picture.save(out, kind, **({"lossless": True, "exact": True} if kind == "WEBP" else {}))
+    return out.getvalue()
+
+
+def write_pictures(folder: Path, sample: Sample, kind: str = "PNG", test: str = "val") -> None:
+    for split, (images, labels) in sample.splits.items():
+        for row, (image, label) in enumerate(zip(images, labels, strict=True)):
+            path = folder / (test if split == "test" else split) / CIFAR_CLASSES[label] / f"{row:03}.{kind}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encoded(image, kind))
+
+
+def parquet_frame(
+    images: Bytes, labels: NDArray[np.int64], kind: str = "PNG", image: str = "image", label: str = "label"
+) -> pl.DataFrame:
+    rows = [{"bytes": encoded(picture, kind), "path": f"{row}.png"} for row, picture in enumerate(images)]
+    return pl.DataFrame({image: rows, label: labels.tolist()})
+
+
+def hub_metadata(classes: list[str], label: str = "label") -> dict[str, str]:
+    return {"huggingface": json.dumps({"info": {"features": {label: {"names": classes, "_type": "ClassLabel"}}}})}
+
+
+def write_parquet(folder: Path, sample: Sample, names: tuple[str, str] = ("train.parquet", "test.parquet"), **how: Any) -> None:
+    metadata = hub_metadata(how.pop("classes"), how.get("label", "label")) if "classes" in how else None
+    for name, (images, labels) in zip(names, sample.splits.values(), strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        parquet_frame(images, labels, **how).write_parquet(folder / name, metadata=metadata)
+
+
+def read(folder: Path, channels: int = 3, **how: Any) -> Pictures:
+    """What `folder` holds, read as ten classes; the counts promised beforehand are those read."""
+    source = recognise(folder)
+    assert source is not None
+    pictures = source.read(channels, 10, **how)
+    assert source.counts() == (len(pictures.train_images), len(pictures.test_images))
+    return pictures
+
+
+def layout(folder: Path) -> str:
+    source = recognise(folder)
+    return source.format if source else ""
+
+
+def assert_same(pictures: Pictures, sample: Sample) -> None:
+    """Pixel for pixel, and in the form which torch takes over without a copy or a warning."""
+    for split, (images, labels) in sample.splits.items():
+        got_images, got_labels = getattr(pictures, f"{split}_images"), getattr(pictures, f"{split}_labels")
+        np.testing.assert_array_equal(got_images, images)
+        np.testing.assert_array_equal(got_labels, labels)
+        assert (got_images.dtype, got_labels.dtype) == (np.uint8, np.int64)
+        for array in (got_images, got_labels):
+            assert array.flags.c_contiguous
+            assert array.flags.writeable
+
+
+def refuses(folder: Path, *parts: object, channels: int = 3) -> None:
+    """Reading `folder` ends in one line with these parts."""
+    with pytest.raises(DataError) as error:
+        read(folder, channels)
+    one_line(error, *parts)

@@ -1,0 +1,123 @@
+"""What a Dataset refuses, its statistics, and what is held out of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from headgate.errors import DataError, SettingError
+from headgate.learning.datasets import (
+    Dataset,
+    channel_statistics,
+    dataset_from_arrays,
+    hold_out,
+)
+
+from .said import one_line
+
+Bytes = NDArray[np.uint8]
+
+
+def arguments(**changes: Any) -> dict[str, Any]:
+    images = np.zeros((4, 1, 2, 2), np.uint8)
+    return {
+        "name": "mine",
+        "train_images": images,
+        "train_labels": np.array([0, 1, 0, 1]),
+        "test_images": images[:2],
+        "test_labels": np.array([0, 1]),
+        "classes": ("a", "b"),
+        "mean": (0.5,),
+        "std": (0.5,),
+    } | changes
+
+
+def test_a_sound_data_set_is_taken() -> None:
+    data = Dataset(**arguments(columns={"writer": np.arange(4)}))
+    assert data.shape == (1, 2, 2)
+    assert data.columns["writer"].tolist() == [0, 1, 2, 3]
+    assert Dataset(**arguments()).columns == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_images": np.zeros((4, 1, 2, 2))}, "train_images must be a numpy array of uint8, is float64"),
+        ({"test_images": [[1]]}, "test_images must be a numpy array of uint8, is list"),
+        ({"train_labels": np.zeros(4, np.int32)}, "train_labels must be a numpy array of int64, is int32"),
+        ({"train_images": np.zeros((4, 2, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width), is (4, 2, 2)"),
+        ({"train_images": np.zeros((4, 2, 2, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width)"),
+        ({"train_images": np.zeros((4, 1, 0, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width)"),
+        ({"test_labels": np.zeros((2, 1), np.int64)}, "test_labels must be (N,), is (2, 1)"),
+        ({"train_labels": np.zeros(3, np.int64)}, "4 train_images, but 3 train_labels"),
+        ({"test_images": np.zeros((0, 1, 2, 2), np.uint8), "test_labels": np.zeros(0, np.int64)}, "test_images is empty"),
+        ({"test_labels": np.array([0, 2])}, "test_labels holds 2, outside 0..1"),
+        ({"train_labels": np.array([0, -1, 0, 0])}, "train_labels holds -1, outside 0..1"),
+        ({"test_images": np.zeros((2, 1, 3, 2), np.uint8)}, "train_images are (1, 2, 2), test_images (1, 3, 2)"),
+        ({"classes": ()}, "has no classes"),
+        ({"mean": (0.5, 0.5)}, "mean has 2 entries for 1 channels"),
+        ({"std": (0.0,)}, "std = (0.0,) must be above zero"),
+        ({"mean": (float("nan"),)}, "mean = (nan,) must be finite"),
+        ({"columns": {"writer": np.arange(3)}}, "column writer must be an array with one entry for each training image"),
+    ],
+)
+def test_an_unsound_data_set_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError) as error:
+        Dataset(**arguments(**changes))
+    one_line(error, "data set mine: ", message)
+
+
+@given(arrays(np.uint8, st.tuples(st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 4), st.integers(1, 4))))
+def test_channel_statistics_are_those_of_the_floats(images: Bytes) -> None:
+    mean, std = channel_statistics(images)
+    scaled = images / 255
+    assert mean == pytest.approx(scaled.mean(axis=(0, 2, 3)), abs=1e-12)
+    expected = scaled.std(axis=(0, 2, 3))
+    for mine, other in zip(std, expected, strict=True):
+        assert mine == pytest.approx(other, abs=1e-9) or (other < 1e-12 and mine == pytest.approx(1.0))
+
+
+def test_arrays_are_copied_only_in_form() -> None:
+    images = np.zeros((2, 1, 2, 2), np.uint8)
+    data = dataset_from_arrays("mine", images, np.array([0, 1]), images, np.array([0, 1]))
+    assert data.train_images is images
+    assert (data.mean, data.std) == ((0.0,), (1.0,))
+
+
+def numbered(counts: list[int]) -> Dataset:
+    """Images that carry their row, `counts` of each class, and their row as a column."""
+    labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    images = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1)
+    return Dataset(
+        "numbered", images, labels, images[:1], labels[:1], tuple(map(str, counts)), (0.5,), (0.5,), {"row": images[:, 0, 0, 0]}
+    )
+
+
+@given(st.lists(st.integers(1, 25), min_size=1, max_size=8), st.floats(0.01, 0.95))
+def test_what_is_held_out_is_missing_from_training(counts: list[int], fraction: float) -> None:
+    whole = numbered(counts)
+    if not any(int(fraction * count) for count in counts):
+        with pytest.raises(SettingError, match=r"data.validation = .*: holds out no image"):
+            hold_out(whole, fraction)
+        return
+    made = hold_out(whole, fraction)
+    kept, held = made.train_images.ravel(), made.test_images.ravel()
+    assert sorted([*kept, *held]) == list(range(sum(counts)))
+    assert np.bincount(made.test_labels, minlength=len(counts)).tolist() == [int(fraction * count) for count in counts]
+    assert np.array_equal(made.columns["row"], kept)
+    assert np.array_equal(whole.train_labels[kept], made.train_labels)
+    assert np.array_equal(whole.train_labels[held], made.test_labels)
+    again = hold_out(whole, fraction)
+    assert np.array_equal(again.test_images, made.test_images)
+
+
+def test_nothing_held_out_leaves_the_data_set_as_it_is() -> None:
+    whole = numbered([3, 3])
+    assert hold_out(whole, 0.0) is whole
+    for fraction in (-0.1, 1.0):
+        with pytest.raises(SettingError, match=r"data.validation = .*: must be a share"):
+            hold_out(whole, fraction)

@@ -1,0 +1,123 @@
+"""Data sets from functions of the user."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from headgate.errors import DataError, SettingError
+from headgate.learning.datasets import (
+    channel_statistics,
+    load_dataset,
+)
+
+from .said import one_line
+
+Bytes = NDArray[np.uint8]
+
+
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
+    """A module beside the user, whose function `make` has this body."""
+    name = "my_data_for_headgate"
+    (tmp_path / f"{name}.py").write_text("import numpy as np\ndef make():\n    " + body.replace("\n", "\n    "))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return f"{name}:make"
+
+
+FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2], np.{kind})\n"
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "kind"),
+    [
+        ((2, 4, 5), lambda array: array[:, None], "uint8"),
+        ((2, 4, 5, 3), lambda array: array.transpose(0, 3, 1, 2), "int32"),
+        ((2, 4, 5, 1), lambda array: array.transpose(0, 3, 1, 2), "int64"),
+        ((2, 3, 4, 5), lambda array: array, "uint8"),
+        ((2, 1, 4, 5), lambda array: array, "int32"),
+    ],
+)
+def test_a_function_may_return_the_usual_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], order: Callable[[Bytes], Bytes], kind: str
+) -> None:
+    array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+    for returned in ("return i, l, i, l", "return dict(train_images=i, train_labels=l, test_images=i, test_labels=l)"):
+        data = load_dataset(module(tmp_path, monkeypatch, FOUR.format(n=array.size, shape=shape, kind=kind) + returned))
+        np.testing.assert_array_equal(data.train_images, order(array))
+        np.testing.assert_array_equal(data.test_images, order(array))
+        assert data.train_images.flags.c_contiguous
+        assert data.train_labels.tolist() == [0, 2]
+        assert data.classes == ("0", "1", "2")
+        assert (data.mean, data.std) == channel_statistics(order(array))
+    assert str(tmp_path) not in sys.path
+
+
+def test_a_function_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = FOUR.format(n=8, shape=(2, 2, 2), kind="int64")
+    extra = "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
+    four = "dict(train_images=i, train_labels=l, test_images=i, test_labels=l"
+    data = load_dataset(module(tmp_path, monkeypatch, body + f"return {four}, {extra})"))
+    assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
+    assert data.columns["writer"].tolist() == [7, 8]
+    made = "from headgate.learning.datasets import dataset_from_arrays\nreturn dataset_from_arrays('own', i, l, i, l)"
+    assert load_dataset(module(tmp_path, monkeypatch, body + made)).name == "own"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "return np.ones((2, 4, 4)), [0, 1], np.ones((2, 4, 4)), [0, 1]",
+            "train_images must be uint8 in 0..255, is float64; multiply",
+        ),
+        (
+            "i = np.ones((2, 4, 4), np.uint8)\nreturn i, [0, 1], i.astype(np.int64), [0, 1]",
+            "test_images must be uint8 in 0..255, is int64",
+        ),
+        ("i = np.ones((2, 4, 4), np.uint8)\nreturn i, [0.0, 1.0], i, [0, 1]", "train_labels must be whole numbers, is float64"),
+        (
+            "i = np.ones((2, 4), np.uint8)\nreturn i, [0, 1], i, [0, 1]",
+            "train_images must be (N, H, W), (N, H, W, 3) or (N, 3, H, W)",
+        ),
+        ("i = np.ones((2, 4, 4), np.uint8)\nreturn i, [0, 1], i, [0, 2]", "test_labels holds 2, outside 0..1"),
+        ("i = np.ones((0, 4, 4), np.uint8)\nreturn i, np.zeros(0, int), i, np.zeros(0, int)", "train_images is empty"),
+        ("return 7", "must return a Dataset, a dict or a tuple (train_images, train_labels, test_images, test_labels)"),
+        ("return dict(train_images=1)", "lacks train_labels, test_images, test_labels"),
+        (
+            "return dict(train_images=1, train_labels=1, test_images=1, test_labels=1, color=1)",
+            "has color, which means nothing here",
+        ),
+        ("return 1 / 0", "failed (ZeroDivisionError: division by zero)"),
+    ],
+)
+def test_what_a_function_returns_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
+    name = module(tmp_path, monkeypatch, body)
+    with pytest.raises((DataError, SettingError)) as error:
+        load_dataset(name)
+    one_line(error, name, message)
+
+
+def test_a_function_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = module(tmp_path, monkeypatch, "return 1")
+    (tmp_path / "broken_data_for_headgate.py").write_text("raise RuntimeError('no')")
+    for wrong, message in (
+        (name + "r", "has nothing to call by the name maker"),
+        ("no_such_module_at_all:make", "cannot be imported (ModuleNotFoundError"),
+        ("broken_data_for_headgate:make", "cannot be imported (RuntimeError: no)"),
+        (":make", "cannot be imported"),
+        (name.partition(":")[0] + ":", "has nothing to call by the name (none)"),
+    ):
+        with pytest.raises(SettingError) as error:
+            load_dataset(wrong)
+        one_line(error, wrong, message)
+
+
+def test_a_refusal_of_the_function_itself_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = module(tmp_path, monkeypatch, "from headgate.errors import DataError\nraise DataError('the disk is not plugged in')")
+    with pytest.raises(DataError, match=r"^the disk is not plugged in$"):
+        load_dataset(name)
