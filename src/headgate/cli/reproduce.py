@@ -203,5 +203,5 @@ def _excess_risk(quick: bool, quiet: bool) -> "list[ExcessRisk]":
     outcomes = []
     for name in ("digits",) if quick else ("digits", "mnist"):
         with counted(f"excess risk on {name}", quiet) as tick:
-            outcomes.append(measure(name, load_dataset(name), quick=quick, tick=tick))
+            outcomes.append(measure(f"theory/{name}", load_dataset(name), quick=quick, tick=tick))
     return outcomes

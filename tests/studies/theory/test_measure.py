@@ -9,7 +9,6 @@ import torch
 from headgate.analysis.provenance import facts_of_now
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
-from headgate.experiment.recipes import recipe_text
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
 from headgate.studies.theory import judge
@@ -34,7 +33,7 @@ def ticks():
 
 @pytest.fixture(scope="module")
 def outcome(digits, ticks):
-    return measure("digits", digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
+    return measure("theory/digits", digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
 
 
 def test_every_round_of_every_setting_is_told(outcome, ticks):
@@ -144,6 +143,6 @@ def test_a_folder_that_cannot_be(outcome, tmp_path):
 
 def test_only_convex_models(digits, tmp_path):
     recipe = tmp_path / "lenet.toml"
-    recipe.write_text(recipe_text("digits").replace('"logistic"', '"lenet"'), "utf-8")
+    recipe.write_text('base = "theory/digits"\nmodel.kind = "lenet"\n', "utf-8")
     with pytest.raises(SettingError, match=r"model\.kind = lenet"):
         measure(str(recipe), digits, quick=True)

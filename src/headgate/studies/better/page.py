@@ -13,6 +13,7 @@ from headgate.analysis.markdown import DASH, percent, table
 from headgate.analysis.pages import QUICK_WARNING, as_json, of_one_sort, read_numbers, write
 from headgate.errors import DataError
 from headgate.experiment import load
+from headgate.experiment.recipes import study_table
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.studies import NAMES, title
 from headgate.studies.theory.regret import regret_table
@@ -23,26 +24,6 @@ MEASURES = ("best", "mean")
 Row = Mapping[str, Any]
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
-PARTS = [
-    ("lean to early rounds", "none: an even pace", "early-0"),
-    ("", "0.1", "early-10"),
-    ("", "0.5", "early-50"),
-    ("", "all the way", "early-100"),
-    ("fill the buffers in round 1", "do not", "no-fill"),
-    ("first in, first out at capacity", "K-step as well, K = 4", "k-step-4"),
-    ("", "K-step as well, K = 10", "k-step-10"),
-    ("", "reservoir", "reservoir"),
-    ("", "class-balanced", "class-balanced"),
-    ("", "static ratio 0.5", "static"),
-    ("", "dynamic ratio", "dynamic"),
-    ("prices learnt online", "distribution known, fixed limit", "known-prices"),
-    ("", "all prices known, cheapest first", "cheapest-first"),
-    ("", "all prices known, least Σ p(t)", "least-bound"),
-    ("no interval around a rate, purchases follow the price", "ACDPP's interval, held to the limits", "acdpp-capped"),
-    ("", "drift-plus-penalty without interval, held to the limits", "dpp-capped"),
-    ("", "constant admission, held to the limits", "constant-purse"),
-]
-"""what headgate does, what it is changed to, and the policy of better/ablations that does it"""
 
 
 def missing(folder: Path, quick: bool) -> list[str]:
@@ -150,7 +131,7 @@ def _rivals(found: Found) -> str:
 def _ablations(rows: Sequence[Row]) -> str:
     ours = at(rows, "headgate")
     lines = [["**headgate**", "", *(f"{_points(ours, key)} %" for key in MEASURES), *_taken(ours)]]
-    for part, change, policy in PARTS:
+    for part, change, policy in study_table("better/ablations")["parts"]:
         row = at(rows, policy)
         if not row["kept_limits"]:
             raise DataError(f"better/ablations: {policy} broke a limit, so it cannot stand beside headgate")

@@ -1,6 +1,6 @@
 """Cumulative excess population risk of runs, beside Theorem 1's bound and the surrogate Σp, over policies and settings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from headgate.errors import SettingError
-from headgate.experiment import Experiment, load
+from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
 from headgate.studies.theory.constants import Seen, assured_constants, estimate_constants, smoothness
@@ -19,25 +19,16 @@ from headgate.studies.theory.population import Population, gradients, held_out, 
 
 Tick = Callable[[int, int], None]
 BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
-VARIANTS = {
-    "acdpp-K5": {"kind": "acdpp", "K": 5},
-    "acdpp-K20": {"kind": "acdpp", "K": 20},
-    "acdpp-V1000": {"kind": "acdpp", "V": 1000.0},
-    "constant-K5": {"kind": "constant", "K": 5},
-    "constant-K2": {"kind": "constant", "K": 2},
-}
-BUDGETS = (1.0, 0.5, 2.0)
-"""times the recipe's; the first one has the variants and the oracle, whom no budget binds"""
-ROUNDS, SEEDS = 100, 6
+"""policies at every budget, but for the oracle"""
 GLANCES = 25
 """gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
 
 
 def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
-    """Every policy and setting at the recipe's step size with six seeds, and at 1/L with half of them."""
-    rounds, seeds = (12, 2) if quick else (ROUNDS, SEEDS)
-    cases = _cases(recipe, rounds, seeds, quick)
+    """Every policy and setting at the recipe's step size with all seeds, and at 1/L with half of them."""
+    cases = _cases(recipe, quick)
     first = cases[0]
+    rounds, seeds = first.rounds, len(first.seeds)
     if first.model.kind != "logistic":
         raise SettingError(f"model.kind = {first.model.kind}: the bound is for a convex loss, so it must be logistic")
     populations = [pooled(dataset, first, int(seed)) for seed in first.seeds]
@@ -83,29 +74,10 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
     return replace(outcome, verdicts=verdicts(outcome))
 
 
-def _cases(recipe: str, rounds: int, seeds: int, quick: bool) -> list[Experiment]:
-    """One experiment per budget; runs of one experiment share a batch."""
-    base = load(recipe, [f"run.rounds={rounds}", f"run.seeds={seeds}"])
-    made = []
-    for factor in BUDGETS:
-        variants: Mapping[str, Mapping[str, object]] = VARIANTS if factor == 1.0 and not quick else {}
-        names = [*(BASIC if factor == 1.0 else BASIC[1:]), *variants]
-        policies = ", ".join(f'"{name}"' for name in names)
-        given = [
-            f"run.rounds={rounds}",
-            f"run.seeds={seeds}",
-            f"run.policies=[{policies}]",
-            f"system.budget={base.system.budget * factor}",
-            f"training.evaluate_every={rounds}",  # risks are taken here, on the population
-        ]
-        for name, settings in variants.items():
-            given += [f"policies.{name}.{key}={_toml(value)}" for key, value in settings.items()]
-        made.append(load(recipe, given))
-    return made
-
-
-def _toml(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+def _cases(recipe: str, quick: bool) -> list[Experiment]:
+    """One experiment per budget, the recipe's first; runs of one experiment share a batch. A trial has no variants."""
+    cases = [case for _, case in sweep_points(recipe, ["run.rounds=12", "run.seeds=2"] if quick else ())]
+    return [case.only([name for name in case.policies if name in BASIC]) for case in cases] if quick else cases
 
 
 def _rounded_down(value: float) -> float:

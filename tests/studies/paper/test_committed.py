@@ -1,0 +1,35 @@
+"""The committed results can still be read, and the committed table of claims is what they say."""
+
+import json
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from headgate.analysis.provenance import how_made
+from headgate.studies.paper.batches import NAMES, batches
+from headgate.studies.paper.conclude import check_pages, conclude_claims
+
+DOCS = Path(__file__).parents[3] / "docs" / "results"
+
+
+@pytest.mark.parametrize("kind", ["md", "json"])
+def test_the_table_of_all_claims_is_up_to_date(tmp_path, kind):
+    for name in (*NAMES, "theory"):
+        copy(DOCS / f"{name}.json", tmp_path)
+    check_pages(tmp_path, quick=False)
+    conclude_claims(tmp_path)
+    assert (tmp_path / f"claims.{kind}").read_text("utf-8") == (DOCS / f"claims.{kind}").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_says_how_its_runs_were_made_and_has_them_all(name):
+    numbers = json.loads((DOCS / f"{name}.json").read_text("utf-8"))
+    assert how_made(numbers) in (DOCS / f"{name}.md").read_text("utf-8")
+    runs = {run.name: run.experiment for run in batches(name)}
+    assert {each["batch"] for each in numbers["runs"]} == set(runs)
+    for each in numbers["policies"]:
+        e = runs[each["batch"]]
+        assert (each["rounds"], each["budget"]) == (e.rounds, e.system.budget)
+        assert each["seeds"] + each["diverged"] == len(e.seeds)
+        assert each["policy"] in e.policies
