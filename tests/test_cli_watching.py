@@ -10,7 +10,8 @@ from headgate.cli.watching import Means, Watching
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.parts import create
-from headgate.records.reader import METRICS, RunFolder, part_folders
+from headgate.records.reader import RunFolder
+from headgate.records.rows import METRICS, part_folders
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import TOGETHER, cut
 from headgate.simulation.players import Here

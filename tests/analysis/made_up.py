@@ -1,8 +1,8 @@
-"""Outcomes made up from curves, so that rules can be tried on numbers one can see through."""
+"""Runs made up from curves, so that rules can be tried on numbers one can see through."""
 
 import numpy as np
 
-from headgate.analysis.outcomes import Outcome
+from headgate.analysis.runs import Runs
 
 BUFFERS = np.array([4, 6])
 BUDGET = 10.0
@@ -25,29 +25,33 @@ def outcome(
     of seeds that diverged, whose curves are left out; `price` is that of every round, 1 in expectation."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
     S, E = curves.shape
-    all_seeds = tuple(range(S)) if seeds is None else tuple(seeds)
-    kept = [place for place in range(S) if place not in lost]
     T = E * every
     shares = np.resize(np.asarray(held, dtype=np.float64), T)
     occupancy = np.broadcast_to(np.rint(shares[:, None] * BUFFERS).astype(np.int64), (S, T, 2))
-    return Outcome(
-        batch=batch,
+    accuracy = np.full((S, T), np.nan)
+    accuracy[:, every - 1 :: every] = curves
+    gone = np.isin(np.arange(S), lost)
+    accuracy[gone] = np.nan
+    price, debt = (np.broadcast_to(np.asarray(each, dtype=np.float64), (S, T)) for each in (price, debt))
+    return Runs(
+        folder=batch,
         policy=policy,
         budget=budget,
         buffers=BUFFERS,
         rounds=T,
         mean_price=1.0,
-        all_seeds=all_seeds,
-        seeds=tuple(all_seeds[place] for place in kept),
-        guessing=0,
-        t=np.arange(every, T + 1, every),
-        best=np.maximum.accumulate(curves, axis=1)[kept],
-        price=np.broadcast_to(np.asarray(price, dtype=np.float64), (S, T)),
-        spent=np.cumsum(np.broadcast_to(np.asarray(spend * np.asarray(price), dtype=np.float64), (S, T)), axis=1),
-        debt=np.broadcast_to(np.asarray(debt, dtype=np.float64), (S, T)),
-        n=occupancy.sum(axis=-1).astype(np.float64),
-        distinct=np.full(S, 100.0),
-        occupancy=occupancy,
+        seeds=tuple(range(S)) if seeds is None else tuple(seeds),
+        lost=gone,
+        reached=np.full(S, T),
+        values={
+            "test_accuracy": accuracy,
+            "price": price,
+            "spend": spend * price,
+            "debt": debt,
+            "n": occupancy.sum(axis=-1).astype(np.float64),
+            "N": np.full((S, T), 100.0),
+        },
+        held=occupancy,
     )
 
 

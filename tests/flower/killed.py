@@ -128,7 +128,7 @@ def server_rows(policy: str):
         ledger = undisturbed.audit()
         with undisturbed.store() as store:
             rounds = [(past.metrics, past.sha256) for past in store.rounds()]
-        tables = {name: (undisturbed.folder / "run" / name).read_bytes() for name in ("metrics.jsonl", "occupancy.jsonl")}
+        tables = {name: (undisturbed.folder / "run" / name).read_bytes() for name in ("metrics.jsonl", "clients.jsonl")}
         for kind in ("statement", "file"):
             at = 0
             while True:

@@ -34,7 +34,7 @@ def simulated(task):
     simulation = Simulation(task.experiment, task.dataset, torch.device("cpu"), "reference")
     rounds = [simulation.step() for _ in range(task.experiment.rounds)]
     (ledger,) = simulation.ledgers.values()
-    return [done.metrics[0] for done in rounds], [done.occupancy[0] for done in rounds], ledger, simulation.theta[0].numpy()
+    return [done.metrics[0] for done in rounds], [done.clients[0] for done in rounds], ledger, simulation.theta[0].numpy()
 
 
 def assert_same(task, folder, stores):
@@ -45,7 +45,7 @@ def assert_same(task, folder, stores):
             exact = name not in ("test_loss", "train_loss", "test_accuracy")
             same = mine[name] == value if exact or value is None else mine[name] == pytest.approx(value, rel=1e-9, nan_ok=True)
             assert same or (mine[name] is None and np.isnan(value)), (name, mine, theirs)
-    assert run.occupancy().to_dicts() == occupancy
+    assert run.clients().to_dicts() == occupancy
     with closing(LedgerStore(folder / LEDGER)) as store:
         accounts = Accounts(task.experiment, store)
         counts = ("uses", "squared_uses") if accounts.rule != "class-balanced" else ()  # the server knows no labels

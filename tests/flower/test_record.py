@@ -47,7 +47,7 @@ def test_its_tables_are_the_simulators(tmp_path):
     assert metrics["test_accuracy"].to_list() == [0.1, 0.2, 0.3]
     assert metrics["spend"].sum() == pytest.approx(ledger.spent[0])
     assert metrics["admitted"].sum() == ledger.admitted.sum()
-    assert run.occupancy()["n"].to_list()[-1] == ledger.occupancy[0].tolist()
+    assert run.clients()["held"].to_list()[-1] == ledger.occupancy[0].tolist()
 
 
 def test_rows_lost_after_the_ledger_was_written_come_back(tmp_path):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, tell
-from headgate.records.reader import METRICS, RunFolder, part_folders
+from headgate.records.reader import RunFolder
+from headgate.records.rows import METRICS, part_folders
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import cut
 
@@ -31,7 +32,9 @@ def row(policy, seed, t):
 def write(part, policy, seed, rounds):
     for t in range(1, rounds + 1):
         RunWriter(part).append("metrics", [row(policy, seed, t)])
-        RunWriter(part).append("occupancy", [{"policy": policy, "seed": seed, "t": t, "n": [1] * 10}])
+        RunWriter(part).append(
+            "clients", [{"policy": policy, "seed": seed, "t": t, "admitted": [1] * 10, "held": [1] * 10, "paid": None}]
+        )
 
 
 RUNS = [("hybrid", 0), ("hybrid", 1), ("constant", 0), ("constant", 1)]
@@ -50,7 +53,7 @@ def test_parts_read_as_one_run_while_they_are_written(tmp_path):
     assert live.metrics().select("t", "policy", "seed").rows() == [
         (1, "hybrid", 0), (1, "hybrid", 1), (1, "constant", 0), (2, "hybrid", 0), (2, "constant", 0), (3, "hybrid", 0)
     ]  # fmt: skip
-    assert live.occupancy().height == 6
+    assert live.clients().height == 6
     assert [one["policy"] for one in live.state["diverged"]] == ["hybrid", "constant"]
     assert (live.state["round"], live.state["seeds"], live.status) == (1, [0, 1], "running")
 
@@ -77,7 +80,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
         conclude(folder, 1.0)
         assert (folder / "metrics.parquet").read_bytes() == before
         assert not list(folder.rglob("*.jsonl"))
-    assert pl.read_parquet(folder / "occupancy.parquet").height == 12
+    assert pl.read_parquet(folder / "clients.parquet").height == 12
 
 
 def test_nothing_is_concluded_before_all_has_been_played(tmp_path):

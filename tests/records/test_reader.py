@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 
 from headgate.errors import DataError
-from headgate.records.reader import METRICS, RunFolder, list_runs
+from headgate.records.reader import RunFolder, list_runs
+from headgate.records.rows import CLIENTS, METRICS
+from headgate.records.sweeps import points_of
 
 CONFIG = """
 [system]
@@ -22,8 +24,8 @@ def row(policy, seed, t, **more):
     return {**dict.fromkeys(METRICS), "policy": policy, "seed": seed, "t": t, "spend": 5.0, "n": 7, **more}
 
 
-ROWS = [row("acdpp", 0, 1), row("acdpp", 0, 2, test_accuracy=0.5, N=12.0), row("acdpp", 0, 3, train_loss=float("nan"))]
-HELD = [{"policy": "acdpp", "seed": 0, "t": t, "n": [3, 4]} for t in (1, 2, 3)]
+ROWS = [row("acdpp", 0, 1), row("acdpp", 0, 2, test_accuracy=0.5, N=12.0), row("acdpp", 0, 3)]
+HELD = [{"policy": "acdpp", "seed": 0, "t": t, "admitted": [3, 4], "held": [3, 4], "paid": None} for t in (1, 2, 3)]
 
 
 def lines(rows):
@@ -37,7 +39,7 @@ def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", 
     (folder / "environment.json").write_text(json.dumps({"headgate": "0.1.0", "started": started}))
     told = {"state": state, "round": 3, "rounds": 3, "policies": ["acdpp"], "seeds": [0], "pid": pid, "elapsed_s": 1.5}
     (folder / "state.json").write_text(json.dumps({**told, "diverged": []}))
-    for name, content in ({"metrics__jsonl": lines(ROWS), "occupancy__jsonl": lines(HELD)} | files).items():
+    for name, content in ({"metrics__jsonl": lines(ROWS), "clients__jsonl": lines(HELD)} | files).items():
         path = folder / name.replace("__", ".")
         if isinstance(content, bytes):
             path.write_bytes(content)
@@ -57,20 +59,24 @@ def test_what_a_folder_tells(tmp_path):
     assert metrics["t"].to_list() == [1, 2, 3]
     assert metrics["test_accuracy"].to_list() == [None, 0.5, None]
     assert metrics["N"].to_list() == [None, 12, None]  # 12.0 is a count all the same
-    assert metrics["train_loss"].to_list() == [None] * 3  # not a number is nothing measured
-    assert run.occupancy()["n"].to_list() == [[3, 4]] * 3
+    clients = run.clients()
+    assert clients.schema == CLIENTS
+    assert clients["held"].to_list() == clients["admitted"].to_list() == [[3, 4]] * 3
+    assert clients["paid"].to_list() == [None] * 3
 
 
 def test_parquet_says_the_same_and_comes_first(tmp_path):
     folder = write(tmp_path / "run")
     before = RunFolder.open(folder)
-    metrics, occupancy = before.metrics(), before.occupancy()
+    metrics, clients = before.metrics(), before.clients()
     metrics.write_parquet(folder / "metrics.parquet")
-    occupancy.write_parquet(folder / "occupancy.parquet")
+    clients.write_parquet(folder / "clients.parquet")
     (folder / "metrics.jsonl").write_text("not looked at")
     after = RunFolder.open(folder)
+    assert metrics["train_loss"].to_list() == [None] * 3
+    metrics.with_columns(train_loss=pl.lit(float("nan"))).write_parquet(folder / "metrics.parquet")  # is nothing measured
     assert after.metrics().equals(metrics)
-    assert after.occupancy().equals(occupancy)
+    assert after.clients().equals(clients)
 
 
 @pytest.mark.parametrize("half", ['{"policy": "acdpp", "se', '{"policy": "déb'.encode()[:-2], "{", '{"policy": 1}}'])
@@ -80,9 +86,48 @@ def test_a_half_written_last_line_is_passed_over(tmp_path, half):
     assert run.metrics().height == 3
 
 
-def test_a_last_line_that_lacks_only_its_end_counts(tmp_path):
+def test_a_last_line_that_lacks_only_its_end_is_still_being_written(tmp_path):
     run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines(ROWS).rstrip("\n")))
-    assert run.metrics().height == 3
+    assert run.metrics().height == int(run.rows("metrics").reached([("acdpp", 0)])[0]) == 2
+
+
+def older(rows):
+    """As earlier versions wrote them: cost for price, and of clients only what they hold, as n."""
+    return [{"cost" if key == "price" else key: value for key, value in row.items()} for row in rows]
+
+
+OLDER_HELD = [{"policy": "acdpp", "seed": 0, "t": t, "n": [t, 4]} for t in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("as_parquet", [False, True])
+def test_folders_of_earlier_versions_are_read(tmp_path, as_parquet):
+    priced = [{**row, "price": 2.5} for row in ROWS]
+    tables = {"metrics": older(priced), "occupancy": OLDER_HELD}
+    folder = write(tmp_path / "run", metrics__jsonl=None, clients__jsonl=None)
+    for name, rows in tables.items():
+        if as_parquet:
+            kinds = {"N": pl.Int64, "n": pl.Int64} if name == "metrics" else None
+            pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None).write_parquet(folder / f"{name}.parquet")
+        else:
+            (folder / f"{name}.jsonl").write_text(lines(rows))
+    run = RunFolder.open(folder)
+    assert run.metrics()["price"].to_list() == [2.5] * 3
+    assert run.metrics().schema == METRICS
+    assert run.clients()["held"].to_list() == [[1, 4], [2, 4], [3, 4]]
+    assert run.clients()["admitted"].to_list() == [None] * 3
+    key = ("acdpp", 0)
+    assert run.rows("metrics", "price").of([key], 3)[0, :, 0].tolist() == [2.5] * 3
+    assert run.rows("clients", "held").of([key], 3)[0].tolist() == [[1, 4], [2, 4], [3, 4]]
+    assert run.rows("clients", "admitted").reached([key]).tolist() == [0]  # not recorded, and nobody guesses
+
+
+def test_a_run_that_an_earlier_version_began_and_this_one_went_on_with(tmp_path):
+    mixed = [*older([{**ROWS[0], "price": 2.0}]), *({**row, "price": 3.0} for row in ROWS[1:])]
+    clients = [OLDER_HELD[0], *HELD[1:]]
+    run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines(mixed), clients__jsonl=lines(clients)))
+    assert run.metrics()["price"].to_list() == [2.0, 3.0, 3.0]
+    assert run.clients()["held"].to_list() == [[1, 4], [3, 4], [3, 4]]
+    assert run.clients()["admitted"].to_list() == [None, [3, 4], [3, 4]]
 
 
 def test_a_round_written_twice_counts_as_last_written(tmp_path):
@@ -104,11 +149,11 @@ def test_running_is_believed_while_the_process_lives(tmp_path):
 
 
 def test_nothing_recorded_yet(tmp_path):
-    folder = write(tmp_path / "run", state="running", metrics__jsonl=None, occupancy__jsonl=None)
+    folder = write(tmp_path / "run", state="running", metrics__jsonl=None, clients__jsonl=None)
     run = RunFolder.open(folder)
     assert run.metrics().is_empty()
     assert run.metrics().schema == METRICS
-    assert run.occupancy().is_empty()
+    assert run.clients().is_empty()
     (folder / "state.json").write_text((folder / "state.json").read_text().replace("running", "finished"))
     with pytest.raises(DataError, match=r"metrics\.parquet: is missing"):
         RunFolder.open(folder).metrics()
@@ -121,7 +166,8 @@ def test_runs_are_listed_newest_first_and_what_is_none_is_passed_over(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "note.txt").write_text("no folder")
     assert [run.name for run in list_runs(tmp_path)] == ["a-new", "b-old"]
-    assert list_runs(tmp_path / "not there") == []
+    with pytest.raises(DataError, match="there is no such folder"):
+        list_runs(tmp_path / "not there")
 
 
 def test_without_a_start_the_file_s_own_time_counts(tmp_path):
@@ -168,8 +214,8 @@ def test_damaged_folders_are_refused_with_the_file_named(tmp_path, name, content
     ("content", "said"),
     [
         (lines(ROWS[:1]) + '{"policy": "ac\n' + lines(ROWS[1:]), r"metrics\.jsonl: line 2 is damaged"),
-        (lines(ROWS) + "[]\n", r"metrics\.jsonl: line 4 does not hold policy"),
-        ('{"policy": "acdpp"}\n', r"metrics\.jsonl: line 1 does not hold policy"),
+        (lines(ROWS) + "[]\n", r"metrics\.jsonl: line 4 is damaged"),
+        ('{"policy": "acdpp"}\n', r"metrics\.jsonl: has no column seed, t"),
         (lines([row("acdpp", 0, 1, spend="much")]), r"metrics\.jsonl: is damaged"),
         (lines([row("acdpp", None, 1)]), r"metrics\.jsonl: is damaged, policy, seed or t is empty"),
     ],
@@ -193,7 +239,25 @@ def test_damaged_parquet_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("n", [[1], [1, 2, 3], None, [1, None]])
-def test_occupancy_must_name_every_client(tmp_path, n):
-    held = lines([{"policy": "acdpp", "seed": 0, "t": 1, "n": n}])
-    with pytest.raises(DataError, match=r"occupancy\.jsonl: n does not hold one number for each of the 2 clients"):
-        RunFolder.open(write(tmp_path / "run", occupancy__jsonl=held)).occupancy()
+def test_what_is_held_must_name_every_client(tmp_path, n):
+    held = lines([{"policy": "acdpp", "seed": 0, "t": 1, "held": n}])
+    with pytest.raises(DataError, match=r"clients\.jsonl: held does not hold one number for each of the 2 clients"):
+        RunFolder.open(write(tmp_path / "run", clients__jsonl=held)).rows("clients", "held")
+
+
+def test_the_points_of_a_sweep_are_listed(tmp_path):
+    """The command line used to say that there were no runs."""
+    for label in ("K=3", "K=5"):
+        write(tmp_path / "study" / label)
+    (tmp_path / "study" / "sweep.json").write_text('{"points": ["K=3", "K=5"]}')
+    write(tmp_path / "alone")
+    assert sorted((run.name, run.sweep) for run in list_runs(tmp_path)) == [
+        ("alone", None), ("study~K=3", "study"), ("study~K=5", "study"),
+    ]  # fmt: skip
+    assert [path.name for path in points_of(tmp_path / "study")] == ["K=3", "K=5"]
+    assert points_of(tmp_path / "alone") == [tmp_path / "alone"]
+    (tmp_path / "study" / "sweep.json").write_text('{"points": ["../../elsewhere"]}')
+    assert points_of(tmp_path / "study") == [tmp_path / "study" / "elsewhere"]  # never outside
+    (tmp_path / "study" / "sweep.json").write_text('{"points": 3}')
+    with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
+        points_of(tmp_path / "study")

@@ -48,7 +48,7 @@ def test_control_is_for_all_clients_whoever_trains():
     _, whole, rounds = played("digits", *SMALL)
     _, cohort, some = played("digits", *SMALL, "training.cohort=3")
     for ours, theirs in zip(some, rounds, strict=True):
-        assert ours.occupancy == theirs.occupancy
+        assert ours.clients == theirs.clients
         for one, other in zip(ours.metrics, theirs.metrics, strict=True):
             assert {key: one[key] for key in ("n", "admitted", "spend", "debt")} == {
                 key: other[key] for key in ("n", "admitted", "spend", "debt")
@@ -106,7 +106,7 @@ def test_many_clients_learn_under_every_policy():
     last = rounds[-1].metrics
     assert len(last) == 12
     assert all(row["test_accuracy"] > 0.5 for row in last)
-    assert all(each.occupancy == [] for each in rounds)  # one number for each of so many clients is too much
+    assert all(each.clients == [] for each in rounds)  # one number for each of so many clients is too much
     for row in last:
         ledger = simulation.ledgers[row["policy"]]
         assert row["n"] == ledger.occupancy[row["seed"]].sum() > 10_000
@@ -146,7 +146,7 @@ def test_a_folder_without_occupancies_is_whole(monkeypatch, tmp_path):
         assert not end.value.code
     run = RunFolder.open(folder)
     assert run.status == "finished"
-    assert run.occupancy().is_empty()
+    assert run.clients().is_empty()
     assert run.metrics().height == 6 * 2 * 2
     assert page.stat().st_size > 10_000
     ledger = next((folder / "checkpoints").glob("*/ledger-0.npz"))

@@ -55,7 +55,7 @@ def test_runs_together_equal_runs_alone():
             for ours, theirs in zip(rounds, own, strict=True):
                 row = ours.metrics[2 * p + s]
                 assert row["test_accuracy"] == pytest.approx(theirs.metrics[0]["test_accuracy"], abs=1e-12)
-                assert ours.occupancy[2 * p + s]["n"] == theirs.occupancy[0]["n"]
+                assert ours.clients[2 * p + s]["held"] == theirs.clients[0]["held"]
 
 
 def test_an_image_that_comes_by_again_is_not_a_new_sample():

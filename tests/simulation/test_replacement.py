@@ -94,7 +94,7 @@ def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
             row, counts = done.metrics[r], np.array(list(uses[name, s].values()))
             assert (row["policy"], row["seed"], row["N"]) == (name, e.seeds[s], counts.size)
             assert row["n_eff"] == counts.sum() ** 2 / (counts**2).sum()
-            assert row["n"] == sum(map(len, plain.held)) == sum(done.occupancy[r]["n"])
+            assert row["n"] == sum(map(len, plain.held)) == sum(done.clients[r]["held"])
     for kind in ("headgate", "constant"):  # the rules differ, the purchases do not
         ledgers = [simulation.ledgers[name] for name in POLICIES if name.startswith(kind)]
         assert len({ledger.places.tobytes() for ledger in ledgers}) == len(RULES)

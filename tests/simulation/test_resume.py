@@ -89,8 +89,8 @@ def damage(folder, what):
     if what == "short":
         (folder / "metrics.jsonl").write_text("")
         return "metrics.jsonl is shorter"
-    (folder / "occupancy.jsonl").unlink()
-    return "occupancy.jsonl is missing"
+    (folder / "clients.jsonl").unlink()
+    return "clients.jsonl is missing"
 
 
 @pytest.mark.parametrize("what", ["tensors", "ledger", "head", "config", "environment", "short", "missing"])

@@ -10,7 +10,8 @@ import numpy as np
 from headgate.control import Controller
 from headgate.experiment import build
 from headgate.records.parts import create
-from headgate.records.reader import PARTS, TABLES, RunFolder
+from headgate.records.reader import RunFolder
+from headgate.records.rows import PARTS, TABLES
 from headgate.records.writer import RunWriter
 from headgate.theory.bound import learning_error
 
@@ -34,7 +35,7 @@ class MadeUp:
         self.experiment = build("made-up", raw, Path())
         self.seeds = self.experiment.seeds
         each = [build("part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()).tables() for one in policies]
-        environment = {"started": "2026-11-15T07:00:00+00:00", "executor": "made-up", "device": "cpu"}
+        environment = {"started": "2026-11-15T07:00:00+00:00", "executor": "made-up", "device": "cpu", "mean_price": 5.5}
         create(self.folder, self.experiment.tables(), environment, each if parts else [])
         self.writers = {
             name: RunWriter(self.folder / PARTS / f"{number:03d}" if parts else self.folder)
@@ -82,10 +83,10 @@ class MadeUp:
             for r, seed in enumerate(self.seeds)
         ]
         self.writers[name].append("metrics", rows)
-        self.writers[name].append(
-            "occupancy",
-            [{"policy": name, "seed": int(s), "t": after.t, "n": held[r].tolist()} for r, s in enumerate(self.seeds)],
-        )
+        admitted = after.admitted - ledger.admitted
+        told = [{"admitted": own.tolist(), "held": held[r].tolist(), "paid": None} for r, own in enumerate(admitted)]
+        who = [{"policy": name, "seed": int(seed), "t": after.t} for seed in self.seeds]
+        self.writers[name].append("clients", [{**run, **own} for run, own in zip(who, told, strict=True)])
 
     def say(self, state, diverged=(), **more):
         seeds = [int(seed) for seed in self.seeds]

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.errors import DataError
 from headgate.records import reader
-from headgate.web import rows as rows_module
+from headgate.records import rows as rows_module
 from headgate.web import runs as runs_module
 from headgate.web.listing import listing
 from headgate.web.runs import Library, UnknownRun
@@ -43,7 +43,8 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     library = Library(tmp_path)
     reads.clear()
     first = whole_list(library)
-    assert sorted(set(reads)) == ["config.toml", "environment.json", "metrics.jsonl", "metrics.parquet", "state.json"]
+    tables = ["clients.jsonl", "clients.parquet", "metrics.jsonl", "metrics.parquet"]
+    assert sorted(set(reads)) == sorted(["config.toml", "environment.json", "state.json", *tables])
     reads.clear()
     assert whole_list(library) == first
     assert reads == []
@@ -51,8 +52,9 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     reads.clear()
     second = whole_list(library)
     assert {row["name"]: row["round"] for row in second["rows"]}["live"] == 3
-    assert sorted(set(reads)) == ["config.toml", "environment.json", "metrics.jsonl", "state.json"]  # of the live one
-    assert len(reads) <= 6
+    of_the_live_one = ["clients.jsonl", "config.toml", "environment.json", "metrics.jsonl", "state.json"]
+    assert sorted(set(reads)) == of_the_live_one
+    assert len(reads) <= 7
 
 
 def test_only_what_is_shown_or_sorted_by_is_read(tmp_path, reads):
@@ -98,7 +100,7 @@ def test_no_name_leads_outside(tmp_path, name):
             ask(name)
 
 
-@pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json", "metrics.parquet", "occupancy.parquet"])
+@pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json", "metrics.parquet", "clients.parquet"])
 def test_files_that_are_links_are_not_followed(tmp_path, file):
     root = tmp_path / "runs"
     run = MadeUp(root / "run").finish()
@@ -156,7 +158,7 @@ def test_what_is_held_is_limited(tmp_path, monkeypatch):
         MadeUp(tmp_path / f"run-{i}", rounds=4).play(2)
     library = Library(tmp_path)
     whole_list(library)
-    assert len(library._followers) == 6
+    assert len(library._followers) == 12  # of each two columns of the metrics, and what clients hold
     one = library.metrics("run-0").nbytes
     monkeypatch.setattr(runs_module, "HELD_BYTES", int(3.5 * one))
     for i in range(6):
@@ -177,14 +179,13 @@ def test_an_unreadable_folder_does_no_harm(tmp_path):
     assert Library(tmp_path).heads() == {}
 
 
-def test_occupancies_that_are_too_large_are_left_out(tmp_path, monkeypatch, reads):
+def test_tables_of_clients_that_are_too_large_are_left_out(tmp_path, monkeypatch, reads):
     MadeUp(tmp_path / "run").finish()
     library = Library(tmp_path)
     monkeypatch.setattr(runs_module, "MOST_BYTES", 12 * 4 * 3 * 4 - 1)
     reads.clear()
-    assert library.occupancy_if_small("run").index == {}
-    with pytest.raises(DataError, match="run: occupancies of 0 MiB are more than the page can hold"):
-        library.occupancy("run")
-    assert "occupancy.parquet" not in reads
-    monkeypatch.setattr(runs_module, "MOST_BYTES", 12 * 4 * 3 * 4)
-    assert len(library.occupancy_if_small("run").index) == 4
+    assert library.clients("run") is None
+    assert "more than the page can hold in memory" in library.row("run")["problem"]  # so are its metrics
+    assert "clients.parquet" not in reads
+    monkeypatch.undo()
+    assert len(library.clients("run").index) == 4

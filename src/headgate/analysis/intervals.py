@@ -1,6 +1,7 @@
 """Means over seeds and how well they are known."""
 
 import math
+from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -70,3 +71,56 @@ def means(values: Floats) -> Means:
         spread = np.sqrt((np.where(seen, values - mean, 0.0) ** 2).sum(axis=0) / (count - 1) / count)
         factor = np.array([t_quantile(int(c) - 1) if c > 1 else np.nan for c in count.ravel()]).reshape(count.shape)
         return Means(mean, spread * factor)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over runs with its interval, 80 % unless said; one run has none."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    runs: int = 1
+
+    @property
+    def half(self) -> float | None:
+        """Half the interval's width."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    @property
+    def three(self) -> list[float | None]:
+        """Mean, low and high."""
+        return [self.mean, self.low, self.high]
+
+    def scaled(self, factor: float) -> "Estimate":
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        return Estimate(factor * self.mean, low, high, self.runs)
+
+
+def estimate(values: Floats) -> Estimate:
+    """The mean over runs with Student's interval, leaving out NaN."""
+    mean, half = (float(value) for value in means(values))
+    runs = int((~np.isnan(values)).sum())
+    return Estimate(mean, None, None, runs) if np.isnan(half) else Estimate(mean, mean - half, mean + half, runs)
+
+
+@dataclass(frozen=True)
+class Difference(Estimate):
+    """A mean of differences, seed by seed, with its 95 % interval and the two-sided p of Student's paired test."""
+
+    p: float | None = None
+
+
+DECIDED = 0.95
+"""level at which two policies count as told apart"""
+
+
+def student(gaps: Floats) -> Difference:
+    """One seed tells nothing about chance."""
+    mean = float(gaps.mean())
+    if gaps.size < 2:
+        return Difference(mean, runs=gaps.size)
+    error = float(gaps.std(ddof=1) / np.sqrt(gaps.size))
+    p = p_value(mean / error, gaps.size - 1) if error > 0 else float(mean == 0)
+    half = t_quantile(gaps.size - 1, DECIDED) * error
+    return Difference(mean, mean - half, mean + half, gaps.size, p)

@@ -12,9 +12,10 @@ from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from headgate.analysis.curves import DASHES, Curve, Heat, Panel, PolicyRuns, heats, looks, panels, read_policies, thinned
+from headgate.analysis.curves import DASHES, Curve, Heat, Panel, heats, looks, panels, thinned
 from headgate.analysis.figures import COLOURS, STYLE, SUFFIXES, horizontal_line, save_figure
 from headgate.analysis.intervals import Floats
+from headgate.analysis.runs import Runs, read_runs
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
 
@@ -27,7 +28,7 @@ def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str
     for suffix in suffixes:
         if suffix not in SUFFIXES:
             raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")
-    policies = read_policies(runs)
+    policies = read_runs(runs)
     by_key = {panel.key: panel for panel in panels(policies)}
     grids = heats(policies)
     figures: dict[str, Callable[[], Any]] = {}
@@ -56,7 +57,7 @@ def _text(name: str) -> str:
     return f"{' ' if name.startswith('_') else ''}{name}".replace("$", r"\$")
 
 
-def _draw_panels(drawn: Sequence[Panel], policies: Sequence[PolicyRuns]) -> Any:
+def _draw_panels(drawn: Sequence[Panel], policies: Sequence[Runs]) -> Any:
     figure, grid = plt.subplots(1, len(drawn), figsize=(6.4 * len(drawn) ** 0.85, 3.9), squeeze=False, layout="constrained")
     for axes, panel in zip(grid.flat, drawn, strict=True):
         _draw_panel(axes, panel, policies)
@@ -65,11 +66,11 @@ def _draw_panels(drawn: Sequence[Panel], policies: Sequence[PolicyRuns]) -> Any:
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[PolicyRuns]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
     look = looks(policies)
     for line in panel.curves:
         colour, dash = COLOURS[look[line.policy].colour], DASHES[look[line.policy].dash]
-        axes.plot(line.x, line.mean, dash, color=colour, label=_text(policies[line.policy].name), linewidth=1.6)
+        axes.plot(line.x, line.mean, dash, color=colour, label=_text(policies[line.policy].label), linewidth=1.6)
         axes.fill_between(line.x, *_band(panel, line), color=colour, alpha=0.15, linewidth=0)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.log:
@@ -101,7 +102,7 @@ def _plain_ticks(axis: Axis, ends: tuple[float, float]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _draw_heats(grids: Sequence[Heat], policies: Sequence[PolicyRuns]) -> Any:
+def _draw_heats(grids: Sequence[Heat], policies: Sequence[Runs]) -> Any:
     """Small multiples with one colour scale: white is full, blue has room, red is over."""
     columns = min(len(grids), 3)
     rows = -(-len(grids) // columns)
@@ -112,7 +113,7 @@ def _draw_heats(grids: Sequence[Heat], policies: Sequence[PolicyRuns]) -> Any:
     for axes, heat in zip(grid.flat, grids, strict=False):
         ends = (0.5, heat.last + 0.5, len(heat.clients) - 0.5, -0.5)
         image = axes.imshow(heat.ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
-        axes.set(title=_text(policies[heat.policy].name), xlabel="Round", ylabel="Client")
+        axes.set(title=_text(policies[heat.policy].label), xlabel="Round", ylabel="Client")
         places = thinned(len(heat.clients), 11)
         axes.set_yticks(places, [heat.clients[i] for i in places])
         axes.grid(False)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate import __version__
-from headgate.analysis.markdown import DASH, table
-from headgate.analysis.summary import duration
-from headgate.records.reader import RunFolder, part_folders, read_object
+from headgate.analysis.formatting import DASH, duration
+from headgate.analysis.markdown import table
+from headgate.records.reader import RunFolder, read_object
+from headgate.records.rows import part_folders
 from headgate.records.source import commit
 
 UNRECORDED = "not recorded"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from headgate.analysis.limits import Limits, limits_of
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
 from headgate.errors import DataError, SettingError
@@ -90,10 +91,12 @@ class Summary:
     runs: int
     spend_per_round: float
     budget: float
-    overspending_runs: int
-    """runs whose own total is above budget·rounds"""
-    dearest_share: float
-    """what the dearest run spent, as a share of its budget"""
+    runs_over_budget: int
+    """runs that spent more than budget·rounds in all"""
+    dearest_share: float | None
+    """what the dearest run spent, as a share of that"""
+    kept_limits: bool
+    """by every run, client and round"""
     cost_violation: float
     buffer_violation: float
     mean_n: float
@@ -111,21 +114,22 @@ class Summary:
 
 def summarise(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
     k, system = experiment.bound, experiment.system
-    bound = result.bound(k).sum(axis=-1)
-    shares = result.spend.sum(axis=-1) / (system.budget * result.rounds)
+    bound, peak_excess = result.bound(k).sum(axis=-1), int(result.peak_excess.max())
+    kept = limits_of(result.spend.sum(axis=-1), system.budget * result.rounds, peak_excess)
     return Summary(
         policy=name,
         rounds=result.rounds,
         runs=len(bound),
         spend_per_round=float(result.spend.mean()),
         budget=system.budget,
-        overspending_runs=int((shares > 1 + 1e-9).sum()),
-        dearest_share=float(shares.max()),
+        runs_over_budget=kept.runs_over_budget,
+        dearest_share=kept.dearest,
+        kept_limits=kept.kept,
         cost_violation=result.cost_violation(),
         buffer_violation=result.buffer_violation(),
         mean_n=float(result.n.mean()),
         peak_n=int(result.n.max()),
-        peak_excess=int(result.peak_excess.max()),
+        peak_excess=peak_excess,
         N=float(result.N[:, -1].mean()),
         n_eff=float(result.n_eff[:, -1].mean()),
         free=float(result.free.sum(axis=-1).mean()),
@@ -137,13 +141,8 @@ def summarise(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
 
 def broken_limits(summary: Summary, policy: AdmissionPolicy) -> str:
     """Which limit is broken and by how much, with the way out; empty where both are kept."""
-    broken = []
-    if summary.overspending_runs:
-        of = f"{summary.overspending_runs} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
-        broken.append(f"{of}, the dearest spends {100 * summary.dearest_share:.4g} % of it")
-    if summary.peak_excess > 0:
-        broken.append(f"a client holds up to {summary.peak_excess} more than its buffer")
+    broken = Limits(summary.runs, summary.runs_over_budget, summary.dearest_share, summary.peak_excess).broken
     if not broken:
         return ""
     way_out = 'take headgate, or set capacity = "buffer" and purse = true' if hasattr(policy, "purse") else "take headgate"
-    return f"{'; '.join(broken)}: {way_out}."
+    return f"{broken}: {way_out}."

@@ -10,21 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.curves import Curve, Heat, Look, Panel, PolicyRuns, heats, looks, panels, read_policies
+from headgate.analysis.curves import Curve, Heat, Look, Panel, heats, looks, panels
+from headgate.analysis.formatting import duration
 from headgate.analysis.inlined import drawing, script
 from headgate.analysis.intervals import Floats
-from headgate.analysis.summary import (
-    Column,
-    PolicySummary,
-    breakdown_note,
-    check_target,
-    columns,
-    duration,
-    equal_spend_note,
-    headline,
-    share,
-    summarise,
-)
+from headgate.analysis.limits import conclusion
+from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.summary import BROKEN, Column, PolicySummary, breakdown_note, check_target, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
 
@@ -36,7 +28,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = No
         raise SettingError("report: at least one run is needed")
     if not out.parent.is_dir():
         raise DataError(f"report {out}: there is no folder {out.parent}")
-    policies = read_policies(runs)
+    policies = read_runs(runs)
     page = _page(runs, policies, [summarise(policy, target) for policy in policies], target)
     partial = out.with_name(f".{out.name}.partial")
     try:
@@ -64,9 +56,7 @@ def _plotly() -> str:
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 
 
-def _page(
-    runs: Sequence[RunFolder], policies: Sequence[PolicyRuns], summaries: Sequence[PolicySummary], target: float | None
-) -> str:
+def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], summaries: Sequence[PolicySummary], target: float | None) -> str:
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
     return f"""<!doctype html>
 <html lang="en">
@@ -86,12 +76,12 @@ def _page(
 <button type="button" id="theme" class="quiet" hidden>Dark</button></div></header>
 <main>
 <h1>{_escape(title)}</h1>
-{_lede(summaries)}
+{_lede(policies)}
 {"".join(_facts(run, len(runs) > 1) for run in runs)}
 <section aria-labelledby="results"><h2 id="results">Results</h2>
 {_note(summaries)}
 {_warning(breakdown_note(runs))}
-{_table(summaries, looks(policies), columns(target, any(s.diverged for s in summaries)))}
+{_table(summaries, looks(policies), columns(target, any(s.lost for s in summaries)))}
 </section>
 <section id="figures" aria-label="Figures" tabindex="-1"></section>
 <section class="settings" aria-labelledby="settings"><h2 id="settings">Settings and environment</h2>
@@ -108,8 +98,8 @@ def _page(
 """
 
 
-def _lede(summaries: Sequence[PolicySummary]) -> str:
-    text = headline(summaries)
+def _lede(policies: Sequence[Runs]) -> str:
+    text = conclusion(policies)
     return f'<p class="lede">{_unbroken(text)}</p>' if text else ""
 
 
@@ -125,6 +115,7 @@ def _facts(run: RunFolder, named: bool) -> str:
         "finished": f"finished, {run.rounds} rounds",
         "running": f"running, round {state['round']} of {run.rounds}",
         "interrupted": f"interrupted at round {state['round']} of {run.rounds}",
+        "diverged": f"all models diverged, round {state['round']} of {run.rounds}",
     }[run.status]
     machine = [environment[key] for key in ("executor", "device", "dtype") if environment.get(key)]
     facts = [
@@ -133,8 +124,8 @@ def _facts(run: RunFolder, named: bool) -> str:
         ("Seeds", len(state["seeds"])),
         ("Clients", f"{len(buffers):,} with room for {sum(buffers):,} samples"),
         ("Budget", f"{run.budget:g} a round"),
-        ("Data", _named(run.config.get("data"))),
-        ("Model", _named(run.config.get("model"))),
+        ("Data", run.kind("data") or ""),
+        ("Model", run.kind("model") or ""),
         ("Computed with", ", ".join(map(str, machine))),
         ("Time", _elapsed(state.get("elapsed_s"))),
     ]
@@ -143,21 +134,13 @@ def _facts(run: RunFolder, named: bool) -> str:
     return f'{heading}<dl class="facts">{items}</dl>'
 
 
-def _named(section: object) -> str:
-    if not isinstance(section, dict):
-        return ""
-    return str(next((section[key] for key in ("name", "kind", "dataset") if key in section), ""))
-
-
 def _elapsed(seconds: object) -> str:
     fine = isinstance(seconds, int | float) and math.isfinite(seconds) and seconds >= 0
     return duration(float(seconds)) if fine else ""  # type: ignore[arg-type]
 
 
 def _note(summaries: Sequence[PolicySummary]) -> str:
-    text = equal_spend_note(summaries)
-    kind = "note warn" if any(s.overspent for s in summaries) else "note"
-    return f'<p class="{kind}">{_unbroken(text)}</p>' if text else '<p class="note">No round has been recorded yet.</p>'
+    return "" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>'
 
 
 def _warning(text: str) -> str:
@@ -175,10 +158,9 @@ def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: S
 
 
 def _row(look: Look, s: PolicySummary, shown: Sequence[Column]) -> str:
-    cells = "".join(
-        f'<td class="over">{_escape(c.text(s))}</td>' if c.text is share and s.overspent else f"<td>{_escape(c.text(s))}</td>"
-        for c in shown
-    )
+    over = [c in BROKEN and BROKEN[c](s) for c in shown]
+    kinds = [' class="over"' if broken else "" for broken in over]
+    cells = "".join(f"<td{kind}>{_escape(c.text(s))}</td>" for c, kind in zip(shown, kinds, strict=True))
     return f'<tr><th scope="row"><span class="name">{_swatch(look)}{_escape(s.policy)}</span></th>{cells}</tr>'
 
 
@@ -203,10 +185,10 @@ def _settings(run: RunFolder) -> str:
 # What the figures are drawn from
 
 
-def _data(policies: Sequence[PolicyRuns]) -> str:
+def _data(policies: Sequence[Runs]) -> str:
     """JSON that can stand inside a script element."""
     data = {
-        "series": [{"name": p.name, **look._asdict()} for p, look in zip(policies, looks(policies), strict=True)],
+        "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, looks(policies), strict=True)],
         "panels": [_panel_data(panel) for panel in panels(policies)],
         "heats": [_heat_data(heat) for heat in heats(policies)],
     }

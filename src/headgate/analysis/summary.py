@@ -1,68 +1,57 @@
-"""What each policy of a run came to: as numbers, in sentences and in the columns of a table."""
+"""What each policy of a run came to: as numbers, as JSON and in the columns of a table."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headgate.analysis.curves import PolicyRuns, read_policies
-from headgate.analysis.intervals import means
+from headgate.analysis.formatting import DASH, accuracy, money, number, percent, signed
+from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.limits import limits
+from headgate.analysis.runs import Runs
 from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation
 
-TOLERANCE = 0.02
-"""so much above the budget still counts as equal spend"""
-DASH = "–"
-
-
-# Numbers
-
-
-class Estimate(NamedTuple):
-    """A mean over runs with the half width of its 80 % interval; one run has no interval."""
-
-    mean: float
-    half: float | None
-    runs: int
-
-    @property
-    def low(self) -> float | None:
-        return None if self.half is None else self.mean - self.half
-
-    @property
-    def high(self) -> float | None:
-        return None if self.half is None else self.mean + self.half
-
 
 @dataclass(frozen=True)
 class PolicySummary:
-    """One policy over its runs that did not diverge. Means are over runs; violations are the paper's, of the mean over runs.
-    None where nothing was measured. Intervals: see `intervals.means`."""
+    """One policy over its runs, up to the round that all of them have reached. Accuracies are of the runs whose model was not
+    lost, everything else of all. Means are over runs; violations are the paper's, of the mean over runs. None where nothing
+    was measured."""
 
     policy: str
+    reference: bool
+    """knows or spends what nobody has: shown, never ranked"""
     runs: int
-    diverged: int
-    """runs left out of every number here"""
+    """that have begun"""
+    lost: int
+    """of them, those whose model diverged"""
     rounds: int
     """that every run has reached"""
     budget: float
-    final_accuracy: Estimate | None
-    """at each run's last evaluation"""
     best_accuracy: Estimate | None
-    """the running best at the end"""
-    mean_accuracy: float | None
-    """over all evaluated rounds"""
+    """highest so far, at the end"""
+    final_accuracy: Estimate | None
+    """at the last evaluation"""
+    mean_accuracy: Estimate | None
+    """highest so far, mean over the evaluated rounds"""
     target: float | None
     reached: int
     """runs whose accuracy reached the target"""
     first_round: float | None
     """at which they did, mean over these runs"""
     spend_per_round: float | None
+    spend_share: float | None
+    """the same as a share of the budget"""
+    runs_over_budget: int
+    """runs that spent more than the budget of all rounds asked for"""
+    dearest_share: float | None
+    """what the dearest run spent in all, as a share of that"""
+    kept_limits: bool
     cost_violation: float | None
     buffer_violation: float | None
     peak_n: int | None
@@ -73,101 +62,72 @@ class PolicySummary:
     bound: float | None
     """sum over rounds; none where a round has none, as one without a sample"""
 
-    @property
-    def spend_share(self) -> float | None:
-        """Realised spend in % of the budget."""
-        return None if self.spend_per_round is None or not self.budget else 100 * self.spend_per_round / self.budget
-
-    @property
-    def overspent(self) -> bool:
-        """Too far above the budget in the mean for its accuracy to be compared at equal spend."""
-        return self.spend_per_round is not None and self.spend_per_round > (1 + TOLERANCE) * self.budget
-
-
-def policy_summaries(run: RunFolder, target: float | None = None) -> list[PolicySummary]:
-    """What each policy of a run came to; `target` is an accuracy between 0 and 1."""
-    check_target(target)
-    return [summarise(policy, target) for policy in read_policies([run])]
-
 
 def check_target(target: float | None) -> None:
     if target is not None and not 0 < target <= 1:
         raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
 
 
-def summarise(policy: PolicyRuns, target: float | None) -> PolicySummary:
-    values, some = policy.values, policy.rounds > 0
-    best, held = policy.best_so_far, policy.occupancy
-    first = _first_rounds(best, target)
+def summarise(one: Runs, target: float | None = None) -> PolicySummary:
+    """`target` is an accuracy between 0 and 1."""
+    check_target(target)
+    kept, first = limits(one), _first_rounds(one, target)
+    spend = _mean(one.spend)
     return PolicySummary(
-        policy=policy.name,
-        runs=policy.runs,
-        diverged=policy.diverged,
-        rounds=policy.rounds,
-        budget=policy.budget,
-        final_accuracy=_estimate(_last(values["test_accuracy"])),
-        best_accuracy=_estimate(_last(best)),
-        mean_accuracy=_mean(np.array([_mean(row) for row in values["test_accuracy"]], dtype=np.float64)),
+        policy=one.label,
+        reference=one.reference,
+        runs=int(one.begun.sum()),
+        lost=one.lost_runs,
+        rounds=one.complete,
+        budget=one.budget,
+        best_accuracy=_estimate(one.best),
+        final_accuracy=_estimate(one.final),
+        mean_accuracy=_estimate(one.mean),
         target=target,
         reached=len(first),
         first_round=_mean(first),
-        spend_per_round=_mean(values["spend"]),
-        cost_violation=cost_violation(values["spend"], policy.budget) if some else None,
-        buffer_violation=buffer_violation(held.sum(axis=1), policy.buffers, held.shape[1]) if held.size else None,
-        peak_n=_peak(values["n"]),
-        peak_excess=_peak(held - policy.buffers),
-        N=_mean(_last(values["N"])),
-        n_eff=_mean(_last(values["n_eff"])),
-        bound=_finite(values["bound"].sum(axis=1).mean()) if some else None,
+        spend_per_round=spend,
+        spend_share=None if spend is None or one.budget <= 0 else spend / one.budget,
+        runs_over_budget=kept.runs_over_budget,
+        dearest_share=kept.dearest if one.complete else None,
+        kept_limits=kept.kept,
+        cost_violation=cost_violation(one.column("spend"), one.budget) if one.complete else None,
+        buffer_violation=_buffer_violation(one),
+        peak_n=one.peak_n,
+        peak_excess=kept.excess,
+        N=_mean(one.distinct),
+        n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
+        bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
     )
 
 
-def _first_rounds(best: NDArray[np.float64], target: float | None) -> NDArray[np.int64]:
+def _first_rounds(one: Runs, target: float | None) -> Floats:
     """The round in which each run that reaches the target does so."""
-    there = best >= (math.inf if target is None else target)
-    return there[there.any(axis=1)].argmax(axis=1) + 1 if there.any() else np.array([], dtype=np.int64)
+    there = one.curve >= (math.inf if target is None else target)
+    return one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64) if there.any() else np.empty(0)
 
 
-def _last(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each run's last value that was measured; runs without one are left out."""
-    return np.array([row[~np.isnan(row)][-1] for row in values if not np.isnan(row).all()], dtype=np.float64)
+def _buffer_violation(one: Runs) -> float | None:
+    return None if one.held is None else buffer_violation(one.held.sum(axis=1), one.buffers, one.held.shape[1])
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _mean(values: Floats) -> float | None:
+    """None also where it is infinite or one of them is not known."""
+    return float(values.mean()) if values.size and np.isfinite(values).all() else None
 
 
-def _mean(values: NDArray[Any]) -> float | None:
-    measured = values[~np.isnan(values)]
-    return float(measured.mean()) if measured.size else None
+def _estimate(values: Floats) -> Estimate | None:
+    return estimate(values) if np.isfinite(values).any() else None
 
 
-def _peak(values: NDArray[Any]) -> int | None:
-    measured = values[~np.isnan(values)]
-    return int(measured.max()) if measured.size else None
+def told(summary: PolicySummary) -> dict[str, Any]:
+    """As JSON holds it."""
+    values = {each.name: getattr(summary, each.name) for each in fields(summary)}
+    return {key: estimate_told(value) if isinstance(value, Estimate) else value for key, value in values.items()}
 
 
-def _estimate(values: NDArray[np.float64]) -> Estimate | None:
-    if not values.size:
-        return None
-    mean, half = means(values)
-    return Estimate(float(mean), None if np.isnan(half) else float(half), len(values))
-
-
-def equal_spend_note(summaries: Sequence[PolicySummary]) -> str:
-    """Whose accuracy is not comparable at equal spend, in one sentence; empty where nothing was spent yet."""
-    over = [
-        f"{s.policy} spent {_spend(s)} a round, {_above(s)} above its budget of {s.budget:g}" for s in summaries if s.overspent
-    ]
-    if over:
-        return f"Not comparable at equal spend: {'; '.join(over)}."
-    if all(s.spend_per_round is None for s in summaries):
-        return ""
-    return f"No policy spent more than {100 * TOLERANCE:g} % above its budget in the mean."
-
-
-def _above(s: PolicySummary) -> str:
-    return "far" if s.spend_share is None else f"{s.spend_share - 100:,.1f} %"
+def estimate_told(value: Estimate) -> dict[str, Any]:
+    return {"mean": value.mean, "half": value.half, "runs": value.runs}
 
 
 def breakdown_note(runs: Sequence[RunFolder]) -> str:
@@ -180,111 +140,88 @@ def breakdown_note(runs: Sequence[RunFolder]) -> str:
     return f"Runs that broke down: {', '.join(said)}." if said else ""
 
 
-def headline(summaries: Sequence[PolicySummary]) -> str:
-    """The best policy that kept to its budget, in one sentence; empty where there is none."""
-    fair = [s for s in summaries if s.best_accuracy is not None and not s.overspent]
-    if not fair:
-        return ""
-    best, *rest = sorted(fair, key=lambda s: s.best_accuracy.mean if s.best_accuracy else 0.0, reverse=True)
-    ahead = f", before {rest[0].policy} with {percent(rest[0].best_accuracy)}" if rest else ""
-    return f"Highest test accuracy within budget: {best.policy} with {percent(best.best_accuracy)}{ahead}."
-
-
-# Numbers as text
-
-
-def number(value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return DASH
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return text.replace("-", "−")
-
-
-def percent(value: Estimate | float | None) -> str:
-    """A fraction in percent, with its interval where it has one."""
-    if value is None:
-        return DASH
-    if not isinstance(value, Estimate):
-        return f"{100 * value:.1f} %"
-    return f"{100 * value.mean:.1f} %" if value.half is None else f"{100 * value.mean:.1f} ± {100 * value.half:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(3725), duration(75.2), duration(4.21)
-    ('1 h 2 min', '1 min 15 s', '4.2 s')
-    """
-    whole = int(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"
-
-
-def _first_round(s: PolicySummary) -> str:
-    return DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})"
-
-
 class Column(NamedTuple):
     title: str
     meaning: str
     text: Callable[[PolicySummary], str]
 
 
-def columns(target: float | None, diverged: bool = False) -> list[Column]:
+def columns(target: float | None, lost: bool = False) -> list[Column]:
     """What is said of a policy beside its name, on the page and in a terminal."""
     at_target = Column(
         f"Round at {100 * (target or 0):g}\u00a0%",
-        "first round whose accuracy reaches this target, mean over the runs that do, and how many do",
-        _first_round,
+        "first evaluated round whose accuracy reaches this target, mean over the runs that do, and how many do",
+        lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
+    )
+    gone = Column(
+        "Lost", "runs whose model diverged; their money and memory count, their accuracy does not", lambda s: str(s.lost)
     )
     return [
-        Column("Runs", "seeds that count", lambda s: str(s.runs)),
-        *([Column("Diverged", "runs whose model was lost; they are in no other number", _diverged)] if diverged else []),
-        Column("Best accuracy", "best test accuracy of a run, mean over runs ± 80 % interval of this mean", _best),
-        Column("Final accuracy", "test accuracy at the last evaluation, mean over runs ± 80 % interval", _final),
-        Column("Mean accuracy", "test accuracy, mean over all evaluated rounds and runs", lambda s: percent(s.mean_accuracy)),
-        *([at_target] if target is not None else []),
-        Column("Spend a round", "money really spent, mean over rounds and runs", _spend),
-        Column("Of budget", "the same in % of the budget", share),
-        Column("Vio_S", "money above the budget over all rounds, in the mean over runs", lambda s: number(s.cost_violation)),
-        Column("Vio_B", "samples above the buffers, summed over rounds and clients", lambda s: number(s.buffer_violation)),
-        Column("Peak n", "most samples in memory, all clients together", lambda s: number(s.peak_n)),
-        Column("Max n_m\u00a0−\u00a0B_m", "most samples that one client held above its buffer", _excess),
-        Column("N", "distinct samples at the end", lambda s: number(_whole(s.N))),
+        Column("Runs", "seeds that were run", lambda s: str(s.runs)),
+        *([gone] if lost else []),
+        Column("Best", "highest test accuracy so far, at the end; mean over runs ± 80 % interval of this mean", _best),
+        Column("Final", "test accuracy at the last evaluation; mean over runs ± 80 % interval", _final),
         Column(
-            "N_eff",
-            "effective samples at the end, less than N when some are used more often",
-            lambda s: number(_whole(s.n_eff)),
+            "Mean",
+            "highest test accuracy so far, averaged over the evaluated rounds; mean over runs ± 80 % interval",
+            _averaged,
         ),
+        *([at_target] if target is not None else []),
+        Column("Spend a round", "money really spent, mean over rounds and all runs", lambda s: money(s.spend_per_round)),
+        OVER_BUDGET,
+        Column(
+            "Vio_S", "money above the budget, summed over rounds, in the mean over runs", lambda s: number(s.cost_violation)
+        ),
+        Column(
+            "Vio_B",
+            "the paper's measure, net of free places: for each client the samples above its buffer less the places left free, "
+            "summed over rounds, in the mean over runs; what is above 0 is added up over clients. 0 does not mean that no "
+            "client ever held too much",
+            lambda s: number(s.buffer_violation),
+        ),
+        Column("Peak n", "most samples in memory, all clients together", lambda s: number(s.peak_n)),
+        EXCESS,
+        Column("N", "distinct samples at the end", lambda s: number(_whole(s.N))),
+        Column("N_eff", "effective samples at the end, less than N when some are used more often", _n_eff),
         Column("Bound", "learning bound, summed over rounds", lambda s: number(s.bound)),
     ]
 
 
-def _whole(value: float | None) -> float | None:
-    return value if value is None or not math.isfinite(value) else round(value)
-
-
-def _diverged(s: PolicySummary) -> str:
-    return str(s.diverged)
+def _over_budget(s: PolicySummary) -> str:
+    if not s.runs:
+        return DASH
+    dearest = "" if s.dearest_share is None else f", {percent(s.dearest_share)}"
+    return f"{s.runs_over_budget} of {s.runs}{dearest}"
 
 
 def _best(s: PolicySummary) -> str:
-    return percent(s.best_accuracy)
+    return accuracy(s.best_accuracy)
 
 
 def _final(s: PolicySummary) -> str:
-    return percent(s.final_accuracy)
+    return accuracy(s.final_accuracy)
 
 
-def _spend(s: PolicySummary) -> str:
-    return DASH if s.spend_per_round is None else f"{s.spend_per_round:,.2f}"
+def _averaged(s: PolicySummary) -> str:
+    return accuracy(s.mean_accuracy)
 
 
-def share(s: PolicySummary) -> str:
-    return DASH if s.spend_share is None else f"{s.spend_share:,.0f} %"
+def _n_eff(s: PolicySummary) -> str:
+    return number(_whole(s.n_eff))
 
 
-def _excess(s: PolicySummary) -> str:
-    return DASH if s.peak_excess is None else f"{s.peak_excess:+,d}".replace("-", "−")
+def _whole(value: float | None) -> float | None:
+    return value if value is None else round(value)
+
+
+OVER_BUDGET = Column(
+    "Over budget", "runs that spent more than their budget in all, and what the dearest run spent of its budget", _over_budget
+)
+EXCESS = Column(
+    "Max n_m\u00a0−\u00a0B_m", "most samples that one client held above its buffer, in any run", lambda s: signed(s.peak_excess)
+)
+BROKEN: dict[Column, Callable[[PolicySummary], bool]] = {
+    OVER_BUDGET: lambda s: s.runs_over_budget > 0,
+    EXCESS: lambda s: (s.peak_excess or 0) > 0,
+}
+"""columns that say whether a limit was broken"""

@@ -1,6 +1,5 @@
 """Results as tables for the terminal."""
 
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,24 +9,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from headgate.analysis.compare.scores import MEASURES
+from headgate.analysis.formatting import DASH, counted, money, number, percent, plus_minus, signed
+from headgate.analysis.intervals import Estimate
+from headgate.analysis.limits import Place, conclusion
 from headgate.analysis.rehearsal import Summary
+from headgate.analysis.runs import Runs
+from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
-    from headgate.analysis.compare.scores import Place
-    from headgate.analysis.summary import PolicySummary
     from headgate.learning.datasets import Found
-
-
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return "∞"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def counted(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -50,147 +43,94 @@ def show_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]
     _show(table)
 
 
-def print_summaries(experiment: Experiment, summaries: list[Summary]) -> None:
+def print_summaries(experiment: Experiment, summaries: Sequence[Summary]) -> None:
     e = experiment
     size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
+    names = "spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max n_m-B_m,N,N_eff,free,mean p,bound,regret"
     table = _table(
         f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients} clients with room for {e.system.memory}",
         "policy",
-        "spend a round",
-        "of budget",
-        "Vio_S",
-        "Vio_B",
-        "mean n",
-        "peak n",
-        "max n_m-B_m",
-        "N",
-        "N_eff",
-        "free",
-        "mean p",
-        "bound",
-        "regret",
+        *names.split(","),
     )
     for s in summaries:
         table.add_row(
             s.policy,
-            f"{s.spend_per_round:.2f}",
-            f"{100 * s.spend_per_round / s.budget:.0f} %",
-            _number(s.cost_violation),
-            _number(s.buffer_violation),
-            f"{s.mean_n:.1f}",
-            f"{s.peak_n}",
-            f"{s.peak_excess:+d}",
-            f"{s.N:,.0f}",
-            f"{s.n_eff:,.0f}",
-            _number(s.free),
-            _number(s.mean_penalty),
-            _number(s.bound),
-            _number(s.regret),
+            money(s.spend_per_round),
+            f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}",
+            number(s.cost_violation),
+            number(s.buffer_violation),
+            number(s.mean_n),
+            number(s.peak_n),
+            signed(s.peak_excess),
+            number(round(s.N)),
+            number(round(s.n_eff)),
+            number(s.free),
+            number(s.mean_penalty),
+            number(s.bound),
+            number(s.regret),
         )
     _show(table)
 
 
-def print_comparison(rows: Sequence[dict[str, Any]], places: Sequence["Place"]) -> None:
+def print_comparison(rows: Sequence[dict[str, Any]], places: dict[float, list[Place]]) -> None:
     """A table for each budget, and then who is best where."""
-    from headgate.analysis.compare.scores import REFERENCES
-
+    shown = [measure.key for measure in MEASURES]
     for budget in dict.fromkeys(row["budget"] for row in rows):
-        columns = (
-            "policy",
-            "best %",
-            "mean %",
-            "closed, best",
-            "closed, mean",
-            "spend a round",
-            "worst run",
-            "n_m-B_m",
-            "limits",
-        )
-        table = _table(f"budget {budget:g} a round", *columns)
+        closed = ("closed, best", "closed, mean")
+        ends = ("spend a round", "over budget", "n_m-B_m", "limits")
+        table = _table(f"budget {budget:g} a round", "policy", "best %", "final %", "mean %", *closed, *ends)
         for row in (row for row in rows if row["budget"] == budget):
             table.add_row(
                 row["policy"],
-                *(_points(row[key]) for key in ("best", "mean")),
-                *("–" if row[key] is None else f"{100 * row[key]:.0f} %" for key in ("closed_best", "closed_mean")),
-                f"{row['spend']:.2f}",
-                f"{100 * row['worst_spend'] / budget:.0f} %",
-                f"{row['worst_excess']:+d}",
-                "reference" if row["policy"] in REFERENCES else "kept" if row["kept_limits"] else "broken",
+                *(_points(row[key]) for key in ("best", "final", "mean")),
+                *(percent(row[f"closed_{key}"]) for key in shown),
+                money(row["spend"]),
+                f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(row['worst_spend'] / budget)}",
+                signed(row["worst_excess"]),
+                "reference" if row["reference"] else "kept" if row["kept_limits"] else "broken",
             )
         _show(table)
     table = _table("best within the limits", "budget", "by", "policy", "not told apart (p > 0.05)")
-    for place in places:
-        table.add_row(f"{place.budget:g}", place.measure, place.best or "nobody", ", ".join(place.level_with) or "–")
+    for budget, place in ((budget, place) for budget, own in places.items() for place in own):
+        best = place.best.policy if place.best else "nobody"
+        table.add_row(f"{budget:g}", place.measure, best, ", ".join(place.level_with) or DASH)
     _show(table)
 
 
-def _points(value: tuple[float, float | None, float | None] | None) -> str:
-    if value is None:
-        return "–"
-    mean, low, _ = value
-    return f"{100 * mean:.2f}" + ("" if low is None else f" ± {100 * (mean - low):.2f}")
+def _points(value: list[float | None] | None) -> str:
+    return DASH if value is None else plus_minus(Estimate(*value).scaled(100), 2)  # type: ignore[arg-type]
 
 
-def print_policy_summaries(run: RunFolder, summaries: Sequence["PolicySummary"], target: float | None) -> None:
-    """The closing table of a run: never accuracy without what it cost and held."""
-    from headgate.analysis.summary import breakdown_note, columns, equal_spend_note
-
-    shown = [column for column in columns(target) if column.title not in ("Final accuracy", "N_eff", "Bound")]  # in the report
-    table = _table(
-        f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.state['seeds']), 'seed')}",
-        "policy",
-        *(column.title for column in shown),
-    )
-    for summary in summaries:
+def print_runs_of(run: RunFolder, found: Sequence[Runs]) -> None:
+    """The closing table of a run: never accuracy without what it cost and held; and what to take from it."""
+    shown = [column for column in columns(run.target) if column.title not in ("Final", "N_eff", "Bound")]  # in the report
+    title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
+    table = _table(title, "policy", *(column.title for column in shown))
+    for one in found:
+        summary = summarise(one, run.target)
         table.add_row(summary.policy, *(column.text(summary) for column in shown))
     _show(table)
-    for note in (equal_spend_note(summaries), breakdown_note([run])):
+    for note in (breakdown_note([run]), conclusion(found)):
         if note:
             print(note)
 
 
-def run_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """One line a run, newest first."""
-    from headgate.analysis.summary import policy_summaries
-
-    rows = []
-    for run in runs:
-        summaries = policy_summaries(run)
-        best = max((s for s in summaries if s.best_accuracy), key=lambda s: s.best_accuracy.mean, default=None)  # type: ignore[union-attr]
-        rows.append(
-            {
-                "run": run.name,
-                "state": run.status,
-                "round": run.state["round"],
-                "rounds": run.rounds,
-                "data": run.config.get("data", {}).get("name"),
-                "model": run.config.get("model", {}).get("name"),
-                "policies": run.state["policies"],
-                "seeds": len(run.state["seeds"]),
-                "budget": run.budget,
-                "spend_per_round": {s.policy: s.spend_per_round for s in summaries},
-                "best_policy": best.policy if best else None,
-                "best_accuracy": best.best_accuracy.mean if best and best.best_accuracy else None,
-                "diverged": len(run.diverged),
-            }
-        )
-    return rows
-
-
-def print_runs(rows: Sequence[dict[str, Any]]) -> None:
-    table = _table("", "run", "state", "rounds", "data", "model", "policies", "seeds", "best accuracy", "by")
+def print_list(rows: Sequence[dict[str, Any]]) -> None:
+    """Runs, one a line."""
+    names = ("run", "state", "rounds", "data", "model", "policies", "seeds", "spend of budget", "best within the limits", "by")
+    table = _table("", *names)
     for row in rows:
-        accuracy = "–" if row["best_accuracy"] is None else f"{100 * row['best_accuracy']:.1f} %"
         table.add_row(
-            row["run"],
-            row["state"] + (f", {row['diverged']} diverged" if row["diverged"] else ""),
+            row["name"],
+            row["state"] + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else ""),
             f"{row['round']}/{row['rounds']}",
-            row["data"] or "–",
-            row["model"] or "–",
+            row["data"] or DASH,
+            row["model"] or DASH,
             str(len(row["policies"])),
             str(row["seeds"]),
-            accuracy,
-            row["best_policy"] or "–",
+            ", ".join(f"{name} {percent(share)}" for name, share in row["spend_shares"].items()) or DASH,
+            percent(row["best_accuracy"], 1),
+            row["best_policy"] or DASH,
         )
     _show(table)
 

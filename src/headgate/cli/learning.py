@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -62,7 +62,7 @@ def run(
 ) -> None:
     """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
 
-    Writes a run folder with the resolved config, metrics, occupancy, checkpoints, summary and a self-contained report.
+    Writes a run folder with the resolved config, metrics, what clients held, checkpoints, summary and a self-contained report.
     Ctrl-C leaves a folder that `--resume` continues to the same bytes, on any number of processes.
     """
     from headgate.cli.watching import Watching
@@ -107,15 +107,16 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
     format_: AsFormat = Format.table,
 ) -> None:
-    """List runs: state, progress, policies, spend against budget, best accuracy."""
-    from headgate.analysis.tables import print_runs, run_rows
+    """List runs, those of sweeps too: state, progress, policies, spend against budget, best accuracy within the limits."""
+    from headgate.analysis.listing import list_rows
+    from headgate.analysis.tables import print_list
     from headgate.records.reader import list_runs
 
-    found = run_rows(list_runs(folder))
+    found = list_rows(list_runs(folder))
     if format_ is Format.json:
         print_json(found)
     elif found:
-        print_runs(found)
+        print_list(found)
     else:
         print(f"no runs in {folder}; headgate run makes one", file=sys.stderr)
 
@@ -134,13 +135,13 @@ def report(
     from headgate.analysis.learning_figures import draw_run
     from headgate.analysis.report import write_report
     from headgate.records.reader import RunFolder
-    from headgate.simulation.schedule import points_of
+    from headgate.records.sweeps import points_of
 
     found = [RunFolder.open(each) for folder in folders for each in points_of(folder)]
     page = out or folders[0] / "report.html"
     if not page.parent.is_dir():
         raise DataError(f"--out {page}: there is no folder {page.parent}")
-    print(write_report(found, page, target if target is not None else _target(found[0].config)))
+    print(write_report(found, page, target if target is not None else found[0].target))
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
@@ -168,26 +169,22 @@ def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagene
 
 def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
     from headgate.analysis.report import write_report
-    from headgate.analysis.summary import policy_summaries
-    from headgate.analysis.tables import print_policy_summaries
+    from headgate.analysis.runs import read_runs
+    from headgate.analysis.summary import summarise, told
+    from headgate.analysis.tables import print_runs_of
     from headgate.records.reader import RunFolder
     from headgate.records.writer import RunWriter
 
-    found = [RunFolder.open(folder) for folder in folders]
-    for each in found:
-        target = _target(each.config)
-        summaries = policy_summaries(each, target)
-        RunWriter(each.path).replace("summary.json", json.dumps(plain(summaries), indent=2).encode())
+    runs = [RunFolder.open(folder) for folder in folders]
+    for run in runs:
+        found = read_runs([run])
+        summaries = [told(summarise(one, run.target)) for one in found]
+        RunWriter(run.path).replace("summary.json", json.dumps(plain(summaries), indent=2).encode())
         if format_ is Format.json:
-            print_json({"folder": str(each.path), "policies": summaries})
+            print_json({"folder": str(run.path), "policies": summaries})
         else:
-            print_policy_summaries(each, summaries, target)
-        page = write_report([each], each.path / "report.html", target)
-    if len(found) > 1:
-        page = write_report(found, whole / "report.html", _target(found[0].config))
+            print_runs_of(run, found)
+        page = write_report([run], run.path / "report.html", run.target)
+    if len(runs) > 1:
+        page = write_report(runs, whole / "report.html", runs[0].target)
     print(f"report: {page}", file=sys.stderr if format_ is Format.json else sys.stdout)
-
-
-def _target(config: dict[str, Any]) -> float | None:
-    target = config.get("training", {}).get("target")
-    return float(target) if target is not None else None

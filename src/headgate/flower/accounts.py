@@ -179,10 +179,10 @@ class Accounts:
         done: "Settlement",
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
-        occupancy: Mapping[str, Any] | None,
+        by_client: Mapping[str, Any] | None,
     ) -> None:
         """On disk, and then in memory."""
-        self.store.settle(done.now.t, done.rows, done.ledger, done.clients, done.events, parameters, metrics, occupancy)
+        self.store.settle(done.now.t, done.rows, done.ledger, done.clients, done.events, parameters, metrics, by_client)
         self.ledger = done.ledger
         self.clients = {**self.clients, **{row.client: row for row in done.clients}}
 

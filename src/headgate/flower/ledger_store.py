@@ -49,7 +49,8 @@ class Settled(NamedTuple):
     parameters: str
     sha256: str
     metrics: dict[str, Any]
-    occupancy: dict[str, Any] | None
+    clients: dict[str, Any] | None
+    """the row of the table of clients; its column has been called occupancy since it told no more than that"""
 
 
 class Begun(NamedTuple):
@@ -132,7 +133,7 @@ class LedgerStore(Durable):
         events: Iterable[Event],
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
-        occupancy: Mapping[str, Any] | None,
+        by_client: Mapping[str, Any] | None,
     ) -> None:
         """All that a round came to, at once."""
         with self.transaction():
@@ -153,7 +154,7 @@ class LedgerStore(Durable):
                     float(ledger.spent[0]),
                     *parameters,
                     json.dumps(dict(metrics)),
-                    None if occupancy is None else json.dumps(dict(occupancy)),
+                    None if by_client is None else json.dumps(dict(by_client)),
                     t,
                 ),
             )
@@ -211,7 +212,7 @@ class LedgerStore(Durable):
             Settled(*row)._replace(
                 price=np.frombuffer(row[1]),
                 metrics=json.loads(row[7]),
-                occupancy=None if row[8] is None else json.loads(row[8]),
+                clients=None if row[8] is None else json.loads(row[8]),
             )
             for row in rows
         ]

@@ -18,8 +18,9 @@ from headgate.errors import DataError
 from headgate.experiment import Experiment
 from headgate.flower.ledger_store import LedgerStore, Settled
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start
-from headgate.records.reader import ENVIRONMENT, STATE, read_object
+from headgate.records.reader import ENVIRONMENT, MEAN_PRICE, read_object
 from headgate.records.source import commit
+from headgate.records.sweeps import STATE
 from headgate.records.writer import RunWriter
 
 LEDGER = "ledger.sqlite"
@@ -35,11 +36,13 @@ class RunRecord:
         self._began = time.monotonic()
 
     @classmethod
-    def open(cls, folder: Path, experiment: Experiment) -> "RunRecord":
+    def open(cls, folder: Path, experiment: Experiment, own_prices: bool = False) -> "RunRecord":
+        """`own_prices`: they come from a feed, so that nobody knows what they are in expectation."""
         if folder.is_dir() and any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
         if not (folder / STATE).exists():
-            create(folder, experiment.tables(), _environment(), parts=())
+            mean_price = None if own_prices else experiment.prices.mean(experiment.rounds)
+            create(folder, experiment.tables(), _environment(mean_price), parts=())
         found = read_object(folder / ENVIRONMENT)
         if found.get("executor") != EXECUTOR:
             raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
@@ -55,13 +58,13 @@ class RunRecord:
     def rewrite(self, store: LedgerStore) -> None:
         """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
         rounds = store.rounds()
-        for name, rows in (("metrics", [each.metrics for each in rounds]), ("occupancy", [each.occupancy for each in rounds])):
+        for name, rows in (("metrics", [each.metrics for each in rounds]), ("clients", [each.clients for each in rounds])):
             lines = "".join(json.dumps(row) + "\n" for row in rows if row is not None)
             self._writer.replace(f"{name}.jsonl", lines.encode())
 
     def append(self, done: Settled) -> None:
         self._writer.append("metrics", [done.metrics])
-        self._writer.append("occupancy", [] if done.occupancy is None else [done.occupancy])
+        self._writer.append("clients", [] if done.clients is None else [done.clients])
 
     def state(self, state: str, t: int, diverged: bool = False, **more: Any) -> None:
         run: Mapping[str, Any] = {"policy": next(iter(self._experiment.policies)), "seed": int(self._experiment.seeds[0])}
@@ -78,12 +81,13 @@ class RunRecord:
         )
 
 
-def _environment() -> dict[str, Any]:
+def _environment(mean_price: float | None) -> dict[str, Any]:
     return {
         "executor": EXECUTOR,
         "device": "clients",
         "flwr": version("flwr"),
         "threads": os.cpu_count(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        MEAN_PRICE: mean_price,
         **({"commit": made_by} if (made_by := commit()) else {}),
     }

@@ -34,7 +34,7 @@ from headgate.theory.reuse import effective_sample_size
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
-"""clients up to which what each holds is recorded"""
+"""clients up to which what each admits and holds is recorded"""
 
 
 class AdmissionStrategy(Strategy):
@@ -60,7 +60,7 @@ class AdmissionStrategy(Strategy):
         if self.discipline.quorum > experiment.system.clients:
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
         self._prices, self._client_evaluation = prices, client_evaluation
-        self._record = RunRecord.open(Path(folder), experiment)
+        self._record = RunRecord.open(Path(folder), experiment, own_prices=prices is not None)
         self._held = Held()
         try:
             self._held.take(self._record.folder, self._record.folder)
@@ -153,7 +153,7 @@ class AdmissionStrategy(Strategy):
         arrays = record_of(model if model is not None else self._model)
         metrics = self._metrics(done, heard, self._judged(now.t, arrays))
         file = write_parameters(self._record.parameters, now.t, model) if model is not None else self._file
-        self.accounts.commit(done.with_events(events), file, metrics, self._occupancy(done))
+        self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
         if model is not None:
             self._model, self._file = model, file
         self._now, self._sent = None, {}
@@ -273,11 +273,21 @@ class AdmissionStrategy(Strategy):
         }
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 
-    def _occupancy(self, done: Settlement) -> dict[str, Any] | None:
-        if self.experiment.system.clients > FEW:
+    def _clients(self, done: Settlement) -> dict[str, Any] | None:
+        """What each client admitted, holds and, where prices differ, was paid; late answers count in the round they came."""
+        clients = self.experiment.system.clients
+        if clients > FEW:
             return None
-        held = done.ledger.occupancy[0].tolist()
-        return {"policy": self.accounts.policy, "seed": self.accounts.seed, "t": done.now.t, "n": held}
+        paid = np.zeros(clients)
+        np.add.at(paid, [order.client for order in done.rows], [order.charge for order in done.rows])
+        return {
+            "policy": self.accounts.policy,
+            "seed": self.accounts.seed,
+            "t": done.now.t,
+            "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
+            "held": done.ledger.occupancy[0].tolist(),
+            "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
+        }
 
 
 def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:

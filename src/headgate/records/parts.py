@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from headgate.errors import DataError
-from headgate.records.reader import CONFIG, ENVIRONMENT, PARTS, STATE, TABLES, in_order, part_folders, read_config, read_object
+from headgate.records.reader import CONFIG, ENVIRONMENT, read_config, read_object
+from headgate.records.rows import PARTS, TABLES, frame_of, part_folders
+from headgate.records.sweeps import STATE
 from headgate.records.writer import ROWS, Checkpoint, RunWriter, sync
 
 
@@ -90,9 +90,8 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
     for name, paths in rows.items():
         table = folder / f"{name}.parquet"
         if all(path.exists() for path in paths):
-            frame = pl.concat([pl.read_ndjson(path, schema=TABLES[name]) for path in paths])
             partial = folder / f".{name}.parquet.partial"
-            in_order(frame, config["run"]["policies"]).write_parquet(partial)
+            frame_of(paths, name, config["run"]["policies"]).write_parquet(partial)
             sync(partial)
             partial.replace(table)
         elif not table.exists():  # else it was done by one who was killed right after

@@ -4,44 +4,25 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
+from headgate.records.rows import MEASURED, Follower, Rows, table_files, whole_table
+from headgate.records.sweeps import STATE, find_runs
 
-CONFIG, ENVIRONMENT, STATE = "config.toml", "environment.json", "state.json"
+CONFIG, ENVIRONMENT = "config.toml", "environment.json"
+Read = TypeVar("Read")
 STATES = ("running", "finished", "interrupted")
-METRICS: Mapping[str, pl.DataType] = {
-    "policy": pl.String(),
-    "seed": pl.Int64(),
-    "t": pl.Int64(),
-    "test_accuracy": pl.Float64(),
-    "test_loss": pl.Float64(),
-    "train_loss": pl.Float64(),
-    "n": pl.Int64(),
-    "N": pl.Int64(),
-    "n_eff": pl.Float64(),
-    "admitted": pl.Int64(),
-    "price": pl.Float64(),
-    "spend": pl.Float64(),
-    "debt": pl.Float64(),
-    "bound": pl.Float64(),
-}
-OCCUPANCY: Mapping[str, pl.DataType] = {
-    "policy": pl.String(),
-    "seed": pl.Int64(),
-    "t": pl.Int64(),
-    "n": pl.List(pl.Int64()),
-}
-TABLES = {"metrics": METRICS, "occupancy": OCCUPANCY}
-KEY = ["policy", "seed", "t"]
-PARTS = "parts"
+MEAN_PRICE = "mean_price"
+"""of environment.json: what a sample costs in expectation, mean over the rounds; whoever makes a run folder writes it"""
 
 
 @dataclass(frozen=True)
@@ -52,6 +33,9 @@ class RunFolder:
     config: dict[str, Any]
     environment: dict[str, Any]
     state: dict[str, Any]
+    name: str = ""
+    """as listed: of a point of a sweep, with the sweep before it"""
+    sweep: str | None = None
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
@@ -67,9 +51,9 @@ class RunFolder:
         check_state(path / STATE, run.state)
         return run
 
-    @property
-    def name(self) -> str:
-        return self.path.resolve().name
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.path.resolve().name)
 
     @property
     def buffers(self) -> list[int]:
@@ -89,8 +73,11 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """The state; a run that says "running" while its process is gone was interrupted. Holds on the machine it runs on."""
+        """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
+        interrupted; that is known on the machine it runs on."""
         state: str = self.state["state"]
+        if self.runs and self.lost >= set(self.runs):
+            return "diverged"
         return "interrupted" if state == "running" and not _alive(self.state["pid"]) else state
 
     @property
@@ -105,9 +92,36 @@ class RunFolder:
         return (self.path / ENVIRONMENT).stat().st_mtime
 
     @property
-    def diverged(self) -> frozenset[tuple[str, int]]:
-        """(policy, seed) of the runs whose model was lost."""
+    def policies(self) -> list[str]:
+        return list(dict.fromkeys(self.state["policies"]))
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(self.state["seeds"])
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        """(policy, seed) of all runs."""
+        return [(policy, seed) for policy in self.policies for seed in self.seeds]
+
+    @property
+    def lost(self) -> frozenset[tuple[str, int]]:
+        """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count."""
         return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
+
+    def kind(self, section: str) -> str | None:
+        """What [data] or [model] says that it is; older folders say `name`."""
+        said = self.config.get(section)
+        found = [said[key] for key in ("kind", "name") if isinstance(said.get(key), str)] if isinstance(said, dict) else []
+        return found[0] if found else None
+
+    @property
+    def target(self) -> float | None:
+        """The test accuracy whose first round is told, where the recipe names one."""
+        training = self.config.get("training")
+        said = training.get("target") if isinstance(training, dict) else None
+        fine = isinstance(said, int | float) and not isinstance(said, bool) and 0 < said <= 1
+        return float(said) if fine else None  # type: ignore[arg-type]
 
     def config_text(self) -> str:
         """The settings as they stand in their file."""
@@ -115,51 +129,30 @@ class RunFolder:
 
     def metrics(self) -> pl.DataFrame:
         """One row per policy, seed and round; null where nothing was measured."""
-        found = self._tables("metrics")
-        if not found and self.state["state"] == "finished":
+        self._check_recorded()
+        return self._saying_where(lambda: whole_table(self.path, "metrics", self.policies))
+
+    def clients(self) -> pl.DataFrame:
+        """One row per policy, seed and round with what each client admitted, held and was paid; empty or null where that was
+        not recorded."""
+        return self._saying_where(lambda: whole_table(self.path, "clients", self.policies))
+
+    def rows(self, table: str, *columns: str) -> Rows:
+        """The same as arrays: these columns of the metrics, or all; or one of the clients."""
+        if table == "metrics":
+            self._check_recorded()
+        clients = len(self.buffers) if table == "clients" else 0
+        return self._saying_where(Follower(self.path, table, self.rounds, columns or MEASURED, clients).look)
+
+    def _check_recorded(self) -> None:
+        if self.state["state"] == "finished" and not table_files(self.path, "metrics"):
             raise DataError(f"{self.path / 'metrics.parquet'}: is missing, although the run is finished")
-        return self._together(found.values(), METRICS)
 
-    def occupancy(self) -> pl.DataFrame:
-        """One row per policy, seed and round with `n`, the samples each client holds; empty where none was recorded."""
-        found = self._tables("occupancy")
-        clients, held = len(self.buffers), pl.col("n").list
-        complete = held.len().eq_missing(clients) & held.eval(pl.element().is_not_null()).list.all()
-        for path, frame in found.items():
-            if not frame.select(complete.all()).item():
-                raise DataError(f"{path}: n does not hold one number for each of the {clients} clients")
-        return self._together(found.values(), OCCUPANCY)
-
-    def _tables(self, name: str) -> dict[Path, pl.DataFrame]:
-        """Parquet when the run is done, JSON lines before; those of its parts while it is played in parts."""
-        found = _tables_in([self.path], name) or _tables_in(part_folders(self.path), name)
+    def _saying_where(self, read: Callable[[], Read]) -> Read:
         try:
-            return {path: _read_table(path, TABLES[name]) for path in found}
-        except DataError:
-            if all(path.is_file() for path in found):
-                raise
-            return {path: _read_table(path, TABLES[name]) for path in _tables_in([self.path], name)}  # it has just finished
-
-    def _together(self, frames: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-        frame = pl.concat([pl.DataFrame(schema=schema), *frames])
-        return in_order(frame, self.state["policies"]) if (self.path / PARTS).is_dir() else frame
-
-
-def part_folders(folder: Path) -> list[Path]:
-    """The folders in which a run is played: its parts, or itself where it has none."""
-    return sorted(path for path in (folder / PARTS).glob("[0-9]*") if path.is_dir()) or [folder]
-
-
-def _tables_in(folders: Iterable[Path], name: str) -> list[Path]:
-    """The newest form of a table in each folder that has one."""
-    choices = ([folder / f"{name}{suffix}" for suffix in READERS] for folder in folders)
-    return [found[0] for paths in choices if (found := [path for path in paths if path.is_file()])]
-
-
-def in_order(frame: pl.DataFrame, policies: Sequence[str]) -> pl.DataFrame:
-    """Rows by round, then policy as the recipe has them, then seed: the order in which one process would write them."""
-    place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
-    return frame.sort("t", place, "seed", maintain_order=True)
+            return read()
+        except DataError as error:
+            raise DataError(f"{self.path}{os.sep}{error}") from None
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -167,14 +160,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def list_runs(folder: Path | str) -> list[RunFolder]:
-    """The runs in `folder`, newest first. What is no run folder, or a damaged one, is passed over."""
+    """The runs in `folder` and in its sweeps, newest first. What is no run folder, or a damaged one, is passed over."""
     folder = Path(folder)
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder")
     runs = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        try:
-            runs.append(RunFolder.open(path))
-        except DataError:
-            continue
+    for found in find_runs(folder):
+        with suppress(DataError):
+            runs.append(replace(RunFolder.open(found.path), name=found.name, sweep=found.sweep))
     return sorted(runs, key=lambda run: (run.started, run.name), reverse=True)
 
 
@@ -261,65 +254,3 @@ def _check_list(path: Path, state: dict[str, Any], key: str, fits: Any) -> None:
     value = state.get(key)
     if not isinstance(value, list) or not all(fits(one) for one in value):
         raise DataError(f"{path}: {key} is missing or is not the list it should be")
-
-
-def _read_parquet(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path}: is damaged, not readable as parquet ({_first_line(error)})") from None
-
-
-def _read_lines(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """JSON lines; a last line without its end is what a killed writer leaves, and is passed over."""
-    lines = _read_bytes(path).split(b"\n")
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            if number == len(lines):  # only the last one has no line feed after it
-                break
-            raise DataError(f"{path}: line {number} is damaged, it is not valid JSON") from None
-        if not isinstance(row, dict) or not schema.keys() <= row.keys():
-            raise DataError(f"{path}: line {number} does not hold {', '.join(schema)}")
-        rows.append(row)
-    try:
-        # floats first: a writer may say 12.0 where a count is meant
-        return pl.DataFrame(
-            [pl.Series(key, [row[key] for row in rows], dtype=_as_written(kind)) for key, kind in schema.items()]
-        )
-    except (TypeError, OverflowError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path}: is damaged ({_first_line(error)})") from None
-
-
-def _as_written(kind: pl.DataType) -> pl.DataType:
-    if isinstance(kind, pl.List):
-        return pl.List(pl.Float64())
-    return kind if isinstance(kind, pl.String) else pl.Float64()
-
-
-READERS = {".parquet": _read_parquet, ".jsonl": _read_lines}
-
-
-def _read_table(path: Path, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    return _tidy(path, READERS[path.suffix](path, schema), schema)
-
-
-def _tidy(path: Path, frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The columns of `schema` in order. A round written twice, by a run that was taken up again, counts as last written."""
-    missing = [key for key in schema if key not in frame.columns]
-    if missing:
-        raise DataError(f"{path}: has no column {', '.join(missing)}")
-    try:
-        frame = frame.select(pl.col(key).cast(kind) for key, kind in schema.items())
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: is damaged ({_first_line(error)})") from None
-    if frame.select(pl.any_horizontal(pl.col(KEY).is_null().any())).item():
-        raise DataError(f"{path}: is damaged, policy, seed or t is empty")
-    frame = frame.with_columns(pl.col(pl.Float64).fill_nan(None))
-    return frame.unique(KEY, keep="last", maintain_order=True)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

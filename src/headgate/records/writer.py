@@ -1,6 +1,6 @@
 """Writes a run folder, so that it can be killed at any moment and continued to the same bytes.
 
-Rows go to `metrics.jsonl` and `occupancy.jsonl` as rounds are done. A checkpoint is a folder that is moved into place
+Rows go to `metrics.jsonl` and `clients.jsonl` as rounds are done. A checkpoint is a folder that is moved into place
 when all of it is on disk; it notes how long the two files were, and a resumed run cuts them back to that.
 """
 
@@ -21,7 +21,9 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
-from headgate.records.reader import CONFIG, ENVIRONMENT, STATE, TABLES, read_object
+from headgate.records.reader import CONFIG, ENVIRONMENT, read_object
+from headgate.records.rows import OLDER_TABLES, TABLES
+from headgate.records.sweeps import STATE
 
 ROWS = tuple(f"{name}.jsonl" for name in TABLES)
 
@@ -139,6 +141,13 @@ class Checkpoint:
                 if not file.is_file() or _digest(file) != digest:
                     raise DataError(f"--resume {folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
 
+    def _rename_older_rows(self) -> None:
+        """A run that an earlier version began goes on under the names of today; the rows that it wrote stay as they are."""
+        for name, older in ((f"{name}.jsonl", f"{older}.jsonl") for name, older in OLDER_TABLES.items()):
+            if (self.folder / older).exists():
+                (self.folder / older).rename(self.folder / name)
+            self.head["rows"].setdefault(name, self.head["rows"].get(older, 0))
+
     @property
     def t(self) -> int:
         return int(self.head["t"])
@@ -163,6 +172,7 @@ class Checkpoint:
 
         `tables` is the folder in which rows may have become tables already; the run's own, unless it is a part.
         """
+        self._rename_older_rows()
         for name in ROWS:
             path, length = self.folder / name, int(self.head["rows"][name])
             if not path.exists():

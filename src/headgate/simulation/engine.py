@@ -39,7 +39,7 @@ from headgate.theory.reuse import effective_sample_size
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
 FEW = 1_000
-"""clients of whom each is written down: the images it owns, and in the record what it holds"""
+"""clients of whom each is written down: the images it owns, and in the record what it admits and holds"""
 PRICES = 1 << 22
 """prices that are fetched and kept at once: of all rounds, unless every one of many clients has its own"""
 
@@ -50,7 +50,7 @@ class Round:
 
     t: int
     metrics: list[dict[str, Any]]
-    occupancy: list[dict[str, Any]]
+    clients: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,8 @@ class Prepared:
     price: Floats
     before: Mapping[str, Ledger]
     after: Mapping[str, Ledger]
+    paid: Mapping[str, Floats | None]
+    """to each client, (S, M), where prices differ between clients"""
     weights: Floats
     """of the updates, (R, clients that train)"""
     runs: Ints
@@ -162,14 +164,16 @@ class Simulation:
             self.accuracy = accuracy
         self.t, self.ledgers, self.theta, self.mean, self._ahead = now.t, now.after, theta, mean, ahead
         self.server = server
-        return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._occupancy(now))
+        return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._clients(now))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
         """All of round t that does not hang on the models. Changes nothing that shows."""
-        price, after = self._price(t), {}
+        price, after, paid = self._price(t), dict[str, Ledger](), dict[str, Floats | None]()
         for name, controller in self.controllers.items():
             orders = controller.decide(before[name], price)
             after[name] = controller.post(before[name], orders, self._report(before[name], orders))
+            bought = after[name].admitted - before[name].admitted - (0 if orders.free is None else orders.free)
+            paid[name] = price * np.maximum(bought, 0) if price.ndim == 2 else None
         clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
         first, last = (
             np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])
@@ -185,7 +189,7 @@ class Simulation:
         runs, samples, rows, offsets = self._pack(numbers, first, last, places)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        return Prepared(t, price, before, after, weights, runs, samples, rows, offsets, moved)
+        return Prepared(t, price, before, after, paid, weights, runs, samples, rows, offsets, moved)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -308,15 +312,19 @@ class Simulation:
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def _occupancy(self, now: Prepared) -> list[dict[str, Any]]:
-        """What each client holds; nothing where there are too many to record."""
+    def _clients(self, now: Prepared) -> list[dict[str, Any]]:
+        """What each client admitted and holds, and was paid where prices differ; nothing where there are too many clients."""
         if self.experiment.system.clients > FEW:
             return []
-        held = np.concatenate([now.after[name].occupancy for name in self.names])
-        return [
-            {"policy": self.names[r // len(self.seeds)], "seed": seed, "t": now.t, "n": held[r].tolist()}
-            for r, seed in enumerate(self.run_seeds)
-        ]
+        rows = []
+        for name in self.names:
+            before, after, paid = now.before[name], now.after[name], now.paid[name]
+            admitted, held = after.admitted - before.admitted, after.occupancy
+            for r, seed in enumerate(self.seeds):
+                told = {"admitted": admitted[r].tolist(), "held": held[r].tolist()}
+                row = {"policy": name, "seed": int(seed), "t": now.t, **told}
+                rows.append({**row, "paid": None if paid is None else paid[r].tolist()})
+        return rows
 
     # going on later
 

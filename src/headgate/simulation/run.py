@@ -19,7 +19,7 @@ from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.held import Held
 from headgate.records.parts import saying_how_to_go_on
-from headgate.records.reader import CONFIG
+from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
 from headgate.simulation.cut import footprint
@@ -79,6 +79,7 @@ def _environment(simulation: Simulation) -> dict[str, Any]:
         "dtype": simulation.experiment.training.dtype,
         "threads": torch.get_num_threads(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),
         **({"commit": made_by} if (made_by := commit()) else {}),
     }
 
@@ -139,7 +140,7 @@ def play_rounds(
         while simulation.t < rounds:
             done = simulation.step()
             writer.append("metrics", done.metrics)
-            writer.append("occupancy", done.occupancy)
+            writer.append("clients", done.clients)
             tick(done)
             ending = stop()
             if ending or simulation.t == rounds or time.monotonic() - saved > seconds:

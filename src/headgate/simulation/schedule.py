@@ -29,13 +29,14 @@ from headgate.records.parts import (
     saying_how_to_go_on,
     tell,
 )
-from headgate.records.reader import CONFIG, ENVIRONMENT, PARTS, STATE, part_folders, read_config, read_object
+from headgate.records.reader import CONFIG, ENVIRONMENT, read_config, read_object
+from headgate.records.rows import PARTS, part_folders
+from headgate.records.sweeps import STATE, SWEEP, points_of, sweep_text
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.players import ChunkError, Here, Player, Processes, cores
 from headgate.simulation.stopping import told_to_stop
 
-SWEEP = "sweep.json"
 TOLD = 2.0
 """seconds between two states of a run in parts"""
 SEEN = 0.1
@@ -86,18 +87,6 @@ def perform(
 
 def _nobody(text: str) -> None:
     pass
-
-
-def points_of(folder: Path) -> list[Path]:
-    """A run folder, or all of a sweep."""
-    return _listed(folder) if (folder / SWEEP).exists() else [folder]
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return [folder / name for name in json.loads((folder / SWEEP).read_text("utf-8"))["points"]]
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{folder / SWEEP}: is damaged") from None
 
 
 # what there is to do
@@ -215,7 +204,8 @@ def _start(
             say(_room(cuts[-1][1], facts))
     with saying_how_to_go_on(whole):
         if len(runs) > 1 or whole != runs[0].folder:
-            _list_points(whole, [run.folder for run in runs])
+            make_folder(whole)
+            RunWriter(whole).replace(SWEEP, sweep_text(whole, [run.folder for run in runs]))
         for run, (facts, chunks) in zip(fresh, cuts, strict=True):
             make_folder(run.folder)
             held.take(run.folder, run.folder)
@@ -224,14 +214,6 @@ def _start(
             parts = [chunk.tables() for chunk in chunks] if len(chunks) > 1 else []
             unnamed = {"unnamed": run.experiment.unnamed} if run.experiment.unnamed else {}
             create(run.folder, run.experiment.tables(), {**facts["environment"], **unnamed}, parts)
-
-
-def _list_points(whole: Path, points: Sequence[Path]) -> None:
-    """Those that were there before come first: a sweep may be played some points at a time."""
-    before = _listed(whole) if (whole / SWEEP).exists() else []
-    names = list(dict.fromkeys(point.name for point in (*before, *points)))
-    make_folder(whole)
-    RunWriter(whole).replace(SWEEP, json.dumps({"points": names}).encode())
 
 
 def _room(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:

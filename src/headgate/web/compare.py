@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.curves import thinned
-from headgate.analysis.intervals import Floats, Means, means, t_quantile
+from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
+from headgate.analysis.runs import Runs
+from headgate.analysis.summary import estimate_told
 from headgate.errors import SettingError
-from headgate.web.answers import LINES, Runs, number, plain, policies_of, runs_of
-from headgate.web.runs import Head, Library
+from headgate.web.answers import JUDGED, LINES, line, number, plain, runs_in
+from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
 AXES = ("round", "money")
+LEARNT = (*JUDGED, "best_accuracy", "train_loss")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +25,7 @@ class Line:
 
     run: str
     policy: str
-    seeds: list[int]
+    seeds: tuple[int, ...]
     x: Floats
     values: Floats
     """(runs, places); NaN where a run has none"""
@@ -44,56 +47,58 @@ def compare(
         raise SettingError(f"runs: {len(names)} names; 1 to {MOST_RUNS} can be compared")
     if x not in AXES or metric not in LINES:
         raise SettingError(f"x = {x[:100]}, metric = {metric[:100]}: must be one of {', '.join(AXES)}, and {', '.join(LINES)}")
-    heads = {name: library.head(name) for name in dict.fromkeys(names)}
+    names = list(dict.fromkeys(names))
     found = [
-        (head, runs)
-        for head in heads.values()
-        for policy in policies_of(head)
+        runs_in(library, name, policy)
+        for name in names
+        for policy in library.open(name).policies
         if not policies or policy in policies
-        for runs in [runs_of(head, library.metrics(head.name), policy)]
     ]
     if len(found) > MOST_LINES:
         raise SettingError(f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared, choose fewer")
     axis = _money(found, points) if x == "money" else None
-    lines = [_line(head.name, runs, metric, axis, points) for head, runs in found]
+    lines = [_line(runs, metric, axis, points) for runs in found]
     base = next((line for line in lines if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
     if base is None and to != (None, None):
         raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
     return {
         "x": x,
         "metric": metric,
-        "runs": [_run(library, head) for head in heads.values()],
-        "lines": [_told(line, runs) for line, (_, runs) in zip(lines, found, strict=True)],
+        "runs": [_run(library, name) for name in names],
+        "lines": [_told(line, runs) for line, runs in zip(lines, found, strict=True)],
         "differences": [_difference(line, base) for line in lines if base is not None and line is not base],
-        "settings": differing({name: library.open(name).config for name in heads}),
+        "settings": differing({name: library.open(name).config for name in names}),
     }
 
 
-def _run(library: Library, head: Head) -> dict[str, Any]:
-    row = library.row(head.name)
+def _run(library: Library, name: str) -> dict[str, Any]:
+    row = library.row(name)
     return {key: row[key] for key in ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")}
 
 
-def _money(found: Sequence[tuple[Head, Runs]], points: int) -> Floats:
+def _money(found: Sequence[Runs], points: int) -> Floats:
     """Amounts from the cheapest beginning to the dearest end, the same for all lines so that they can be subtracted."""
-    ends = [runs.line("spent")[:, : runs.complete][:, -1].max() for _, runs in found if runs.complete]
+    ends = [runs.spent[:, -1].max() for runs in found if runs.complete]
     most = max((end for end in ends if np.isfinite(end)), default=0.0)
     return np.linspace(0.0, most, points)[1:] if most > 0 else np.zeros(0)
 
 
-def _line(run: str, runs: Runs, metric: str, money: Floats | None, points: int) -> Line:
-    values = runs.line(metric)[:, : runs.complete]
+def _line(runs: Runs, metric: str, money: Floats | None, points: int) -> Line:
+    """Of the runs that have begun, for learning without those whose model was lost."""
+    kept = runs.begun & ~runs.lost if metric in LEARNT else runs.begun
+    values, run = line(runs, metric)[kept, : runs.complete], runs.folder
+    seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
     ends = np.array([row[np.isfinite(row)][-1] if np.isfinite(row).any() else np.nan for row in values])
     if money is None:
         places = np.flatnonzero(np.isfinite(values).any(axis=0))
         places = places[thinned(places.size, points)]
-        return Line(run, runs.policy, runs.seeds, (places + 1).astype(np.float64), values[:, places], ends)
-    spent = runs.line("spent")[:, : runs.complete]
+        return Line(run, runs.policy, seeds, (places + 1).astype(np.float64), values[:, places], ends)
+    spent = line(runs, "spent")[kept, : runs.complete]
     # only amounts at which all runs have a value: a mean over some of them would jump
     x = money[: int(np.searchsorted(money, spent[:, -1].min() * (1 + 1e-12), side="right"))] if spent.size else money[:0]
     each = [after_spending(row, own, x) for row, own in zip(spent, values, strict=True)]
     at = np.array(each).reshape(len(each), x.size)
-    return Line(run, runs.policy, runs.seeds, x, np.where(np.isfinite(at).all(axis=0), at, np.nan), ends)
+    return Line(run, runs.policy, seeds, x, np.where(np.isfinite(at).all(axis=0), at, np.nan), ends)
 
 
 def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
@@ -106,20 +111,18 @@ def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
     return np.where((place >= 0) & (money <= spent[-1] * (1 + 1e-9)), values[np.maximum(place, 0)], np.nan)
 
 
-def _told(line: Line, runs: Runs) -> dict[str, Any]:
-    mean, half = means(line.values) if line.x.size else Means(line.x, line.x)
+def _told(own: Line, runs: Runs) -> dict[str, Any]:
+    mean, half = means(own.values) if own.x.size else Means(own.x, own.x)
     known = np.isfinite(mean)
-    final = means(line.ends) if np.isfinite(line.ends).any() else None
-    spend = runs.column("spend")[:, : runs.complete]
     return {
-        "run": line.run,
-        "policy": line.policy,
-        "seeds": len(line.seeds),
-        "x": plain(line.x[known]),
+        "run": own.run,
+        "policy": own.policy,
+        "seeds": len(own.seeds),
+        "x": plain(own.x[known]),
         "mean": plain(mean[known]),
         "half": plain(half[known]),
-        "final": None if final is None else {"mean": float(final.mean), "half": number(final.half), "runs": len(line.seeds)},
-        "spend_per_round": number(spend.mean()) if spend.size else None,
+        "end": estimate_told(estimate(own.ends)) if np.isfinite(own.ends).any() else None,
+        "spend_per_round": number(runs.spend.mean()) if runs.complete else None,
     }
 
 
@@ -148,7 +151,7 @@ def _difference(line: Line, to: Line) -> dict[str, Any]:
         "x": plain(x[known]),
         "mean": plain(mean[known]),
         "half": plain(half[known]),
-        "final": {"mean": float(ends.mean[0]), "half": number(ends.half[0])}
+        "end": {"mean": float(ends.mean[0]), "half": number(ends.half[0])}
         if ends is not None and np.isfinite(ends.mean[0])
         else None,
     }

@@ -120,7 +120,7 @@ def _answer(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "seeds": len(experiment.seeds),
         "budget": system.budget,
         "spend_share": summary.spend_per_round / system.budget,
-        "runs_over_budget": summary.overspending_runs,
+        "runs_over_budget": summary.runs_over_budget,
         "dearest_share": summary.dearest_share,
         "memory": system.memory,
         "peak_n": summary.peak_n,

@@ -40,13 +40,21 @@ class Row(Shape):
     policies: list[str]
     seeds: int
     runs: int
-    diverged: int
+    lost: int
+    """runs whose model diverged"""
     budget: float | None
-    spend: dict[str, float | None]
-    """share of the budget that each policy spent"""
+    spend_per_round: dict[str, float]
+    spend_shares: dict[str, float]
+    """share of the budget that each policy spent a round"""
     spend_share: float | None
-    best_accuracy: float | None
+    """the largest of them, references aside"""
+    runs_over_budget: int
+    """runs that spent more than their budget in all, references aside"""
+    dearest_share: float | None
+    """what the dearest of these runs spent, as a share of its budget in all"""
     best_policy: str | None
+    """of those that kept both limits in every run"""
+    best_accuracy: float | None
     spark: list[float]
     started: float
     elapsed: float | None
@@ -82,18 +90,22 @@ class Difference(Shape):
 
 class PolicySummary(Shape):
     policy: str
+    reference: bool
     runs: int
-    diverged: int
+    lost: int
     rounds: int
     budget: float
-    final_accuracy: Estimate | None
     best_accuracy: Estimate | None
-    mean_accuracy: float | None
+    final_accuracy: Estimate | None
+    mean_accuracy: Estimate | None
     target: float | None
     reached: int
     first_round: float | None
     spend_per_round: float | None
     spend_share: float | None
+    runs_over_budget: int
+    dearest_share: float | None
+    kept_limits: bool
     cost_violation: float | None
     buffer_violation: float | None
     peak_n: int | None
@@ -101,6 +113,24 @@ class PolicySummary(Shape):
     N: float | None
     n_eff: float | None
     bound: float | None
+
+
+class SummaryColumn(Shape):
+    title: str
+    meaning: str
+
+
+class SummaryCell(Shape):
+    text: str
+    broken: bool
+    """a limit"""
+
+
+class SummaryTable(Shape):
+    """The results as the closing table and the report show them, a row for each policy."""
+
+    columns: list[SummaryColumn]
+    rows: list[list[SummaryCell]]
 
 
 class Detail(Shape):
@@ -121,14 +151,15 @@ class Detail(Shape):
     started: float
     elapsed: float | None
     note: str | None
-    occupancy: bool
+    recorded: bool
+    """what each client held"""
     settings: dict[str, Any]
     toml: str
     environment: dict[str, Any]
-    headline: str
-    spend_note: str
+    conclusion: str
     warning: str
     summary: list[PolicySummary]
+    table: SummaryTable
 
 
 class Series(Shape):
@@ -198,7 +229,8 @@ class Trace(Shape):
     accuracy: Numbers
     held: list[list[int]] | None
     admitted_by_client: list[list[int]] | None
-    exact: bool
+    recorded: bool
+    """what each client admitted"""
 
 
 class ComparedRun(Shape):
@@ -219,7 +251,7 @@ class ComparedLine(Shape):
     x: list[float]
     mean: Numbers
     half: Numbers
-    final: Estimate | None
+    end: Estimate | None
     spend_per_round: float | None
 
 
@@ -233,7 +265,7 @@ class ComparedDifference(Shape):
     x: list[float]
     mean: Numbers
     half: Numbers
-    final: Difference | None
+    end: Difference | None
 
 
 class DifferingSetting(Shape):

@@ -3,18 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.analysis.compare.scores import (
-    Difference,
-    _holm,
-    best_place,
-    by_budget,
-    cheaper,
-    closed,
-    limits,
-    measured,
-    paired_difference,
-)
-from headgate.analysis.intervals import p_value, t_quantile
+from headgate.analysis.compare.scores import by_budget, cheaper, closed
+from headgate.analysis.intervals import Difference, p_value, student, t_quantile
+from headgate.analysis.limits import best_place, holm, limits
+from headgate.analysis.runs import gaps
 
 from ..made_up import outcome
 
@@ -25,12 +17,12 @@ SPREAD = 0.001 * np.array([[-1.0], [1.0], [-2.0], [2.0]])
 def test_limits_are_of_every_run_and_round():
     assert limits(outcome("a", FLAT)).kept
     assert limits(outcome("a", FLAT, spend=10.0 + 1e-12)).kept  # rounding
-    assert limits(outcome("a", FLAT, spend=10.1)).overspent == 4
+    assert limits(outcome("a", FLAT, spend=10.1)).runs_over_budget == 4
     one_run = outcome("a", FLAT, price=np.array([[1.0], [1.0], [1.0], [1.2]]))
-    assert (limits(one_run).overspent, limits(one_run).kept) == (1, False)
-    assert limits(one_run).worst_spend == pytest.approx(12.0)
+    assert (limits(one_run).runs_over_budget, limits(one_run).kept) == (1, False)
+    assert limits(one_run).dearest == pytest.approx(1.2)
     burst = outcome("a", FLAT, held=(1.0, 1.0, 1.5))
-    assert (limits(burst).worst_excess, limits(burst).kept) == (3, False)
+    assert (limits(burst).excess, limits(burst).kept) == (3, False)
 
 
 def test_closed_is_zero_for_constant_and_one_for_the_oracle():
@@ -50,7 +42,7 @@ def test_the_best_is_one_that_kept_both_limits():
         outcome("poor", FLAT - SPREAD),
     ]
     place = best_place(found, "best")
-    assert place.best == "good"
+    assert place.best.policy == "good"
     assert place.level_with == ["level"]
     assert set(place.against) == {"level", "poor"}
     assert best_place(found[:3], "best").best is None
@@ -73,20 +65,20 @@ def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
 def test_differences_are_taken_seed_by_seed():
     noise = np.random.default_rng(0).normal(0, 0.1, (10, 1))
     one, other = outcome("a", 0.5 + noise + np.zeros((10, 4))), outcome("b", 0.49 + noise + np.zeros((10, 4)))
-    gap = paired_difference(one, other, "mean")
+    gap = student(gaps(one, other, "mean"))
     assert gap.mean == pytest.approx(0.01)
     assert gap.half == pytest.approx(0, abs=1e-12)
     assert gap.p == 0 or gap.p < 1e-6
-    single = paired_difference(outcome("a", [[0.5]]), outcome("b", [[0.4]]), "best")
+    single = student(gaps(outcome("a", [[0.5]]), outcome("b", [[0.4]]), "best"))
     assert (single.half, single.p) == (None, None)
 
 
 def test_the_interval_and_the_p_value_agree():
-    gaps = np.random.default_rng(1).normal(0.3, 1.0, (12, 1)) / 100
-    one, other = outcome("a", 0.5 + gaps), outcome("b", np.full((12, 1), 0.5))
-    gap = paired_difference(one, other, "best")
+    each = np.random.default_rng(1).normal(0.3, 1.0, (12, 1)) / 100
+    one, other = outcome("a", 0.5 + each), outcome("b", np.full((12, 1), 0.5))
+    gap = student(gaps(one, other, "best"))
     assert (abs(gap.mean) > gap.half) == (gap.p < 0.05)
-    assert gap.half == pytest.approx(t_quantile(11, 0.95) * gaps.std(ddof=1) / np.sqrt(12))
+    assert gap.half == pytest.approx(t_quantile(11, 0.95) * each.std(ddof=1) / np.sqrt(12))
 
 
 @given(st.floats(0, 50), st.integers(1, 60))
@@ -100,8 +92,8 @@ def test_p_values_are_the_other_side_of_the_quantile(t, dof):
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holms_correction_only_ever_raises_and_keeps_the_order(ps):
-    before = {str(i): Difference(0.1, 0.1, p) for i, p in enumerate(ps)}
-    after = _holm(before)
+    before = {str(i): Difference(0.1, 0.0, 0.2, 3, p) for i, p in enumerate(ps)}
+    after = holm(before)
     assert all(after[name].p >= gap.p for name, gap in before.items())
     smallest = min(ps)
     assert min(gap.p for gap in after.values()) == pytest.approx(min(1.0, len(ps) * smallest))
@@ -111,5 +103,5 @@ def test_holms_correction_only_ever_raises_and_keeps_the_order(ps):
 
 def test_the_mean_is_over_evaluated_rounds():
     one = outcome("a", [[0.2, 0.6, 0.4]])
-    assert measured(one, "best").tolist() == [0.6]
-    assert measured(one, "mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])
+    assert one.measure("best").tolist() == [0.6]
+    assert one.measure("mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])

@@ -3,10 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.analysis.outcomes import difference, estimate, speed_up
+from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import as_json
+from headgate.analysis.runs import difference
 from headgate.errors import DataError
 from headgate.studies.paper import verdicts
+from headgate.studies.paper.outcomes import speed_up
 from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE
 
 from ...analysis.made_up import BUDGET, outcome, ramp
@@ -221,4 +223,4 @@ def test_speed_ups_of_differing_seeds_have_an_interval():
 
 
 def test_an_estimate_of_equal_values_has_no_width():
-    assert estimate(np.array([0.5, 0.5, 0.5])) == (0.5, 0.5, 0.5)
+    assert estimate(np.array([0.5, 0.5, 0.5])) == Estimate(0.5, 0.5, 0.5, 3)

@@ -8,31 +8,27 @@ from typing import Any
 
 from headgate.analysis.compare import page
 from headgate.analysis.compare.figure import draw
-from headgate.analysis.compare.scores import by_budget
-from headgate.analysis.outcomes import Outcome, read_outcomes
-from headgate.experiment import Experiment, load
+from headgate.analysis.runs import Runs, read_finished
+from headgate.analysis.tables import print_comparison
 from headgate.records.reader import RunFolder
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[Runs]
     rows: list[dict[str, Any]]
 
     def show(self) -> None:
-        from headgate.analysis.tables import print_comparison
-
         print_comparison(self.rows, page.places(self.outcomes))
 
 
 def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Comparison:
     """Writes NAME.md, NAME.json and NAME.svg into `folder`."""
-    outcomes = [one for run in runs for one in read_outcomes(run.parent, [run.name]).values()]
-    by_budget(outcomes)  # refuses what cannot be compared before anything is written
-    experiment, rows = load(str(runs[0] / "config.toml")), page.rows(outcomes)
+    outcomes = [one for run in runs for one in read_finished([run])]
+    rows = page.rows(outcomes)  # refuses what cannot be compared before anything is written
     draw(outcomes, folder / f"{name}.svg")
     text = page.markdown(
-        f"{name}: policies at equal spend", outcomes, command, f"{name}.svg", _setting(experiment), _made(runs)
+        f"{name}: policies at equal spend", outcomes, command, f"{name}.svg", _setting(RunFolder.open(runs[0])), _made(runs)
     )
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     numbers = {"command": command, "quick": quick, "rows": rows}
@@ -40,15 +36,18 @@ def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick:
     return Comparison(outcomes, rows)
 
 
-def _setting(e: Experiment) -> str:
-    training, system = e.training, e.system
-    helps = [f"the mean of the server's models is judged (η = {training.average:g})"] if training.average is not None else []
-    helps += [f"images are moved by up to {training.shift} pixels a round"] if training.shift else []
-    judged = "every round" if training.evaluate_every == 1 else f"every {training.evaluate_every} rounds"
+def _setting(run: RunFolder) -> str:
+    """From the settings as recorded: what is not there had no say."""
+    training, clients = run.config.get("training", {}), run.buffers
+    average, shift, every = (training.get(key) for key in ("average", "shift", "evaluate_every"))
+    helps = [f"the mean of the server's models is judged (η = {average:g})"] if average is not None else []
+    helps += [f"images are moved by up to {shift} pixels a round"] if shift else []
+    judged = "every round" if every in (None, 1) else f"every {every} rounds"
+    said = [f"{name} {training[key]:g}" for key, name in (("lr", "lr"), ("momentum", "momentum")) if key in training]
+    said += [f"{training['steps']} local steps"] if "steps" in training else []
     return (
-        f"{e.data.kind}, {e.model.kind}, lr {training.lr:g}, momentum {training.momentum:g}, {training.steps} local steps; "
-        f"{e.rounds} rounds, "
-        f"{len(e.seeds)} seeds, accuracy taken {judged}; {system.clients} clients, buffers of {system.memory} samples in all"
+        f"{run.kind('data')}, {run.kind('model')}, {', '.join(said)}; {run.rounds} rounds, {len(run.seeds)} seeds, "
+        f"accuracy taken {judged}; {len(clients)} clients, buffers of {sum(clients)} samples in all"
         + "".join(f"; for all policies alike {each}" for each in helps)
         + "."
     )

@@ -8,16 +8,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from headgate.analysis.compare.scores import MEASURES, REFERENCES, Measure, limits, measured
+from headgate.analysis.compare.scores import MEASURES, Measure
 from headgate.analysis.curves import DASHES
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
 from headgate.analysis.intervals import means
-from headgate.analysis.outcomes import Outcome
+from headgate.analysis.limits import limits
+from headgate.analysis.runs import Runs
 
 
-def draw(outcomes: Sequence[Outcome], path: Path) -> None:
+def draw(outcomes: Sequence[Runs], path: Path) -> None:
     """Full marks kept both limits in every run and round; crosses broke one. Bars are 80 % intervals of means over seeds."""
-    names = list(dict.fromkeys(one.policy for one in outcomes if one.policy not in REFERENCES and one.learnt))
+    names = list(dict.fromkeys(one.policy for one in outcomes if not one.reference and one.learnt))
     look = {name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, name in enumerate(names)}
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(1, len(MEASURES), figsize=(11, 4.6), layout="constrained")
@@ -33,10 +34,10 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
         save_figure(figure, path)
 
 
-def _draw_policy(axes: Axes, own: Sequence[Outcome], measure: Measure, colour: str, dash: str) -> None:
+def _draw_policy(axes: Axes, own: Sequence[Runs], measure: Measure, colour: str, dash: str) -> None:
     own = sorted(own, key=lambda one: one.spend.mean())
     spend = [float(one.spend.mean()) for one in own]
-    mean, half = np.array([[float(value) for value in means(100 * measured(one, measure.key))] for one in own]).T
+    mean, half = np.array([[float(value) for value in means(100 * one.measure(measure.key))] for one in own]).T
     bars = {"color": colour, "linestyle": dash, "linewidth": 1.5, "capsize": 2}
     axes.errorbar(spend, mean, np.nan_to_num(half), label=own[0].policy, **bars)  # type: ignore[arg-type]
     for x, y, one in zip(spend, mean, own, strict=True):
@@ -44,12 +45,12 @@ def _draw_policy(axes: Axes, own: Sequence[Outcome], measure: Measure, colour: s
         axes.plot(x, y, "o" if kept else "X", color=colour, markersize=5 if kept else 9, markeredgecolor="white")
 
 
-def _draw_references(axes: Axes, outcomes: Sequence[Outcome], measure: Measure) -> None:
+def _draw_references(axes: Axes, outcomes: Sequence[Runs], measure: Measure) -> None:
     """One line: they take no notice of the budget."""
-    for name in REFERENCES:
+    for name in dict.fromkeys(one.policy for one in outcomes if one.reference):
         own = [one for one in outcomes if one.policy == name and one.learnt]
         if own:
-            level = float(np.mean([100 * measured(one, measure.key).mean() for one in own]))
+            level = float(np.mean([100 * one.measure(measure.key).mean() for one in own]))
             axes.axhline(level, color="black", linewidth=1, linestyle="--")
             spend = np.mean([one.spend.mean() for one in own])
             text = f"{name}, {spend:,.0f} a round"

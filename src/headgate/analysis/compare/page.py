@@ -3,147 +3,137 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.analysis.compare.scores import (
-    MEASURES,
-    REFERENCES,
-    Cheaper,
-    Difference,
-    Place,
-    best_place,
-    by_budget,
-    cheaper,
-    closed,
-    limits,
-    measured,
-)
-from headgate.analysis.markdown import DASH, interval, number, percent, table
-from headgate.analysis.outcomes import Outcome, estimate
+from headgate.analysis.compare.scores import MEASURES, Cheaper, by_budget, cheaper, closed
+from headgate.analysis.formatting import DASH, interval, money, number, percent, plus_minus, signed
+from headgate.analysis.intervals import Difference, estimate
+from headgate.analysis.limits import Place, best_place, best_within_limits, limits
+from headgate.analysis.markdown import table
+from headgate.analysis.runs import Runs
 
 HEADER = [
     "policy",
     "seeds",
     "best (%)",
+    "final (%)",
     "mean (%)",
     "closed, best",
     "closed, mean",
     "money a round",
-    "dearest run",
+    "over budget",
     "peak n",
     "worst n_m − B_m",
     "N",
     "limits",
 ]
 HOW_TO_READ = (
-    "*Best* is the highest test accuracy so far at the end, *mean* the same averaged over the evaluated rounds; both with the "
-    "80 % interval of the mean over seeds (Student). *Closed* is the part of the gap between `constant` and `oracle`. Limits "
-    "are kept if no run spends more than C·T in all and no client ever holds more than B_m. All policies of a seed meet the "
-    "same prices and samples, so differences are taken seed by seed; p is that of Student's paired test, two-sided, after "
-    "Holm's correction."
+    "*Best* is the highest test accuracy so far at the end, *final* the accuracy at the last evaluation, *mean* the highest so "
+    "far averaged over the evaluated rounds; all with the 80 % interval of the mean over seeds (Student). *Closed* is the part "
+    "of the gap between `constant` and `oracle`. *Over budget* says how many runs spent more than C·T in all, and what the "
+    "dearest run spent of that. Limits are kept if none did and no client ever holds more than B_m. All policies of a seed "
+    "meet the same prices and samples, so differences are taken seed by seed; p is that of Student's paired test, two-sided, "
+    "after Holm's correction."
 )
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     """One row a budget and policy: all that the page shows, and every seed."""
     return [
-        _row(one, _ends(own), best)
-        for own in by_budget(outcomes).values()
-        for best in [{measure.key: best_place(own, measure.key).best for measure in MEASURES}]
+        _row(one, _ends(own), {measure.key: best_within_limits(own, measure.key) for measure in MEASURES})
+        for own in by_budget(found).values()
         for one in own
     ]
 
 
-def _ends(own: Sequence[Outcome]) -> tuple[Outcome, Outcome] | None:
+def _ends(own: Sequence[Runs]) -> tuple[Runs, Runs] | None:
     """Constant admission and the oracle of a budget, where both were run."""
     named = {one.policy: one for one in own if one.learnt}
     return (named["constant"], named["oracle"]) if {"constant", "oracle"} <= named.keys() else None
 
 
-def _row(one: Outcome, ends: tuple[Outcome, Outcome] | None, best: dict[str, str | None]) -> dict[str, Any]:
+def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]) -> dict[str, Any]:
     kept = limits(one)
     row: dict[str, Any] = {
         "budget": one.budget,
         "policy": one.policy,
-        "seeds": len(one.seeds),
-        "diverged": one.diverged,
+        "reference": one.reference,
+        "seeds": len(one.learnt),
+        "diverged": one.lost_runs,
         "rounds": one.rounds,
         "spend": float(one.spend.mean()),
-        "worst_spend": kept.worst_spend,
-        "overspent_runs": kept.overspent,
-        "peak_n": one.peak,
-        "worst_excess": kept.worst_excess,
+        "worst_spend": float(one.spend.max()),
+        "overspent_runs": kept.runs_over_budget,
+        "peak_n": one.peak_n,
+        "worst_excess": kept.excess,
         "N": float(one.distinct.mean()),
         "kept_limits": kept.kept,
+        "final": estimate(one.final).three if one.learnt else None,
     }
     for measure in MEASURES:
-        values = measured(one, measure.key) if one.learnt else None
-        row[measure.key] = None if values is None else list(estimate(values))
-        row[f"closed_{measure.key}"] = None if ends is None or values is None else closed(one, *ends, measure.key)
-        row[f"leads_{measure.key}"] = one.policy == best[measure.key]
-        row[f"{measure.key}_by_seed"] = [] if values is None else [round(float(value), 6) for value in values]
+        values = one.measure(measure.key)
+        row[measure.key] = estimate(values).three if one.learnt else None
+        row[f"closed_{measure.key}"] = None if ends is None or not one.learnt else closed(one, *ends, measure.key)
+        row[f"leads_{measure.key}"] = one is best[measure.key]
+        row[f"{measure.key}_by_seed"] = [round(float(value), 6) for value in values]
     return row
 
 
-def places(outcomes: Sequence[Outcome]) -> list[Place]:
-    return [best_place(own, measure.key) for own in by_budget(outcomes).values() for measure in MEASURES]
+def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
+    return {budget: [best_place(own, measure.key) for measure in MEASURES] for budget, own in by_budget(found).items()}
 
 
-def markdown(title: str, outcomes: Sequence[Outcome], command: str, figure: str, setting: str, made: str) -> str:
+def markdown(title: str, found: Sequence[Runs], command: str, figure: str, setting: str, made: str) -> str:
     parts = [f"# {title}", setting, f"Made by `{command}`{made}.", f"![Accuracy against money]({figure})", HOW_TO_READ]
-    for budget, own in by_budget(outcomes).items():
+    for budget, own in by_budget(found).items():
         parts += [f"## Budget {budget:g} a round", table(HEADER, [_line(one, _ends(own)) for one in own])]
-    parts += ["## Best where", _best_table(places(outcomes))]
-    if found := cheaper(outcomes, "best"):
-        parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(found)]
+    parts += ["## Best where", _best_table(places(found))]
+    if pairs := cheaper(found, "best"):
+        parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
     return "\n\n".join(parts) + "\n"
 
 
-def _line(one: Outcome, ends: tuple[Outcome, Outcome] | None) -> list[str]:
+def _line(one: Runs, ends: tuple[Runs, Runs] | None) -> list[str]:
     kept = limits(one)
-    shares = [DASH if ends is None or not one.learnt else _share(closed(one, *ends, m.key)) for m in MEASURES]
     return [
         f"`{one.policy}`",
-        f"{len(one.seeds)}" + (f", {one.diverged} diverged" if one.diverged else ""),
-        *(interval(estimate(100 * measured(one, m.key)), 2) if one.learnt else DASH for m in MEASURES),
-        *shares,
-        f"{one.spend.mean():,.2f}",
-        percent(kept.worst_spend / one.budget),
-        f"{one.peak} of {one.buffers.sum()}",
-        f"{kept.worst_excess:+d}".replace("-", "−"),
+        f"{len(one.learnt)}" + (f", {one.lost_runs} diverged" if one.lost_runs else ""),
+        *(interval(estimate(100 * values), 2) if one.learnt else DASH for values in (one.best, one.final, one.mean)),
+        *(DASH if ends is None or not one.learnt else percent(closed(one, *ends, measure.key)) for measure in MEASURES),
+        money(float(one.spend.mean())),
+        f"{kept.runs_over_budget} of {kept.runs}, {percent(kept.dearest)}",
+        f"{one.peak_n} of {one.buffers.sum()}",
+        signed(kept.excess),
         number(float(one.distinct.mean())),
         _verdict(one),
     ]
 
 
-def _share(value: float | None) -> str:
-    return DASH if value is None else percent(value).replace("-", "−")
-
-
-def _verdict(one: Outcome) -> str:
-    if one.policy in REFERENCES:
+def _verdict(one: Runs) -> str:
+    if one.reference:
         return "reference"
     kept = limits(one)
-    broken = [f"money in {kept.overspent} of {kept.runs} runs"] * (kept.overspent > 0) + ["memory"] * (kept.worst_excess > 0)
+    broken = ["money"] * (kept.runs_over_budget > 0) + ["memory"] * (kept.excess is not None and kept.excess > 0)
     return f"✗ {', '.join(broken)}" if broken else "✓"
 
 
-def _best_table(found: Sequence[Place]) -> str:
-    titles = {measure.key: measure.key for measure in MEASURES}
+def _best_table(found: dict[float, list[Place]]) -> str:
     lines = [
         [
-            f"{place.budget:g}",
-            titles[place.measure],
-            f"`{place.best}`" if place.best else "nobody kept both limits",
+            f"{budget:g}",
+            place.measure,
+            f"`{place.best.policy}`" if place.best else "nobody kept both limits",
             ", ".join(f"`{name}`" for name in place.level_with) or DASH,
             "; ".join(f"`{name}` {_gap(gap)}" for name, gap in place.against.items()) or DASH,
         ]
-        for place in found
+        for budget, own in found.items()
+        for place in own
     ]
     return table(["budget", "by", "best within the limits", "not told apart", "ahead of the others by (points)"], lines)
 
 
-def _gap(gap: Difference) -> str:
-    text = f"{100 * gap.mean:+.2f}" + (f" ± {100 * gap.half:.2f}" if gap.half is not None else "")
-    return (text + (f" (p = {gap.p:.2g})" if gap.p is not None else "")).replace("-", "−")
+def _gap(gap: Difference | None) -> str:
+    if gap is None:
+        return DASH
+    return plus_minus(gap.scaled(100), 2, signs=True) + (f" (p = {gap.p:.2g})".replace("-", "−") if gap.p is not None else "")
 
 
 def _cheaper_table(found: Sequence[Cheaper]) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from headgate.analysis.formatting import DASH, percent
 from headgate.analysis.intervals import t_quantile
-from headgate.analysis.markdown import DASH, percent, table
+from headgate.analysis.markdown import table
 from headgate.analysis.pages import QUICK_WARNING, as_json, of_one_sort, read_numbers, write
 from headgate.errors import DataError
 from headgate.experiment import load

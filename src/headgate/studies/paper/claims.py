@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headgate.analysis.markdown import percent
-from headgate.analysis.outcomes import Estimate, Outcome, Outcomes
+from headgate.analysis.formatting import percent
+from headgate.analysis.intervals import Estimate
+from headgate.analysis.runs import Runs
 from headgate.studies.paper import verdicts
 from headgate.studies.paper.batches import EQUAL, RELEASED, SHARED_ORACLE, WRITTEN
 from headgate.studies.paper.decomposition import equal_means_outcome
+from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.verdicts import Finding, Judge, LoneJudge, missing
 
 OURS = {WRITTEN: "acdpp", RELEASED: "released"}
@@ -53,7 +55,7 @@ class Claim:
             return verdicts.close_to_oracle(ours, other, outcomes.get((flavour, "constant")))
         return self.judge(ours, other) if self.judge is not None else missing()
 
-    def _other(self, outcomes: Outcomes, flavour: str) -> Outcome | None:
+    def _other(self, outcomes: Outcomes, flavour: str) -> Runs | None:
         if self.fair and flavour == RELEASED:
             return equal_means_outcome(outcomes, self.other)
         if self.other == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE:
@@ -170,7 +172,10 @@ def study_rows(study: str, outcomes: Outcomes, command: str) -> list[ClaimRow]:
 
 
 def row_to_json(row: ClaimRow) -> dict[str, Any]:
-    return asdict(row)
+    told = asdict(row)
+    for side in (told["written"], told["released"]):
+        side["value"] = None if side["value"] is None else list(side["value"].values())
+    return told
 
 
 def row_from_json(raw: Mapping[str, Any]) -> ClaimRow:

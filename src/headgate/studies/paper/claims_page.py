@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.analysis.markdown import DASH, interval, number, table
+from headgate.analysis.formatting import DASH, interval, number
+from headgate.analysis.markdown import table
 from headgate.analysis.pages import bullets, page
 from headgate.analysis.provenance import runs_of, with_doubts
 from headgate.studies.paper.claims import ClaimRow
@@ -75,7 +76,7 @@ def _value(finding: Finding) -> str:
     if finding.at_least:
         low = "" if finding.value.low is None else f" (from {finding.value.low:.{digits}f})"
         return f"≥ {finding.value.mean:.{digits}f}{low} {finding.unit}"
-    return f"{interval(finding.value, digits, signed=finding.unit == 'points')} {finding.unit}".strip()
+    return f"{interval(finding.value, digits, signs=finding.unit == 'points')} {finding.unit}".strip()
 
 
 def _verdict(finding: Finding) -> str:

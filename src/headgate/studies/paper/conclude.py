@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headgate.analysis.outcomes import read_outcomes
 from headgate.analysis.pages import as_json, of_one_sort, read_numbers, write
 from headgate.analysis.provenance import facts_of, facts_of_now, machine
 from headgate.experiment import load
@@ -13,6 +12,7 @@ from headgate.studies.paper.claims import ClaimRow, row_from_json, row_to_json, 
 from headgate.studies.paper.claims_page import claims_page
 from headgate.studies.paper.figures import FLAVOURS, draw_study
 from headgate.studies.paper.numbers import curves_csv, study_numbers
+from headgate.studies.paper.outcomes import read_outcomes
 from headgate.studies.paper.page import study_page
 from headgate.studies.paper.theory_checks import Checks
 from headgate.studies.paper.theory_claims import THEORY, theory_rows

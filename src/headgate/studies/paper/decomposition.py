@@ -7,8 +7,10 @@ what a step is worth lies between the two orders.
 
 from dataclasses import dataclass
 
-from headgate.analysis.outcomes import Estimate, Outcome, Outcomes, difference
+from headgate.analysis.intervals import Estimate
+from headgate.analysis.runs import Runs, difference
 from headgate.studies.paper.batches import EQUAL, RELEASED, WRITTEN
+from headgate.studies.paper.outcomes import Outcomes
 
 WAYS = {
     "the rule first": (
@@ -46,7 +48,7 @@ class Way:
     whole: Estimate
 
 
-def equal_means_outcome(outcomes: Outcomes, policy: str) -> Outcome | None:
+def equal_means_outcome(outcomes: Outcomes, policy: str) -> Runs | None:
     """A policy of the comparison, which borrows what it can from the flavour it is run in."""
     home = WRITTEN if (EQUAL, "released") in outcomes else RELEASED
     return outcomes.get((EQUAL, policy)) or outcomes.get((home, policy))
@@ -58,7 +60,7 @@ def decompose(outcomes: Outcomes) -> list[Way]:
     found = {name: outcome for name in names if (outcome := equal_means_outcome(outcomes, name)) is not None}
     if found.keys() != names or (EQUAL, "released_fair") not in outcomes:
         return []
-    common = [seed for seed in found["constant"].seeds if all(seed in one.seeds for one in found.values())]
+    common = [seed for seed in found["constant"].learnt if all(seed in one.learnt for one in found.values())]
     if not common:
         return []
     found = {name: outcome.of_seeds(common) for name, outcome in found.items()}
@@ -68,7 +70,7 @@ def decompose(outcomes: Outcomes) -> list[Way]:
         for what, policy in steps:
             now = found[policy]
             gain = difference(now, before).scaled(100)
-            made.append(GainStep(what, policy, gain, float(now.spend.mean()), float(now.n.mean()), now.peak))
+            made.append(GainStep(what, policy, gain, float(now.spend.mean()), float(now.column("n").mean()), now.peak_n or 0))
             before = now
         ways.append(Way(name, tuple(made), difference(found["released"], found["constant"]).scaled(100)))
     return ways

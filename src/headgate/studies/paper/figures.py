@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from headgate.analysis.figures import COLOURS, STYLE, horizontal_line, save_figure
 from headgate.analysis.intervals import Floats, means
-from headgate.analysis.outcomes import Outcome
+from headgate.analysis.runs import Runs
 from headgate.studies.paper.batches import RELEASED, WRITTEN
 from headgate.studies.paper.claims import OURS
 
@@ -23,7 +23,7 @@ LOOK = {
     "acdpp_capped": ("ACDPP capped at B_m", COLOURS[5], "-."),
 }
 FLAVOURS = {WRITTEN: "as written", RELEASED: "as released"}
-Sides = Mapping[str, Sequence[Outcome]]
+Sides = Mapping[str, Sequence[Runs]]
 """the policies of each flavour"""
 
 
@@ -48,7 +48,7 @@ def draw_study(name: str, sides: Sides, folder: Path, quick: bool = False) -> li
     return paths
 
 
-def _beside(sides: Sides, draw: Callable[[Axes, Sequence[Outcome]], None]) -> Any:
+def _beside(sides: Sides, draw: Callable[[Axes, Sequence[Runs]], None]) -> Any:
     figure, grid = plt.subplots(1, len(sides), figsize=(5.6 * len(sides), 3.9), squeeze=False, layout="constrained")
     for axes, (flavour, outcomes) in zip(grid.flat, sides.items(), strict=True):
         draw(axes, outcomes)
@@ -56,11 +56,11 @@ def _beside(sides: Sides, draw: Callable[[Axes, Sequence[Outcome]], None]) -> An
     return figure
 
 
-def _label(outcome: Outcome) -> str:
+def _label(outcome: Runs) -> str:
     return f"{LOOK[outcome.policy][0]}, {outcome.spend.mean():,.0f} a round"
 
 
-def _line(axes: Axes, x: Floats, values: Floats, outcome: Outcome, label: str, most: float = np.inf) -> None:
+def _line(axes: Axes, x: Floats, values: Floats, outcome: Runs, label: str, most: float = np.inf) -> None:
     _, colour, dash = LOOK[outcome.policy]
     mean, half = means(values)
     half = np.nan_to_num(half)
@@ -68,17 +68,17 @@ def _line(axes: Axes, x: Floats, values: Floats, outcome: Outcome, label: str, m
     axes.fill_between(x, np.maximum(mean - half, 0), np.minimum(mean + half, most), color=colour, alpha=0.15, linewidth=0)
 
 
-def _accuracy(axes: Axes, outcomes: Sequence[Outcome]) -> None:
+def _accuracy(axes: Axes, outcomes: Sequence[Runs]) -> None:
     for outcome in (one for one in outcomes if one.learnt):
-        _line(axes, outcome.t.astype(np.float64), 100 * outcome.best, outcome, _label(outcome), 100)
+        _line(axes, outcome.t.astype(np.float64), 100 * outcome.curve, outcome, _label(outcome), 100)
     axes.set(title="test accuracy", xlabel="round", ylabel="best so far (%)")
     axes.legend(fontsize=8, loc="lower right", title=f"budget {outcomes[0].budget:g} a round", title_fontsize=8)
 
 
-def _money(axes: Axes, outcomes: Sequence[Outcome]) -> None:
+def _money(axes: Axes, outcomes: Sequence[Runs]) -> None:
     for outcome in (one for one in outcomes if one.learnt):
         spent = outcome.spent[:, outcome.t - 1].mean(axis=0)
-        _line(axes, spent, 100 * outcome.best, outcome, LOOK[outcome.policy][0], 100)
+        _line(axes, spent, 100 * outcome.curve, outcome, LOOK[outcome.policy][0], 100)
     allowed = outcomes[0].budget * outcomes[0].rounds
     axes.axvline(allowed, color="black", linewidth=1, linestyle="--")
     place: Any = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom", "rotation": 90, "fontsize": 9}
@@ -94,7 +94,7 @@ def _resources(sides: Sides) -> Any:
         held, spent, debt = row
         ours = next((one for one in outcomes if one.policy == OURS[flavour]), outcomes[0])
         t = np.arange(1, ours.rounds + 1)
-        clients = ours.occupancy.mean(axis=0) / ours.buffers
+        clients = ours.held_shares.mean(axis=0)
         shades = plt.get_cmap("viridis")(np.linspace(0.05, 0.9, clients.shape[1]))
         for client, colour in enumerate(shades):
             held.plot(t, 100 * clients[:, client], color=colour, linewidth=1, label=f"{client}")
@@ -106,7 +106,7 @@ def _resources(sides: Sides) -> Any:
             if outcome.policy != "oracle":
                 rounds = np.arange(1, outcome.rounds + 1).astype(np.float64)
                 _line(spent, rounds, outcome.spent / rounds, outcome, LOOK[outcome.policy][0])
-                _line(debt, rounds, outcome.debt, outcome, LOOK[outcome.policy][0])
+                _line(debt, rounds, outcome.column("debt"), outcome, LOOK[outcome.policy][0])
         horizontal_line(spent, ours.budget, f"budget {ours.budget:g}")
         spent.set(title="money a round, mean so far", xlabel="round", ylabel="money a round", ylim=(0, None))
         debt.set(title="cost debt Z", xlabel="round", ylabel="money owed", ylim=(0, None))
@@ -114,14 +114,14 @@ def _resources(sides: Sides) -> Any:
     return figure
 
 
-def _peaks(axes: Axes, outcomes: Sequence[Outcome]) -> None:
+def _peaks(axes: Axes, outcomes: Sequence[Runs]) -> None:
     """The fullest client: its most samples ever and its mean, in % of its B_m."""
     places = np.arange(len(outcomes))
     for place, outcome in zip(places, outcomes, strict=True):
         colour = LOOK[outcome.policy][1]
-        axes.barh(place, 100 * outcome.peak_over, color=colour, alpha=0.35)
+        axes.barh(place, 100 * outcome.peak_share, color=colour, alpha=0.35)
         axes.barh(place, 100 * outcome.fullest, color=colour, height=0.45)
-        axes.annotate(f" {100 * outcome.peak_over:.0f} %", (100 * outcome.peak_over, place), va="center", fontsize=9)
+        axes.annotate(f" {100 * outcome.peak_share:.0f} %", (100 * outcome.peak_share, place), va="center", fontsize=9)
     axes.axvline(100, color="black", linewidth=1, linestyle="--")
     axes.set_yticks(places, [LOOK[outcome.policy][0] for outcome in outcomes])
     axes.invert_yaxis()

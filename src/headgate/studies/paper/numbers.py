@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.analysis.curves import thinned
-from headgate.analysis.outcomes import Estimate, Outcome, Outcomes, estimate
+from headgate.analysis.intervals import Estimate, estimate
+from headgate.analysis.runs import Runs
 from headgate.studies.paper.decomposition import decompose
+from headgate.studies.paper.outcomes import Outcomes
 
 POINTS = 50
 """of a curve that are kept"""
@@ -31,29 +33,29 @@ def study_numbers(data: str, outcomes: Outcomes, facts: Mapping[str, Any]) -> di
     }
 
 
-def _numbers(one: Outcome) -> dict[str, Any]:
+def _numbers(one: Runs) -> dict[str, Any]:
     return {
-        "batch": one.batch,
+        "batch": one.folder,
         "policy": one.policy,
-        "seeds": len(one.seeds),
-        "diverged": one.diverged,
+        "seeds": len(one.learnt),
+        "diverged": one.lost_runs,
         "guessing": one.guessing,
         "rounds": one.rounds,
         "budget": one.budget,
-        "accuracy": _plain(estimate(one.final)) if one.learnt else None,
+        "accuracy": _plain(estimate(one.best)) if one.learnt else None,
         "late_gain": _plain(estimate(one.late_gain)) if one.learnt else None,
         "spend": _plain(estimate(one.spend)),
         "expected_spend": _plain(estimate(one.expected_spend)),
-        "mean_n": round(float(one.n.mean()), 3),
-        "peak_n": one.peak,
+        "mean_n": round(float(one.column("n").mean()), 3),
+        "peak_n": one.peak_n,
         "fullest_mean": round(one.fullest, 5),
-        "fullest_peak": round(one.peak_over, 5),
-        "final_by_seed": [round(float(value), 5) for value in one.final],
+        "fullest_peak": round(one.peak_share, 5),
+        "final_by_seed": [round(float(value), 5) for value in one.best],
     }
 
 
 def _plain(value: Estimate) -> list[float | None]:
-    return [None if each is None else round(each, 5) for each in value]
+    return [None if each is None else round(each, 5) for each in value.three]
 
 
 def curves_csv(outcomes: Outcomes, quick: bool) -> str:
@@ -62,8 +64,14 @@ def curves_csv(outcomes: Outcomes, quick: bool) -> str:
     kind = "trial" if quick else "result"
     for one in (one for one in outcomes.values() if one.learnt):
         for place in thinned(len(one.t), POINTS):
-            t, best = one.t[place], estimate(one.best[:, place])
-            values = [best.mean, best.low, best.high, *(float(x[:, t - 1].mean()) for x in (one.spent, one.n, one.debt))]
+            series = (one.spent, one.column("n"), one.column("debt"))
+            t, best = one.t[place], estimate(one.curve[:, place])
+            values = [
+                best.mean,
+                best.low,
+                best.high,
+                *(float(x[:, t - 1].mean()) for x in series),
+            ]
             text = ",".join("" if value is None else f"{value:.6g}" for value in values)
-            lines.append(f"{kind},{one.batch},{one.policy},{t},{text}")
+            lines.append(f"{kind},{one.folder},{one.policy},{t},{text}")
     return "\n".join(lines) + "\n"

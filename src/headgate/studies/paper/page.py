@@ -4,15 +4,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.markdown import interval, policy_table
-from headgate.analysis.outcomes import Outcome, Outcomes
+from headgate.analysis.formatting import interval
+from headgate.analysis.markdown import policy_table
 from headgate.analysis.pages import bullets, figure, page
 from headgate.analysis.provenance import Machine, how_made, machine_table
+from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 from headgate.records.reader import read_object
 from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, differs
 from headgate.studies.paper.claims import TARGETS, TITLES, ClaimRow
 from headgate.studies.paper.claims_page import claims_table
+from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.scene import Scenes, constants, label, prices, settings, training
 from headgate.studies.paper.sections import (
     constants_section,
@@ -70,7 +72,7 @@ def study_page(
     return page(f"{TITLES[data]}, reproduced", *parts, quick=facts["quick"])
 
 
-def _flavour(title: str, text: str, own: Sequence[Outcome], scenes: Scenes, part: str, target: float) -> list[str]:
+def _flavour(title: str, text: str, own: Sequence[Runs], scenes: Scenes, part: str, target: float) -> list[str]:
     scene = scenes[part]
     said = f"{training(scene)}; {prices(scene)}. {settings(scene)}. Constants: {constants(scene)}."
     return [f"## {title}", f"{text} Here: {said}", policy_table(own, label, target)]
@@ -85,10 +87,10 @@ def in_short(study: str, rows: Sequence[ClaimRow]) -> str:
         gain, cost, fair = found["gain-constant"], found["cost"], found.get("gain-fair")
         if gain.value is None or cost.value is None:
             continue
-        text = f"As {flavour}, ACDPP gains {interval(gain.value, signed=True)} points on constant admission"
+        text = f"As {flavour}, ACDPP gains {interval(gain.value, signs=True)} points on constant admission"
         text += f" for {cost.value.mean:.0f} % of the budget"
         if fair is not None and fair.value is not None:
-            text += f"; held to budget and buffers it gains {interval(fair.value, signed=True)}"
+            text += f"; held to budget and buffers it gains {interval(fair.value, signs=True)}"
         said.append(f"{text}.")
     return " ".join(said)
 

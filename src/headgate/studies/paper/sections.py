@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
-from headgate.analysis.markdown import DASH, interval, number, percent, policy_table, table
-from headgate.analysis.outcomes import Outcome, Outcomes, difference, estimate
+from headgate.analysis.formatting import DASH, interval, number, percent
+from headgate.analysis.intervals import estimate
+from headgate.analysis.markdown import policy_table, table
+from headgate.analysis.runs import Runs, difference
 from headgate.studies.paper.batches import CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, STATED, WRITTEN, recipes_of
 from headgate.studies.paper.decomposition import Way, decompose, equal_means_outcome
+from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.scene import Scenes, constants, label, settings, training
 
 EQUAL_MEANS = (
@@ -33,7 +36,7 @@ CHOSEN = (
 )
 
 
-def _of(outcomes: Outcomes, part: str) -> list[Outcome]:
+def _of(outcomes: Outcomes, part: str) -> list[Runs]:
     return [outcome for (batch, _), outcome in outcomes.items() if batch == part or batch.startswith(f"{part}-")]
 
 
@@ -47,13 +50,13 @@ def horizon_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float
         longest = next(part.rpartition("-")[2] for part, _ in recipes_of(data) if part.startswith(HORIZON))
         return [heading, f"{longest} rounds: not run here."]
     reached = [f"{label(one.policy)} in round {first}" for one in longer if (first := one.first_round(target)) is not None]
-    best = max(longer, key=lambda one: float(one.final.mean()))
+    best = max(longer, key=lambda one: float(one.best.mean()))
     answer = f"Yes: {', '.join(reached)}." if reached else (
-        f"No: the best, {label(best.policy)}, ends at {100 * best.final.mean():.1f} %."
+        f"No: the best, {label(best.policy)}, ends at {100 * best.best.mean():.1f} %."
     )  # fmt: skip
     late = max(100 * float(one.late_gain.mean()) for one in longer)
     settled = f"The last quarter of the rounds still adds up to {late:.1f} points."
-    scene = scenes[longer[0].batch]
+    scene = scenes[longer[0].folder]
     return [heading, f"{answer} {settled} As written otherwise: {training(scene)}.", policy_table(longer, label, target)]
 
 
@@ -85,14 +88,14 @@ def _way(way: Way) -> str:
         [
             step.what,
             label(step.policy),
-            interval(step.gain, signed=True),
+            interval(step.gain, signs=True),
             number(step.spend),
             number(step.mean_n),
             str(step.peak),
         ]
         for step in way.steps
     ]
-    lines.append(["**the whole gain**", "", f"**{interval(way.whole, signed=True)}**", "", "", ""])
+    lines.append(["**the whole gain**", "", f"**{interval(way.whole, signs=True)}**", "", "", ""])
     return f"From constant admission to the released policy, {way.name}:\n\n" + table(
         ["step", "leads to", "gain (points)", "money a round", "mean n", "peak n"], lines
     )
@@ -107,8 +110,8 @@ def _fair_values(outcomes: Outcomes) -> list[str]:
     near = [one for one in own if one is not constant and one.learnt and one.expected_spend.mean() <= NEAR * one.budget]
     said = ""
     if near and constant.learnt:
-        best = max(near, key=lambda one: float(one.final.mean()))
-        gain = interval(difference(best, constant).scaled(100), signed=True)
+        best = max(near, key=lambda one: float(one.best.mean()))
+        gain = interval(difference(best, constant).scaled(100), signs=True)
         share = percent(best.expected_spend.mean() / best.budget)
         said = f" The best that spends at most {percent(NEAR - 1)} too much is V = {best.policy.rpartition('_')[2]}: {gain} "
         said += f"points for {share} of the budget, so a V chosen for a hard limit undersells the rule a little."
@@ -148,12 +151,12 @@ def constants_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     return [text, table(["policy", "accuracy (%)", "against ACDPP (points)", "money a round", "peak n"], lines)]
 
 
-def _versus(one: Outcome, other: Outcome | None) -> list[str]:
+def _versus(one: Runs, other: Runs | None) -> list[str]:
     versus = (
-        "" if other is None or not (one.learnt and other.learnt) else interval(difference(one, other).scaled(100), signed=True)
+        "" if other is None or not (one.learnt and other.learnt) else interval(difference(one, other).scaled(100), signs=True)
     )
     spend = f"{number(one.spend.mean())} ({percent(one.spend.mean() / one.budget)})"
-    return [label(one.policy), _ended(one), versus, spend, f"{one.peak}"]
+    return [label(one.policy), _ended(one), versus, spend, f"{one.peak_n}"]
 
 
 # Learning rates
@@ -163,7 +166,7 @@ def rates_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     parts: list[str] = []
     judged = _of(outcomes, RATES)
     if judged:
-        lines = [[_rate(one.batch), _ended(one), _lost(one)] for one in judged]
+        lines = [[_rate(one.folder), _ended(one), _lost(one)] for one in judged]
         parts += [
             "## Learning rate",
             f"{CHOSEN} Running best after {judged[0].rounds} rounds. {_choice(judged, scenes)}",
@@ -173,7 +176,7 @@ def rates_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     if broken:
         lines = [[label(one.policy), str(one.rounds), _ended(one), _lost(one)] for one in broken]
         parts += [
-            f"With the learning rate of the text, {broken[0].batch.removeprefix(f'{STATED}-')}:",
+            f"With the learning rate of the text, {broken[0].folder.removeprefix(f'{STATED}-')}:",
             table(["policy", "rounds", "accuracy of what is left (%)", "runs that learnt nothing"], lines),
         ]
     return parts
@@ -187,25 +190,25 @@ def _rate(batch: str) -> str:
     return batch.removeprefix(f"{RATES}-").replace(",", ", ").replace("=", " ")
 
 
-def _choice(judged: Sequence[Outcome], scenes: Scenes) -> str:
+def _choice(judged: Sequence[Runs], scenes: Scenes) -> str:
     """Which settings are best on the split, and whether they are those that are used."""
     left = [one for one in judged if one.learnt and not one.guessing]
     if not left:
         return "None of them learns."
-    best = max(left, key=lambda one: float(one.final.mean()))
+    best = max(left, key=lambda one: float(one.best.mean()))
     if WRITTEN not in scenes:
-        return f"Best: {_rate(best.batch)}."
-    used, found = scenes[WRITTEN].training, scenes[best.batch].training
+        return f"Best: {_rate(best.folder)}."
+    used, found = scenes[WRITTEN].training, scenes[best.folder].training
     same = (used.lr, used.momentum) == (found.lr, found.momentum)
     chosen = f"momentum {used.momentum:g}, lr {used.lr:g}" if used.momentum else f"lr {used.lr:g}"
-    return f"Best: {_rate(best.batch)}; used as written: {chosen}{', the same' if same else ', **which is not the best**'}."
+    return f"Best: {_rate(best.folder)}; used as written: {chosen}{', the same' if same else ', **which is not the best**'}."
 
 
-def _ended(outcome: Outcome) -> str:
-    return interval(estimate(100 * outcome.final)) if outcome.learnt else DASH
+def _ended(outcome: Runs) -> str:
+    return interval(estimate(100 * outcome.best)) if outcome.learnt else DASH
 
 
-def _lost(one: Outcome) -> str:
+def _lost(one: Runs) -> str:
     """Diverged: not finite any more. Guessing: finite, but no better than chance."""
-    what = [f"{one.diverged} diverged"] * (one.diverged > 0) + [f"{one.guessing} guess"] * (one.guessing > 0)
-    return f"{one.diverged + one.guessing} of {len(one.all_seeds)}" + (f" ({', '.join(what)})" if what else "")
+    what = [f"{one.lost_runs} diverged"] * (one.lost_runs > 0) + [f"{one.guessing} guess"] * (one.guessing > 0)
+    return f"{one.lost_runs + one.guessing} of {len(one.seeds)}" + (f" ({', '.join(what)})" if what else "")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headgate.analysis.outcomes import Estimate, estimate
+from headgate.analysis.intervals import Estimate, estimate
 from headgate.studies.paper.claims import OWN, ClaimRow
 from headgate.studies.paper.theory_checks import FIXED, OTHER, Checks, worst_lemma1
 from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, Finding, decide, missing

@@ -31,9 +31,10 @@ from math import floor
 
 import numpy as np
 
-from headgate.analysis.intervals import Floats
-from headgate.analysis.markdown import percent
-from headgate.analysis.outcomes import Estimate, Outcome, difference, estimate, paired, speed_up
+from headgate.analysis.formatting import percent
+from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.runs import Runs, difference, paired
+from headgate.studies.paper.outcomes import speed_up
 
 HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
 LEEWAY = 0.02
@@ -69,9 +70,9 @@ class Finding:
     """whether the value is a lower bound"""
 
 
-Judge = Callable[[Outcome, Outcome], Finding]
+Judge = Callable[[Runs, Runs], Finding]
 """a finding from our side and the other"""
-LoneJudge = Callable[[Outcome], Finding]
+LoneJudge = Callable[[Runs], Finding]
 """a finding from our side alone"""
 
 
@@ -102,7 +103,7 @@ def decide(value: Estimate, line: float, above: bool = True) -> str:
 def gain(claimed: float | None) -> Judge:
     """More accuracy at the end, in percentage points; without a number any gain will do."""
 
-    def judge(ours: Outcome, other: Outcome) -> Finding:
+    def judge(ours: Runs, other: Runs) -> Finding:
         found = difference(ours, other).scaled(100)
         verdict, note = _above(found, 0.0, claimed)
         return _with_spend(Finding(verdict, found, "points", note), ours, other)
@@ -113,7 +114,7 @@ def gain(claimed: float | None) -> Judge:
 def faster(claimed: float | None, target: float) -> Judge:
     """Earlier at the target, as a ratio of first rounds."""
 
-    def judge(ours: Outcome, other: Outcome) -> Finding:
+    def judge(ours: Runs, other: Runs) -> Finding:
         ours, other = paired(ours, other)
         first, theirs = ours.first_round(target), other.first_round(target)
         if first is None and theirs is not None:
@@ -126,13 +127,13 @@ def faster(claimed: float | None, target: float) -> Judge:
     return _of_learning(judge)
 
 
-def _speed(ours: Outcome, other: Outcome, target: float, claimed: float | None) -> Finding:
+def _speed(ours: Runs, other: Runs, target: float, claimed: float | None) -> Finding:
     found, first, theirs = speed_up(ours, other, target), ours.first_round(target), other.first_round(target)
     rounds = f"rounds {first} and {'never' if theirs is None else theirs}"
     if theirs is not None:
         verdict, why = _above(found, 1.0, claimed)
         return Finding(verdict, found, "×", f"{rounds}; {why}" if why else rounds)
-    found = found._replace(high=None)
+    found = replace(found, high=None)
     verdict, why = _above(found, 1.0, claimed)
     if verdict != HOLDS:
         verdict = UNTESTABLE
@@ -140,7 +141,7 @@ def _speed(ours: Outcome, other: Outcome, target: float, claimed: float | None) 
     return Finding(verdict, found, "×", "; ".join(filter(None, (rounds, "a lower bound", why))), at_least=True)
 
 
-def _at_replaced_targets(ours: Outcome, other: Outcome, target: float, claimed: float | None) -> Finding:
+def _at_replaced_targets(ours: Runs, other: Runs, target: float, claimed: float | None) -> Finding:
     weaker = min(_reached(ours), _reached(other))
     targets = (common_target(ours, other), SHARE * weaker)
     said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
@@ -152,8 +153,8 @@ def _at_replaced_targets(ours: Outcome, other: Outcome, target: float, claimed: 
     return replace(first, verdict=verdict, note=note + ("" if first.verdict == second.verdict else ": the two disagree"))
 
 
-def _reached(outcome: Outcome) -> float:
-    return float(outcome.best.mean(axis=0).max())
+def _reached(outcome: Runs) -> float:
+    return float(outcome.curve.mean(axis=0).max())
 
 
 def _multiple(reached: float) -> float:
@@ -165,7 +166,7 @@ def _multiple(reached: float) -> float:
     return round(floor(reached * STEPS + 1e-9) / STEPS, 2)
 
 
-def common_target(ours: Outcome, other: Outcome) -> float:
+def common_target(ours: Runs, other: Runs) -> float:
     """The highest multiple of 5 % that the mean running best of both reaches."""
     return _multiple(min(_reached(ours), _reached(other)))
 
@@ -185,9 +186,9 @@ def _times(finding: Finding) -> str:
 def never_reaches(target: float) -> Judge:
     """Our side reaches the target, the other does not."""
 
-    def judge(ours: Outcome, other: Outcome) -> Finding:
+    def judge(ours: Runs, other: Runs) -> Finding:
         ours, other = paired(ours, other)
-        best = estimate(100 * other.final)
+        best = estimate(100 * other.best)
         first, theirs = ours.first_round(target), other.first_round(target)
         if theirs is not None:
             mine = "does not" if first is None else f"in round {first}"
@@ -208,7 +209,7 @@ def never_reaches(target: float) -> Judge:
     return _of_learning(judge)
 
 
-def close_to_oracle(ours: Outcome, oracle: Outcome, constant: Outcome | None = None) -> Finding:
+def close_to_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> Finding:
     """With constant admission at hand it is also said how much of the way from it to the oracle is made."""
     lost = _lost(ours, oracle)
     if lost is not None:
@@ -231,26 +232,26 @@ def _of_learning(judge: Judge) -> Judge:
     return lambda ours, other: _lost(ours, other) or _counted(judge(ours, other), ours, other)
 
 
-def _lost(ours: Outcome, other: Outcome) -> Finding | None:
+def _lost(ours: Runs, other: Runs) -> Finding | None:
     for side, verdict in ((ours, FAILS), (other, UNTESTABLE)):
         if not side.learnt:
-            return Finding(verdict, note=f"{side.diverged} of {len(side.all_seeds)} runs of {side.policy} diverged")
-    return None if set(ours.seeds) & set(other.seeds) else Finding(UNTESTABLE, note="no seed is left on both sides")
+            return Finding(verdict, note=f"{side.lost_runs} of {len(side.seeds)} runs of {side.policy} diverged")
+    return None if set(ours.learnt) & set(other.learnt) else Finding(UNTESTABLE, note="no seed is left on both sides")
 
 
-def _counted(finding: Finding, ours: Outcome, other: Outcome) -> Finding:
-    lost = [f"{side.diverged} of {side.policy}" for side in (ours, other) if side.diverged]
+def _counted(finding: Finding, ours: Runs, other: Runs) -> Finding:
+    lost = [f"{side.lost_runs} of {side.policy}" for side in (ours, other) if side.lost_runs]
     if not lost:
         return finding
-    both = len(set(ours.seeds) & set(other.seeds))
-    count = f"{both} of {len(ours.all_seeds)} seeds: {' and '.join(lost)} diverged"
+    both = len(set(ours.learnt) & set(other.learnt))
+    count = f"{both} of {len(ours.seeds)} seeds: {' and '.join(lost)} diverged"
     return replace(finding, note="; ".join(filter(None, (finding.note, count))))
 
 
 # Constraints
 
 
-def keeps_budget(ours: Outcome) -> Finding:
+def keeps_budget(ours: Runs) -> Finding:
     share = estimate(100 * ours.expected_spend / ours.budget)
     notes = [f"{percent(ours.spend.mean() / ours.budget)} really spent, with the luck of the prices"]
     verdict = decide(share, 100 * (1 + LEEWAY), above=False)
@@ -259,37 +260,37 @@ def keeps_budget(ours: Outcome) -> Finding:
     return Finding(verdict, share, "% of the budget", "; ".join(notes), (float(ours.spend.mean()),), ours.budget)
 
 
-def keeps_buffers(ours: Outcome) -> Finding:
-    by_seed = 100 * (ours.occupancy.mean(axis=1) / ours.buffers).max(axis=-1)
+def keeps_buffers(ours: Runs) -> Finding:
+    by_seed = 100 * ours.held_shares.mean(axis=1).max(axis=-1)
     value = estimate(by_seed)
     note = f"fullest client in the mean over seeds: {percent(ours.fullest)} of its B_m"
     return Finding(decide(value, 100 * (1 + LEEWAY), above=False), value, "% of B_m, mean over rounds", note)
 
 
-def never_above_buffers(ours: Outcome) -> Finding:
+def never_above_buffers(ours: Runs) -> Finding:
     """A single round above B_m breaks it, so here the largest number decides, not an interval."""
-    by_seed: Floats = 100 * (ours.occupancy / ours.buffers).max(axis=(1, 2))
-    note = f"peak n {ours.peak} of {ours.buffers.sum()}"
-    return Finding(HOLDS if ours.peak_over <= 1 else FAILS, estimate(by_seed), "% of B_m at the peak", note)
+    by_seed: Floats = 100 * ours.held_shares.max(axis=(1, 2))
+    note = f"peak n {ours.peak_n} of {ours.buffers.sum()}"
+    return Finding(HOLDS if ours.peak_share <= 1 else FAILS, estimate(by_seed), "% of B_m at the peak", note)
 
 
-def debt_is_stable(ours: Outcome) -> Finding:
+def debt_is_stable(ours: Runs) -> Finding:
     quarter = ours.rounds // 4
     if quarter < 2:
         return Finding(UNTESTABLE, note=f"{ours.rounds} rounds are too few")
-    before, last = (ours.debt[:, -k * quarter : (-(k - 1) * quarter) or None].mean(axis=1) for k in (2, 1))
+    before, last = (ours.column("debt")[:, -k * quarter : (-(k - 1) * quarter) or None].mean(axis=1) for k in (2, 1))
     growth = estimate(100 * (last - before - _debt_luck(ours, quarter)) / quarter / ours.budget)
     note = f"debt {before.mean():.0f} in the third quarter, {last.mean():.0f} in the last"
     return Finding(decide(growth, 100 * GROWTH, above=False), growth, "% of C a round, growth", note)
 
 
-def _debt_luck(ours: Outcome, quarter: int) -> Floats:
+def _debt_luck(ours: Runs, quarter: int) -> Floats:
     """How much of the growth is the luck of the prices, (all seeds,): nothing where the debt was ever paid off meanwhile,
     because a queue at zero does not remember. An increment counts in as many rounds of a quarter as come after it."""
     t = np.arange(1, ours.rounds + 1)
     third, fourth = (np.clip(ours.rounds - (k - 1) * quarter - t, 0, quarter) / quarter for k in (2, 1))
-    luck = ours.bought * ((fourth - third) * (ours.price - ours.mean_price)).sum(axis=1)
-    return np.where((ours.debt[:, -2 * quarter :] > 0).all(axis=1), luck, 0.0)
+    luck = ours.bought * ((fourth - third) * ours.price_luck).sum(axis=1)
+    return np.where((ours.column("debt")[:, -2 * quarter :] > 0).all(axis=1), luck, 0.0)
 
 
 # What they share
@@ -313,7 +314,7 @@ def _above(found: Estimate, nothing: float, claimed: float | None) -> tuple[str,
     return verdict, f"better, but {half}"
 
 
-def _with_spend(finding: Finding, ours: Outcome, other: Outcome, compare: float | None = None) -> Finding:
+def _with_spend(finding: Finding, ours: Runs, other: Runs, compare: float | None = None) -> Finding:
     """The same with the money of both sides; what holds only for more money than allowed is said to."""
     said = replace(finding, spend=(float(ours.spend.mean()), float(other.spend.mean())), budget=ours.budget)
     if finding.verdict != HOLDS:
@@ -335,7 +336,7 @@ def _with_spend(finding: Finding, ours: Outcome, other: Outcome, compare: float 
     return replace(said, verdict=f"holds, both over budget ({shares[0]} and {shares[1]})")
 
 
-def _keeps(side: Outcome, allowed: float) -> str:
+def _keeps(side: Runs, allowed: float) -> str:
     share = estimate(side.expected_spend / allowed)
     if share.low is None:  # one seed: its number has to do
         return HOLDS if share.mean <= 1 + LEEWAY else FAILS

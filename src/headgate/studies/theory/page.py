@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from headgate.analysis import pages
+from headgate.analysis.formatting import DASH
 from headgate.analysis.intervals import means
-from headgate.analysis.markdown import DASH, table
+from headgate.analysis.markdown import table
 from headgate.analysis.provenance import how_made
 from headgate.studies.theory.constants import Constants, exact_mismatch, informative_from
 from headgate.studies.theory.figure import draw

@@ -176,12 +176,12 @@ export function open({ main, signal, query }) {
       h("thead", null, h("tr", null, ["At the end", title, "Difference", "Seeds", "Spend a round", "Of budget"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", null, answer.lines.map((line, i) => {
         const one = gap(line);
-        const clear = one?.final && one.final.half !== null && Math.abs(one.final.mean) > one.final.half;
+        const clear = one?.end && one.end.half !== null && Math.abs(one.end.mean) > one.end.half;
         const used = line.spend_per_round / budgets.get(line.run);
         return h("tr", null,
           h("th", { scope: "row" }, h("span", { class: "name" }, swatch(answer.looks[i]), named(line))),
-          h("td", null, said(line.final)),
-          h("td", { class: clear ? "clear" : null }, one ? said(one.final, true) : "–"),
+          h("td", null, said(line.end)),
+          h("td", { class: clear ? "clear" : null }, one ? said(one.end, true) : "–"),
           h("td", null, whole(line.seeds)),
           h("td", null, fixed(line.spend_per_round, 2)),
           h("td", { class: used > 1.02 ? "over" : null }, line.spend_per_round === null ? "–" : percent(used, 0)));

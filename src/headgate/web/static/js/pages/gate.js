@@ -77,7 +77,7 @@ export async function open({ main, signal, name, query }) {
         h("span", { class: "keys soft" }, h("kbd", null, "space"), " plays, ", h("kbd", null, "←"), " ", h("kbd", null, "→"), " step")),
       readout),
     tour.node,
-    model.exact === false && h("p", { class: "below" }, "Which client let in how many is not in the record; it is divided by the size of the buffers. Totals and what each holds are exact."),
+    trace.recorded === false && h("p", { class: "below" }, "Which client let in how many was not recorded by this older run."),
     trace.rounds > model.rounds && h("p", { class: "below" }, `The first ${whole(model.rounds)} of ${whole(trace.rounds)} rounds.`));
 
   scene.prepare(model);

@@ -48,13 +48,12 @@ export async function open({ main, signal, name, query }) {
   function showHead() {
     const { state, round, rounds } = run;
     refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds played"), liveMark);
-    refill(said, run.headline && h("p", { class: "lede" }, run.headline),
+    refill(said, run.conclusion && h("p", { class: "lede" }, run.conclusion),
       h("dl", { class: "facts" }, facts(run).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text)))));
   }
 
   function showResults() {
-    const over = run.spend_note?.startsWith("Not comparable");
-    refill(notes, run.warning && note(run.warning, "warn"), run.spend_note && note(run.spend_note, over ? "warn" : ""), run.note && note(run.note));
+    refill(notes, run.warning && note(run.warning, "warn"), run.note && note(run.note));
     table.update(run);
   }
 
@@ -77,7 +76,7 @@ export async function open({ main, signal, name, query }) {
         });
         figures.push(figure);
         return figure.node;
-      }), title === "Memory" && run.occupancy && heatFigure())));
+      }), title === "Memory" && run.recorded && heatFigure())));
     refill(figuresPlace, h("h2", null, "Figures"), chooser(), sections);
   }
 
@@ -102,14 +101,14 @@ export async function open({ main, signal, name, query }) {
     heat = new Figure({
       title: "How full the buffers are, client by client", wide: true, signal, tools: [policy, seed],
       about: "Samples a client holds, relative to its buffer B_m. The neutral colour is exactly full, blue has room, orange is over.",
-      content: () => clients && heatContent(clients), csv: () => link(runPath(name, "/table.csv"), { figure: "occupancy" }),
+      content: () => clients && heatContent(clients), csv: () => link(runPath(name, "/table.csv"), { figure: "clients" }),
     });
     refreshHeat();
     return heat.node;
   }
 
   async function refreshHeat() {
-    if (!heat && !run.occupancy) return;
+    if (!heat && !run.recorded) return;
     try {
       clients = await get(runPath(name, "/clients"), { policy: view.heat, seed: view.seed }, signal);
       heat?.update();
@@ -128,7 +127,7 @@ export async function open({ main, signal, name, query }) {
       if (before.state !== run.state) say(`The run is ${run.state}`);
       if (!moved) return;
       showResults();
-      if (!figures.length || run.occupancy !== before.occupancy) drawFigures();
+      if (!figures.length || run.recorded !== before.recorded) drawFigures();
       for (const figure of figures) figure.update();
       await refreshHeat();
     }, PAUSE);

@@ -142,13 +142,13 @@ export function open({ main, signal, query }) {
       else chosen.delete(row.name);
       choose();
     });
-    const shares = Object.entries(row.spend || {}).map(([policy, share]) => `${policy} ${percent(share, 0)}`).join(", ");
-    const over = row.spend_share > 1.02;
+    const shares = Object.entries(row.spend_shares).map(([policy, share]) => `${policy} ${percent(share, 0)}`).join(", ");
+    const over = row.runs_over_budget > 0;
     return h("tr", { "data-name": row.name },
       h("td", { class: "cell-pick" }, h("label", { class: "pick-label" }, box)),
       h("th", { scope: "row", class: "cell-name" }, h("a", { href: runAddress(row.name), class: "name-link" }, row.name),
         h("span", { class: "soft small-print" }, [row.data, row.model].filter(Boolean).join(", "), row.problem && h("span", { class: "over" }, ` ${row.problem}`))),
-      h("td", { class: "cell-state" }, stateMark(row.state), row.diverged > 0 && row.state !== "diverged" && h("span", { class: "small-print over" }, `${row.diverged} of ${row.runs} diverged`)),
+      h("td", { class: "cell-state" }, stateMark(row.state), row.lost > 0 && row.state !== "diverged" && h("span", { class: "small-print over" }, `${row.lost} of ${row.runs} lost`)),
       h("td", { class: "cell-rounds" }, h("span", { class: "numeral" }, `${whole(row.round)} / ${whole(row.rounds)}`), row.state !== "finished" && progress(row.round, row.rounds, `Rounds of ${row.name}`)),
       h("td", { class: "cell-policies" }, h("span", { class: "policies" }, row.policies.join(", ")), h("span", { class: "soft small-print" }, plural(row.seeds, "seed"))),
       h("td", { class: "cell-spend", title: shares, "data-label": "Spend" }, h("span", { class: over ? "numeral over" : "numeral" }, percent(row.spend_share, 0)), h("span", { class: "soft small-print" }, dearest(row))),
@@ -186,7 +186,7 @@ export function open({ main, signal, query }) {
 
 // Whose spend it is, where several policies differ.
 function dearest(row) {
-  const all = Object.entries(row.spend || {});
+  const all = Object.entries(row.spend_shares);
   return all.length > 1 ? (all.find(([, share]) => share !== null && share === row.spend_share) || [""])[0] : "";
 }
 

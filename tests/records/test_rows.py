@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.analysis.curves import MEASURED
 from headgate.errors import DataError
+from headgate.records import rows as module
 from headgate.records.reader import RunFolder
-from headgate.web import rows as module
-from headgate.web.rows import Follower, Rows, table_files
+from headgate.records.rows import MEASURED, Follower, Rows, table_files
 
-from .folders import MadeUp
+from ..web.folders import MadeUp
 
 
 def same_as_the_reader(follower, folder):
@@ -51,12 +50,14 @@ def test_parts_that_are_ahead_of_others(tmp_path):
     assert follower.rows.reached(runs).tolist() == [2, 5, 5, 0]
 
 
-def test_occupancies_are_those_of_the_ledger(tmp_path):
-    run = MadeUp(tmp_path / "run").play(6)
-    follower = Follower(run.folder, "occupancy", run.rounds, clients=3)
-    follower.look()
-    held = follower.rows.of([("constant", 0), ("constant", 1)], 6)[:, -1]
-    assert np.array_equal(held, run.ledgers["constant"].occupancy)
+def test_what_clients_do_is_what_the_ledger_says(tmp_path):
+    run, keys = MadeUp(tmp_path / "run").play(6), [("constant", 0), ("constant", 1)]
+    held, admitted, paid = (
+        Follower(run.folder, "clients", run.rounds, (name,), clients=3).look() for name in ("held", "admitted", "paid")
+    )
+    assert np.array_equal(held.of(keys, 6)[:, -1], run.ledgers["constant"].occupancy)
+    assert np.array_equal(admitted.of(keys, 6).sum(axis=1), run.ledgers["constant"].admitted)
+    assert paid.reached(keys).tolist() == [0, 0]  # all clients have one price
 
 
 def test_only_what_is_new_is_read(tmp_path, monkeypatch):
@@ -124,7 +125,7 @@ def test_a_run_that_is_cut_back_to_its_checkpoint_and_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b"no json\n", "metrics.jsonl: is damaged"),
+        (b"no json\n", "metrics.jsonl: line 9 is damaged"),
         (b'{"policy": "acdpp", "seed": 0, "t": 99}\n', "t = 99: the run has rounds 1 to 12"),
         (b'{"policy": "acdpp", "seed": 0, "t": 0}\n', "t = 0: the run has rounds 1 to 12"),
         (b'{"policy": null, "seed": 0, "t": 1}\n', "policy, seed or t is empty"),
@@ -139,9 +140,9 @@ def test_damaged_lines_are_refused(tmp_path, line, says):
         follower.look()
 
 
-def test_a_client_missing_from_the_occupancy_is_refused(tmp_path):
+def test_a_client_that_is_missing_is_refused(tmp_path):
     run = MadeUp(tmp_path / "run").play(2)
-    follower = Follower(run.folder, "occupancy", run.rounds, clients=4)
+    follower = Follower(run.folder, "clients", run.rounds, ("held",), clients=4)
     with pytest.raises(DataError, match="each of the 4 clients"):
         follower.look()
 
@@ -156,9 +157,8 @@ def test_links_are_not_followed(tmp_path):
         module.read_bytes(run.folder / "metrics.jsonl")
 
 
-def test_no_run_is_held_that_is_too_large(monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 10_000)
-    rows = Rows(10**6, 2, np.float64)
+def test_no_run_is_held_that_is_too_large():
+    rows = Rows(10**6, 2, np.float64, most_bytes=10_000)
     with pytest.raises(DataError, match="more than the page can hold"):
         rows.put(["a"], [0], np.array([10**5]), np.zeros((1, 2)))
 

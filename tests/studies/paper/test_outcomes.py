@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from headgate.analysis.outcomes import read_outcomes
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.schedule import perform
+from headgate.studies.paper.outcomes import read_outcomes
 
 SMALL = ["run.rounds=4", "run.seeds=3", 'run.policies=["acdpp", "constant"]', "training.evaluate_every=2"]
 
@@ -29,10 +29,10 @@ def test_outcomes_are_what_the_metrics_say(runs):
         assert one.t.tolist() == [2, 4]
         assert one.seeds == (0, 1, 2)
         accuracy = own["test_accuracy"].drop_nulls().to_numpy().reshape(3, 2)
-        assert np.array_equal(one.best, np.maximum.accumulate(accuracy, axis=1))
+        assert np.array_equal(one.curve, np.maximum.accumulate(accuracy, axis=1))
         np.testing.assert_allclose(one.spend * 4, own.group_by("seed", maintain_order=True).agg(pl.col("spend").sum())["spend"])
-        assert np.array_equal(one.occupancy.sum(axis=-1), one.n)
-        assert one.peak == own["n"].max()
+        assert np.array_equal(one.held.sum(axis=-1), one.column("n"))
+        assert one.peak_n == own["n"].max()
     assert np.array_equal(found["written", "acdpp"].buffers, load("digits").system.buffer)
 
 
@@ -47,9 +47,9 @@ def test_a_policy_that_lost_all_its_runs_is_still_told_of(runs, tmp_path):
     (folder / "state.json").write_text(json.dumps(state))
     found = read_outcomes(tmp_path, ["digits/written"])
     gone, guessed = found["written", "acdpp"], found["written", "constant"]
-    assert (gone.seeds, gone.all_seeds, gone.diverged, gone.learnt) == ((), (0, 1, 2), 3, False)
+    assert (gone.learnt, gone.seeds, gone.lost_runs) == ((), (0, 1, 2), 3)
     assert gone.spend.shape == (3,)  # money was spent all the same
-    assert (guessed.guessing, guessed.diverged) == (1, 0)
+    assert (guessed.guessing, guessed.lost_runs) == (1, 0)
 
 
 def test_the_validation_split_reaches_the_run(tmp_path):
@@ -58,5 +58,5 @@ def test_the_validation_split_reaches_the_run(tmp_path):
     perform(split, tmp_path / "digits" / "split", processes=1)
     one = read_outcomes(tmp_path, ["digits/split"])["split", "constant"]
     held = sum(int(0.1 * count) for count in np.bincount(load_dataset("digits").train_labels))
-    assert np.allclose(one.best * held, np.round(one.best * held))
-    assert not np.allclose(one.best * 355, np.round(one.best * 355))
+    assert np.allclose(one.curve * held, np.round(one.curve * held))
+    assert not np.allclose(one.curve * 355, np.round(one.curve * 355))

@@ -1,0 +1,107 @@
+"""Numbers as text, the same in the terminal, in reports, on Markdown pages and on the web page."""
+
+import math
+
+from headgate.analysis.intervals import Estimate
+
+DASH = "–"
+
+
+def number(value: float | None) -> str:
+    """
+    >>> number(1234.5), number(55.1234), number(-0.5), number(float("inf")), number(None)
+    ('1,234', '55.12', '−0.5', '∞', '–')
+    """
+    if value is None or math.isnan(value):
+        return DASH
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return _minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}")
+
+
+def money(value: float | None) -> str:
+    """
+    >>> money(1234.567), money(None)
+    ('1,234.57', '–')
+    """
+    return DASH if value is None or math.isnan(value) else _minus(f"{value:,.2f}")
+
+
+def signed(value: int | None) -> str:
+    """
+    >>> signed(2), signed(0), signed(-3), signed(None)
+    ('+2', '+0', '−3', '–')
+    """
+    return DASH if value is None else _minus(f"{value:+,d}")
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """A share in percent.
+
+    >>> percent(0.85), percent(1.4821, 1), percent(None)
+    ('85 %', '148.2 %', '–')
+    """
+    return DASH if share is None or math.isnan(share) else _minus(f"{100 * share:,.{digits}f} %")
+
+
+def accuracy(value: Estimate | None, digits: int = 1) -> str:
+    """In percent, with half its interval where it has one.
+
+    >>> accuracy(Estimate(0.7, 0.4, 1.0, 2)), accuracy(Estimate(0.3)), accuracy(None)
+    ('70.0 ± 30.0 %', '30.0 %', '–')
+    """
+    return DASH if value is None else f"{plus_minus(value.scaled(100), digits)} %"
+
+
+def plus_minus(value: Estimate, digits: int = 1, signs: bool = False) -> str:
+    """
+    >>> plus_minus(Estimate(1.25, 0.75, 1.75, 3), 2, signs=True)
+    '+1.25 ± 0.50'
+    """
+    half = "" if value.half is None else f" ± {value.half:.{digits}f}"
+    return _minus(f"{value.mean:{'+' if signs else ''}.{digits}f}") + half
+
+
+def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> str:
+    """
+    >>> interval(Estimate(3.14, 2.0, 4.0, 5)), interval(Estimate(3.0), signs=True)
+    ('3.1 (2.0 … 4.0)', '+3.0')
+    """
+    if value is None:
+        return DASH
+    sign = "+" if signs else ""
+    text = f"{value.mean:{sign}.{digits}f}"
+    if value.low is not None and value.high is not None:
+        text += f" ({value.low:{sign}.{digits}f} … {value.high:{sign}.{digits}f})"
+    return _minus(text)
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(3725), duration(75.2), duration(4.21)
+    ('1 h 2 min', '1 min 15 s', '4.2 s')
+    """
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"
+
+
+def counted(count: int, thing: str) -> str:
+    """
+    >>> counted(1, "seed"), counted(3, "seed")
+    ('1 seed', '3 seeds')
+    """
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def listed(names: list[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")

@@ -1,0 +1,161 @@
+"""Whether policies kept their limits, in every run; which of those that did is best; and a sentence that says so."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headgate.analysis.formatting import accuracy, listed, money, percent, plus_minus
+from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, student
+from headgate.analysis.runs import Runs, gaps
+from headgate.errors import DataError
+
+ROUNDING = 1e-9
+"""relative; so much above C·T is rounding"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a policy stayed within its money and its buffers, over all its runs, those whose model was lost too."""
+
+    runs: int
+    runs_over_budget: int
+    """runs that spent more than C·T in all, T the rounds asked for"""
+    dearest: float | None
+    """the largest spend of a run in all, as a share of C·T; None without a budget"""
+    excess: int | None
+    """the largest n_m(t) − B_m of any client, round and run; None where it was not recorded"""
+
+    @property
+    def kept(self) -> bool:
+        return self.runs_over_budget == 0 and (self.excess is None or self.excess <= 0)
+
+    @property
+    def broken(self) -> str:
+        """What was broken, in words; empty where nothing was."""
+        said = []
+        if self.runs_over_budget:
+            runs = f"{self.runs_over_budget} of {self.runs} {'run goes' if self.runs == 1 else 'runs go'} over budget"
+            said.append(runs + ("" if self.dearest is None else f", the dearest spends {percent(self.dearest, 1)} of it"))
+        if self.excess is not None and self.excess > 0:
+            said.append(f"a client holds up to {self.excess} more than its buffer")
+        return "; ".join(said)
+
+
+def limits_of(spent: Floats, allowed: float, excess: int | None) -> Limits:
+    """From what each run spent in all, (runs,)."""
+    dearest = float(spent.max(initial=0.0)) / allowed if allowed > 0 else None
+    return Limits(len(spent), int((spent > allowed * (1 + ROUNDING)).sum()), dearest, excess)
+
+
+def limits(one: Runs) -> Limits:
+    return limits_of(one.spent_in_all, one.budget * one.rounds, one.peak_excess)
+
+
+# who is best
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which policy is best, and which cannot be told from it."""
+
+    measure: str
+    best: Runs | None
+    """of those that kept both limits in every run and round; None: nobody did"""
+    against: Mapping[str, Difference | None]
+    """by label, of the others that kept them: the best less it; p after Holm's correction. None: they cannot be compared"""
+
+    @property
+    def level_with(self) -> list[str]:
+        return [name for name, gap in self.against.items() if gap is None or gap.p is None or gap.p > 1 - DECIDED]
+
+
+def rankable(found: Sequence[Runs]) -> list[Runs]:
+    """References are not, nor who has learnt nothing that could be measured."""
+    return [one for one in found if not one.reference and one.best.size]
+
+
+def best_within_limits(found: Sequence[Runs], measure: str = "best") -> Runs | None:
+    """Of those that kept both limits in every run and round, by the mean over runs."""
+    fair = [one for one in rankable(found) if limits(one).kept]
+    return max(fair, key=lambda one: one.measure(measure).mean(), default=None)
+
+
+def best_place(found: Sequence[Runs], measure: str = "best") -> Place:
+    best = best_within_limits(found, measure)
+    if best is None:
+        return Place(measure, None, {})
+    others = [one for one in rankable(found) if one is not best and limits(one).kept]
+    return Place(measure, best, holm({one.label: _gap(best, one, measure) for one in others}))
+
+
+def _gap(best: Runs, other: Runs, measure: str) -> Difference | None:
+    try:
+        return student(gaps(best, other, measure))
+    except DataError:  # no seed in common, or evaluated in other rounds
+        return None
+
+
+def holm(against: Mapping[str, Difference | None]) -> dict[str, Difference | None]:
+    """p of several tests at once (Holm 1979): the k-th smallest of m times m − k + 1, never below the ones before."""
+    tested = sorted((gap.p, name) for name, gap in against.items() if gap is not None and gap.p is not None)
+    corrected, least = dict(against), 0.0
+    for k, (p, name) in enumerate(tested):
+        least = max(least, min(1.0, (len(tested) - k) * p))
+        corrected[name] = replace(against[name], p=least)  # type: ignore[type-var]
+    return corrected
+
+
+# in words
+
+
+def groups(found: Sequence[Runs]) -> dict[str, list[Runs]]:
+    """Runs that may be ranked together: of the same data and the same budget; by what tells the groups apart."""
+    by_key: dict[tuple[str | None, float], list[Runs]] = {}
+    for one in found:
+        by_key.setdefault((one.data, one.budget), []).append(one)
+    kinds, budgets = ({key[i] for key in by_key} for i in (0, 1))
+    return {
+        ", ".join([str(data)] * (len(kinds) > 1) + [f"budget {money(budget)}"] * (len(budgets) > 1)): own
+        for (data, budget), own in by_key.items()
+    }
+
+
+def conclusion(found: Sequence[Runs]) -> str:
+    """What to take from these runs, in a sentence or two for each data set and budget; empty where nothing was played."""
+    return " ".join(f"{name}: {said}" if name else said for name, own in groups(found).items() if (said := _conclusion(own)))
+
+
+def _conclusion(found: Sequence[Runs]) -> str:
+    played = [one for one in found if one.complete]
+    ranked = [one for one in played if not one.reference]
+    if not ranked:
+        return ""
+    said = [_so_far(played) + _best(ranked)]
+    broken = [f"{one.label} ({limits(one).broken})" for one in ranked if not limits(one).kept]
+    said += [f"Broke a limit: {', '.join(broken)}."] * bool(broken)
+    if any(one.peak_excess is None for one in ranked):
+        said.append("What each client held was not recorded, so of memory nothing is known.")
+    return " ".join(said)
+
+
+def _so_far(played: Sequence[Runs]) -> str:
+    if all(one.finished for one in played):
+        return ""
+    some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
+    return f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
+
+
+def _best(ranked: Sequence[Runs]) -> str:
+    place, kept = best_place(ranked), [one.label for one in ranked if limits(one).kept]
+    if place.best is None:
+        return f"{listed(kept)} kept both limits, no accuracy is known." if kept else "Nobody kept both limits in every run."
+    named = {one.label: one for one in ranked}
+    first = f"{place.best.label} ({accuracy(estimate(place.best.best))})"
+    if not place.against:
+        others = ", the only one that kept both limits in every run" if len(kept) == 1 < len(ranked) else ""
+        return f"Best test accuracy within the limits: {first}{others}."
+    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with]
+    if level:
+        return f"Best test accuracy within the limits: {first}, not told apart from {listed(level)}."
+    nearest, gap = min(((name, gap) for name, gap in place.against.items() if gap is not None), key=lambda each: each[1].mean)
+    ahead = plus_minus(gap.scaled(100), 1, signs=True)
+    return f"Best test accuracy within the limits: {first}, {ahead} points ahead of {nearest}, seed by seed."

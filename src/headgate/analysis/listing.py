@@ -1,0 +1,73 @@
+"""A run in one line of a list: how far it is, what it spent, which policy is best within its limits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.curves import thinned
+from headgate.analysis.limits import best_within_limits, limits
+from headgate.analysis.runs import Runs, runs_of
+from headgate.errors import DataError
+from headgate.records.reader import RunFolder
+from headgate.records.rows import Rows
+
+LISTED = ("test_accuracy", "spend")
+"""the columns it takes"""
+SPARK = 40
+"""points of the small curve"""
+
+
+def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """In the order given; what cannot be read is said in its line."""
+    rows = []
+    for run in runs:
+        try:
+            rows.append(run_row(run, run.rows("metrics", *LISTED), run.rows("clients", "held")))
+        except DataError as error:
+            rows.append(run_row(run, problem=str(error)))
+    return rows
+
+
+def run_row(
+    run: RunFolder, metrics: Rows | None = None, held: Rows | None = None, problem: str | None = None
+) -> dict[str, Any]:
+    """`metrics` of the columns `LISTED`. `problem` says why there are none."""
+    found = [runs_of(run, policy, metrics, LISTED, held) for policy in run.policies] if metrics is not None else []
+    played = [one for one in found if one.complete]
+    spend = {one.policy: float(one.spend.mean()) for one in played}
+    # beside others a reference would be the dearest in every line
+    ranked = [one for one in played if not one.reference] or played
+    best, kept = best_within_limits(played), [limits(one) for one in ranked]
+    done = sum(int(one.reached.sum()) for one in found) // max(1, len(run.runs))
+    dearest = [each.dearest for each in kept if each.dearest is not None]
+    elapsed, budget = run.state.get("elapsed_s"), run.budget if run.config else None
+    return {
+        "name": run.name,
+        "sweep": run.sweep,
+        "state": run.status,
+        "round": run.rounds if run.state["state"] == "finished" else done if found else run.state["round"],
+        "rounds": run.rounds,
+        "data": run.kind("data"),
+        "model": run.kind("model"),
+        "policies": run.policies,
+        "seeds": len(run.seeds),
+        "runs": len(run.runs),
+        "lost": len(run.lost),
+        "budget": budget,
+        "spend_per_round": spend,
+        "spend_shares": {name: money / budget for name, money in spend.items()} if budget else {},
+        "spend_share": max(spend[one.policy] for one in ranked) / budget if budget and ranked else None,
+        "runs_over_budget": sum(each.runs_over_budget for each in kept),
+        "dearest_share": max(dearest, default=None),
+        "best_policy": best.policy if best else None,
+        "best_accuracy": float(best.best.mean()) if best else None,
+        "spark": _spark(best) if best else [],
+        "started": run.started,
+        "elapsed": float(elapsed) if isinstance(elapsed, int | float) else None,
+        "problem": problem,
+    }
+
+
+def _spark(best: Runs) -> list[float]:
+    return [round(float(value), 5) for value in best.curve.mean(axis=0)[thinned(best.t.size, SPARK)] if np.isfinite(value)]

@@ -1,0 +1,368 @@
+"""Runs as a table: what each policy of a run folder came to, seed by seed and round by round.
+
+Learning is known of the runs whose model was not lost. Control does not depend on learning, so money and memory are known of
+all of them. Whoever says anything about runs (command line, report, comparison, page, studies) says it from here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.errors import DataError, HeadgateError
+from headgate.experiment import build
+from headgate.records.reader import MEAN_PRICE, RunFolder
+from headgate.records.rows import MEASURED, Rows
+
+Ints = NDArray[np.int64]
+LEARNING = ("test_accuracy", "test_loss", "train_loss")
+"""columns that mean nothing where the model was lost"""
+REFERENCES = ("oracle", "clairvoyant")
+"""kinds of policies that know or spend what nobody has: shown, never ranked"""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """All runs of one policy in one run folder, one for each seed."""
+
+    folder: str
+    policy: str
+    budget: float
+    """C, a round"""
+    buffers: Ints
+    """B_m, (M,)"""
+    rounds: int
+    """T, as asked for"""
+    seeds: tuple[int, ...]
+    lost: NDArray[np.bool_]
+    """(seeds,): the model diverged"""
+    reached: Ints
+    """(seeds,): the last round of each, 0 where it has not begun"""
+    values: Mapping[str, Floats]
+    """by column of the metrics, (seeds, rounds up to the farthest), NaN where there is none"""
+    held: Ints | None = None
+    """n_m(t) of the runs that have begun, (runs, rounds, M); None where it was not recorded"""
+    admitted: Ints | None = None
+    """λ_m(t), likewise"""
+    paid: Floats | None = None
+    """money that each client was paid, likewise; None also where all clients have one price"""
+    guessing: int = 0
+    """runs that ended no better than guessing"""
+    mean_price: float | None = None
+    """c̄, what a sample costs in expectation; None: not known"""
+    kind: str = ""
+    data: str | None = None
+    label: str = ""
+    """as shown: the policy's name, with the folder's before it where several are compared"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.policy)
+
+    # how far they are
+
+    @cached_property
+    def begun(self) -> NDArray[np.bool_]:
+        return self.reached > 0
+
+    @property
+    def farthest(self) -> int:
+        return int(self.reached.max(initial=0))
+
+    @cached_property
+    def complete(self) -> int:
+        """Rounds that all runs which have begun have reached: what is said of a policy is said of these."""
+        return int(self.reached[self.begun].min(initial=self.farthest))
+
+    @property
+    def finished(self) -> bool:
+        return bool((self.reached == self.rounds).all())
+
+    def column(self, name: str) -> Floats:
+        """Of the runs that have begun, (runs, rounds that all have reached)."""
+        values = self.values[name][:, : self.complete]
+        return values if self.begun.all() else values[self.begun]
+
+    @property
+    def reference(self) -> bool:
+        return (self.kind or self.policy) in REFERENCES
+
+    # money and memory, of all runs that have begun
+
+    @cached_property
+    def spent(self) -> Floats:
+        """Money up to and with each round, (runs, rounds)."""
+        return np.cumsum(self.column("spend"), axis=1)
+
+    @property
+    def spend(self) -> Floats:
+        """Money a round, (runs,)."""
+        return self.spent[:, -1] / self.complete if self.complete else np.empty(0)
+
+    @property
+    def spent_in_all(self) -> Floats:
+        """Money of each run up to its own last round, (runs,)."""
+        return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
+
+    @property
+    def bought(self) -> Floats:
+        """Samples paid for a round, (runs,)."""
+        money, price = self.column("spend"), self.column("price")
+        return np.asarray(np.divide(money, price, out=np.zeros_like(money), where=price > 0).mean(axis=1))
+
+    @property
+    def expected_spend(self) -> Floats:
+        """`spend` with the luck of the prices taken out, (runs,): what the same purchases had cost, had the prices met their
+        expectation on average. Constant admission of Λ̄ then spends c̄·Λ̄ whatever the prices of its seed were."""
+        return np.asarray(self.spend - self.bought * self.price_luck.mean(axis=1))
+
+    @property
+    def price_luck(self) -> Floats:
+        """How far prices lay above what a sample costs in expectation, (runs, rounds)."""
+        if self.mean_price is None:
+            raise DataError(f"{self.folder}: what a sample costs in expectation was not recorded")
+        return self.column("price") - self.mean_price
+
+    @property
+    def distinct(self) -> Floats:
+        """N at the end, (runs,)."""
+        return self.column("N")[:, -1] if self.complete else np.empty(0)
+
+    @property
+    def peak_n(self) -> int | None:
+        """The most samples held at once by all clients together."""
+        return _peak(self.column("n"))
+
+    @property
+    def peak_excess(self) -> int | None:
+        """The largest n_m(t) − B_m of any client, round and run; None where it was not recorded."""
+        return None if self.held is None else _peak(self.held - self.buffers)
+
+    @property
+    def fullest(self) -> float:
+        """The largest over clients of the mean of n_m over B_m: at most 1 where the paper's buffer constraint is kept."""
+        return float(self.held_shares.mean(axis=(0, 1)).max())
+
+    @property
+    def peak_share(self) -> float:
+        """The largest n_m(t)/B_m of any client, round and run."""
+        return float(self.held_shares.max())
+
+    @property
+    def held_shares(self) -> Floats:
+        """n_m(t)/B_m, (runs, rounds, M)."""
+        if self.held is None:
+            raise DataError(f"{self.folder}: what clients hold was not recorded")
+        return np.asarray(self.held / self.buffers)
+
+    # learning, of the runs whose model was not lost
+
+    @cached_property
+    def learnt(self) -> tuple[int, ...]:
+        """Seeds of the runs that have begun and whose model was not lost."""
+        return tuple(seed for seed, lost, begun in zip(self.seeds, self.lost, self.begun, strict=True) if begun and not lost)
+
+    @property
+    def lost_runs(self) -> int:
+        return int((self.lost & self.begun).sum())
+
+    @cached_property
+    def _accuracy(self) -> Floats:
+        return self.values["test_accuracy"][:, : self.complete][self.begun & ~self.lost]
+
+    @cached_property
+    def t(self) -> Ints:
+        """The evaluated rounds, (E,)."""
+        return np.flatnonzero(np.isfinite(self._accuracy).any(axis=0)) + 1
+
+    @cached_property
+    def curve(self) -> Floats:
+        """Highest test accuracy so far at the evaluated rounds, (learnt, E)."""
+        best: Floats = np.fmax.accumulate(self._accuracy[:, self.t - 1], axis=1)
+        return best
+
+    @property
+    def best(self) -> Floats:
+        """Highest test accuracy so far, at the end, (learnt,)."""
+        return self.curve[:, -1] if self.t.size else np.empty(0)
+
+    @property
+    def final(self) -> Floats:
+        """Test accuracy at the last evaluation, (learnt,)."""
+        return self._accuracy[:, self.t[-1] - 1] if self.t.size else np.empty(0)
+
+    @property
+    def mean(self) -> Floats:
+        """`curve` averaged over the evaluated rounds, (learnt,)."""
+        return np.asarray(self.curve.mean(axis=1)) if self.t.size else np.empty(0)
+
+    def measure(self, name: str) -> Floats:
+        """best, final or mean."""
+        measures = {"best": self.best, "final": self.final, "mean": self.mean}
+        return measures[name]
+
+    @property
+    def late_gain(self) -> Floats:
+        """How much of the best came in the last quarter of the rounds, (learnt,): have the curves settled?"""
+        before = int(np.searchsorted(self.t, 0.75 * self.rounds, side="right")) - 1
+        return self.best - (self.curve[:, before] if before >= 0 else 0.0)
+
+    def first_round(self, target: float) -> int | None:
+        """The first evaluated round at which the mean over runs of the curve reaches the target."""
+        there = np.flatnonzero(self.curve.mean(axis=0) >= target) if self.learnt else np.empty(0)
+        return int(self.t[there[0]]) if there.size else None
+
+    def of_seeds(self, seeds: Sequence[int]) -> "Runs":
+        """The same with the learning of these seeds only."""
+        return replace(self, lost=self.lost | ~np.isin(self.seeds, seeds))
+
+    @property
+    def best_so_far(self) -> Floats:
+        """Highest test accuracy so far in every round, (seeds, rounds up to the farthest); NaN before the first evaluation."""
+        best = np.fmax.accumulate(self.values["test_accuracy"], axis=1)
+        return np.where(np.isnan(self.values["spend"]), np.nan, best)
+
+
+def _peak(values: NDArray[Any]) -> int | None:
+    measured = values[np.isfinite(values)]
+    return int(measured.max()) if measured.size else None
+
+
+# reading
+
+
+def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
+    """Every policy of every run folder, in the order they were run."""
+    names = _distinct([run.name for run in folders])
+    found = []
+    for run, name in zip(folders, names, strict=True):
+        metrics = run.rows("metrics")
+        held, admitted, paid = (run.rows("clients", column) for column in ("held", "admitted", "paid"))
+        for policy in run.policies:
+            own = runs_of(run, policy, metrics, MEASURED, held, admitted, paid)
+            label = f"{name}: {policy}" if len(folders) > 1 else policy
+            found.append(replace(own, folder=name, label=label, mean_price=mean_price(run)))
+    return found
+
+
+def read_finished(paths: Sequence[Path]) -> list[Runs]:
+    """The same of run folders that must be finished."""
+    found = read_runs([RunFolder.open(path) for path in paths])
+    for one in found:
+        if not one.finished:
+            where = f"metrics of policy {one.policy}"
+            raise DataError(f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds and {one.rounds} rounds")
+    return found
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Folders of the same name in different places are told apart by a number."""
+    return [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
+
+
+def runs_of(
+    run: RunFolder,
+    policy: str,
+    metrics: Rows,
+    columns: Sequence[str] = MEASURED,
+    held: Rows | None = None,
+    admitted: Rows | None = None,
+    paid: Rows | None = None,
+) -> Runs:
+    """One policy's runs, from rows that are in memory: those of the metrics with these columns, and of the clients."""
+    seeds = tuple(sorted(run.seeds))
+    keys = [(policy, seed) for seed in seeds]
+    metrics.check_whole(keys, f"{run.name}: metrics")
+    reached = metrics.reached(keys)
+    begun = [key for key, t in zip(keys, reached, strict=True) if t]
+    last, lost = int(reached.max(initial=0)), np.array([key in run.lost for key in keys], dtype=bool)
+    if len(begun) == len(keys) and begun:
+        table = metrics.of(keys, last)
+    else:
+        table = np.full((len(keys), last, len(columns)), np.nan)
+        table[reached > 0] = metrics.of(begun, last) if begun else np.nan
+    there = np.arange(last) < reached[:, None]
+    if not there.all():
+        table = np.where(there[:, :, None], table, np.nan)
+    values = {name: table[:, :, place] for place, name in enumerate(columns)}
+    if np.isnan(values["spend"][there]).any():
+        raise DataError(f"{run.name}: metrics of policy {policy}: spend is empty")
+    if lost.any():
+        values |= {name: np.where(lost[:, None], np.nan, values[name]) for name in LEARNING if name in values}
+    rounds = int(reached[reached > 0].min(initial=last))
+    settings = run.config.get("policies", {}).get(policy, {})
+    return Runs(
+        folder=run.name,
+        policy=policy,
+        budget=run.budget,
+        buffers=np.array(run.buffers, dtype=np.int64),
+        rounds=run.rounds,
+        seeds=seeds,
+        lost=lost,
+        reached=reached,
+        values=values,
+        held=_by_client(held, begun, rounds),
+        admitted=_by_client(admitted, begun, rounds),
+        paid=_by_client(paid, begun, rounds),
+        guessing=sum(one["policy"] == policy for one in run.state.get("guessing", [])),
+        kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
+        data=run.kind("data"),
+    )
+
+
+def _by_client(rows: Rows | None, begun: Sequence[tuple[str, int]], rounds: int) -> NDArray[Any] | None:
+    """(runs, rounds, clients) up to the round that all have; None where some run has none."""
+    if rows is None or not begun:
+        return None
+    recorded = min(rounds, int(rows.reached(begun).min()))
+    return rows.of(begun, recorded) if recorded else None
+
+
+def mean_price(run: RunFolder) -> float | None:
+    """As recorded. Folders of earlier versions do not say it: there it is that of the prices in their settings, if they are
+    of a kind that is shipped; nobody's module is imported."""
+    said = run.environment.get(MEAN_PRICE)
+    if isinstance(said, int | float):
+        return float(said)
+    (section, prices), *_ = [*((key, run.config[key]) for key in ("prices", "cost") if key in run.config), ("", {})]
+    if not isinstance(prices, dict) or ":" in str(prices.get("kind", ":")):
+        return None
+    recipe = {
+        "system": {key: run.config["system"][key] for key in ("buffers", "clients", "budget") if key in run.config["system"]},
+        section: prices,
+        "run": {"rounds": run.rounds, "seeds": 1, "policies": ["constant"]},
+    }
+    try:
+        return float(build(run.name, recipe, run.path).prices.mean(run.rounds))
+    except HeadgateError:
+        return None
+
+
+# differences
+
+
+def paired(ours: Runs, other: Runs) -> tuple[Runs, Runs]:
+    """Both with the seeds that both have learnt: they met the same prices and samples. A best is higher the more often one
+    looks, so both must have looked equally often."""
+    both = [seed for seed in ours.learnt if seed in other.learnt]
+    names = f"{ours.folder}/{ours.policy} and {other.folder}/{other.policy}"
+    if not both:
+        raise DataError(f"{names}: have no seed in common that did not diverge")
+    if not np.array_equal(ours.t, other.t):
+        raise DataError(f"{names}: were evaluated in different rounds; their best accuracies cannot be compared")
+    return ours.of_seeds(both), other.of_seeds(both)
+
+
+def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
+    """Ours less the other's, seed by seed."""
+    mine, theirs = paired(ours, other)
+    return mine.measure(measure) - theirs.measure(measure)
+
+
+def difference(ours: Runs, other: Runs) -> Estimate:
+    """How much higher our best is, with its 80 % interval."""
+    return estimate(gaps(ours, other))

@@ -1,0 +1,64 @@
+"""The points of a sweep are run folders within one folder, which says in sweep.json which they are."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.errors import DataError
+from headgate.records.rows import Mark, mark_of
+
+SWEEP = "sweep.json"
+STATE = "state.json"
+BETWEEN = "~"
+"""a point is listed as SWEEP~POINT"""
+
+
+def points_of(folder: Path) -> list[Path]:
+    """A run folder, or all of a sweep."""
+    if not (folder / SWEEP).exists():
+        return [folder]
+    try:
+        names = json.loads((folder / SWEEP).read_text("utf-8"))["points"]
+        return [folder / Path(name).name for name in names]  # never outside
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f"{folder / SWEEP}: is damaged") from None
+
+
+def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
+    """What sweep.json says with these points added to those that are there: a sweep may be played some points at a time."""
+    before = points_of(folder) if (folder / SWEEP).exists() else []
+    return json.dumps({"points": list(dict.fromkeys(point.name for point in (*before, *points)))}).encode()
+
+
+class Found(NamedTuple):
+    """A run folder below another folder."""
+
+    name: str
+    sweep: str | None
+    path: Path
+    mark: Mark
+    """of its state"""
+
+
+def find_runs(folder: Path) -> Iterator[Found]:
+    """`folder` where it is a run itself; else the run folders below it, and in its sweeps. Links are not followed."""
+    if (mark := mark_of(folder / STATE)) is not None:
+        yield Found(folder.resolve().name, None, folder, mark)
+        return
+    for path in _folders_in(folder):
+        if (mark := mark_of(path / STATE)) is not None:
+            yield Found(path.name, None, path, mark)
+        elif mark_of(path / SWEEP) is not None:
+            for point in _folders_in(path):
+                if (mark := mark_of(point / STATE)) is not None:
+                    yield Found(f"{path.name}{BETWEEN}{point.name}", path.name, point, mark)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(Path(each.path) for each in entries if each.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
