@@ -1,32 +1,25 @@
 """Flower deployed with TLS and node authentication: processes are killed, and nothing paid for is lost or paid twice.
 
-The app is the one that `headgate flower new --training own` writes, with places in it at which it says that it was there
-and waits while a file is in its way: so a process is killed at the place that is meant, however slow the machine is.
 With HEADGATE_FAULTS=FOLDER set, further faults are tried and every outcome becomes a row in that folder: tools/faults.py.
 """
 
 import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
+from deployed import NODES, PATIENCE, brought_up, patiently, playing, stage
 
 from headgate.control.controller import Controller
 from headgate.control.types import Report
 from headgate.experiment import load
-from headgate.flower.app.write import OWN, write_app
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.deploy.certificates import make_certificates, make_node_key
-from headgate.flower.deploy.loopback import SERVER_APP, Loopback, progress
-from headgate.flower.deploy.processes import free_port, kill_marked, listening, marked
+from headgate.flower.deploy.certificates import make_node_key
+from headgate.flower.deploy.loopback import SERVER_APP, progress
+from headgate.flower.deploy.processes import kill_marked, marked
 from headgate.flower.deploy.supernode import REFUSED
 from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.replay import replay
@@ -35,133 +28,7 @@ pytestmark = [
     pytest.mark.deploy,
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found by /proc"),
 ]
-NODES, PATIENCE = 4, 900
-CLIENT_APP = "flwr-clientapp"
 FAULTS = os.environ.get("HEADGATE_FAULTS")
-PASSING = '''
-import os
-import time
-from pathlib import Path
-
-POINTS = Path(os.environ["HEADGATE_TEST_POINTS"])
-
-
-def by(point):
-    """Say that this place was reached, and wait while a file of its name is in the way."""
-    (POINTS / f"{point}.reached").write_text(str(os.getpid()))
-    while (POINTS / point).exists():
-        time.sleep(0.1)
-
-
-class Grid:
-    """The grid, with a place before orders are sent and one after the answers have come."""
-
-    def __init__(self, grid):
-        self.grid = grid
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, **more):
-        messages = list(messages)
-        orders = messages and messages[0].metadata.message_type == "train"
-        if orders:
-            by(f"ordered-{messages[0].metadata.group_id}")
-        replies = list(self.grid.send_and_receive(messages, **more))
-        if orders:
-            by(f"heard-{messages[0].metadata.group_id}")
-        return replies
-'''
-
-
-# the app and its places
-
-
-@dataclass
-class Stage:
-    """An app with places, and the folder in which they are."""
-
-    app: Path
-    out: Path
-    points: Path
-    failed: list = field(default_factory=list)
-    """why the run ended before its end"""
-
-    def hold(self, *points):
-        for point in points:
-            (self.points / point).touch()
-
-    def release(self, point):
-        (self.points / point).unlink()
-
-    def reached(self, point):
-        return (self.points / f"{point}.reached").exists()
-
-    def await_point(self, point):
-        patiently(lambda: self.reached(point) or self.failed, point)
-        assert not self.failed, self.failed
-
-
-def patiently(condition, what):
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, f"{what}: not within {PATIENCE} s"
-        time.sleep(0.1)
-
-
-def stage(folder, rounds):
-    app = folder / "staged"
-    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", NODES, OWN)
-    package = app / "staged"
-    (package / "passing.py").write_text(PASSING)
-    edits = {
-        "client_app.py": (
-            "    after = ",
-            "    passing.by(f\"client-{context.node_config['partition-id']}-{message.metadata.group_id}\")\n    after = ",
-        ),
-        "server_app.py": ("strategy.start(grid,", "strategy.start(passing.Grid(grid),"),
-    }
-    for name, (old, new) in edits.items():
-        text = (package / name).read_text()
-        assert text.count(old) == 1
-        (package / name).write_text(text.replace(old, new).replace("from . import task", "from . import passing, task"))
-    points = folder / "points"
-    points.mkdir()
-    return Stage(app, app / "runs" / "digits", points)
-
-
-@contextmanager
-def brought_up(folder, staged):
-    said = []
-    with Loopback(folder / "deployment", NODES, said.append, {"HEADGATE_TEST_POINTS": str(staged.points)}) as deployment:
-        deployment.said = said
-        yield deployment
-
-
-@contextmanager
-def playing(deployment, staged):
-    """The run, followed by the supervisor in a thread; in the end it must have come to its end."""
-
-    def follow():
-        try:
-            deployment.run(staged.app, staged.out, {"deadline": 600.0})
-        except BaseException as error:
-            staged.failed.append(error)
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    try:
-        yield
-    finally:
-        for point in staged.points.iterdir():
-            if point.suffix != ".reached":
-                point.unlink()
-        thread.join(PATIENCE)
-    assert not thread.is_alive(), deployment.said
-    assert not staged.failed, (staged.failed, deployment.said)
-
-
-# faults
 
 
 def kill_supernode(deployment, client):
@@ -185,9 +52,6 @@ def await_return(deployment, client, starts):
     """The supervisor has started the SuperNode again, and it was let in."""
     kept = deployment.supervisor.kept[f"SuperNode {client}"]
     patiently(lambda: kept.starts > starts and kept.process.poll() is None and kept.service.joined(), f"SuperNode {client}")
-
-
-# what must hold afterwards
 
 
 @dataclass
@@ -339,63 +203,3 @@ def test_every_process_is_killed_at_every_place(tmp_path):
         f"{charged(books, 7)}; {'its ServerApp went with it and was submitted again' if submitted == 4 else 'nobody else went'}"
     )
     write_row("SuperLink", "while clients train", "started again with its database, the run goes on", link)
-
-
-def test_the_commands_for_real_machines_keep_running_and_leave_nothing_behind(tmp_path):
-    own, port = make_certificates(tmp_path / "certificates"), free_port()
-    public = make_node_key(tmp_path / "node.key")
-    told = {name: tmp_path / f"{name}.txt" for name in ("superlink", "supernode")}
-    words = {
-        "superlink": ["link", "--certificates", own.folder, "--port", port, "--register", public],
-        "supernode": ["node", "--superlink", f"127.0.0.1:{port}", "--authority", own.authority, "--key", tmp_path / "node.key"],
-    }
-    words["supernode"] += ["--client", 0, "--clients", 1]
-    running = []
-
-    def command(name):
-        line = [sys.executable, "-m", "headgate.cli", "flower", name, *map(str, words[name])]
-        with told[name].open("w") as out:
-            running.append(subprocess.Popen(line, cwd=tmp_path, stdout=out, stderr=out))
-
-    try:
-        command("superlink")
-        patiently(lambda: "to run an app" in told["superlink"].read_text(), "superlink")
-        command("supernode")
-        log = tmp_path / "node" / "supernode.log"
-        patiently(lambda: log.exists() and "SuperNode ID:" in log.read_text("utf-8", "replace"), "supernode")
-        (pid,) = mentioning(tmp_path, "flower-supernode")
-        os.kill(pid, signal.SIGKILL)
-        patiently(lambda: "killed by signal 9; next start" in told["supernode"].read_text(), "supervisor")
-    finally:
-        for process in reversed(running):
-            process.terminate()
-        codes = [process.wait(PATIENCE) for process in running]
-    assert codes == [130, 130], [path.read_text() for path in told.values()]
-    assert not listening(port)
-    assert mentioning(tmp_path, "flower-") == []
-
-
-def test_deploy_example_by_command_and_what_it_leaves_to_look_at(tmp_path):
-    headgate = [sys.executable, "-m", "headgate.cli"]
-    example = ["flower", "deploy-example", "app", "--nodes", "1", "--rounds", "1", "--training", "own"]
-    for _ in range(2):  # the second time there is nothing left to do, and it says the same
-        done = subprocess.run([*headgate, *example], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        out = tmp_path / "app" / "runs" / "digits"
-        assert f"run folder: {out}" in done.stdout
-        assert mentioning(tmp_path, "flower-") == []
-    listed = subprocess.run([*headgate, "runs", "app/runs"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "finished" in listed.stdout, listed.stderr
-
-
-def mentioning(folder, word):
-    """Processes with both in their command line."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_text("utf-8", "replace")
-        except OSError:
-            continue
-        if word in line and str(folder) in line:
-            found.append(int(path.parent.name))
-    return found

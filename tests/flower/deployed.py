@@ -1,0 +1,134 @@
+"""An app with places at which it says that it was there and waits while a file is in its way, deployed on this machine.
+
+It is the one that `headgate flower new --training own` writes. A process can be killed at the place that is meant, however
+slow the machine is.
+"""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headgate.flower.app.write import OWN, write_app
+from headgate.flower.deploy.loopback import Loopback
+
+NODES, PATIENCE = 4, 900
+PASSING = '''
+import os
+import time
+from pathlib import Path
+
+POINTS = Path(os.environ["HEADGATE_TEST_POINTS"])
+
+
+def by(point):
+    """Say that this place was reached, and wait while a file of its name is in the way."""
+    (POINTS / f"{point}.reached").write_text(str(os.getpid()))
+    while (POINTS / point).exists():
+        time.sleep(0.1)
+
+
+class Grid:
+    """The grid, with a place before orders are sent and one after the answers have come."""
+
+    def __init__(self, grid):
+        self.grid = grid
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, **more):
+        messages = list(messages)
+        orders = messages and messages[0].metadata.message_type == "train"
+        if orders:
+            by(f"ordered-{messages[0].metadata.group_id}")
+        replies = list(self.grid.send_and_receive(messages, **more))
+        if orders:
+            by(f"heard-{messages[0].metadata.group_id}")
+        return replies
+'''
+
+
+@dataclass
+class Stage:
+    """An app with places, and the folder in which they are."""
+
+    app: Path
+    out: Path
+    points: Path
+    failed: list = field(default_factory=list)
+    """why the run ended before its end"""
+
+    def hold(self, *points):
+        for point in points:
+            (self.points / point).touch()
+
+    def release(self, point):
+        (self.points / point).unlink()
+
+    def reached(self, point):
+        return (self.points / f"{point}.reached").exists()
+
+    def await_point(self, point):
+        patiently(lambda: self.reached(point) or self.failed, point)
+        assert not self.failed, self.failed
+
+
+def patiently(condition, what):
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, f"{what}: not within {PATIENCE} s"
+        time.sleep(0.1)
+
+
+def stage(folder, rounds):
+    app = folder / "staged"
+    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", NODES, OWN)
+    package = app / "staged"
+    (package / "passing.py").write_text(PASSING)
+    edits = {
+        "client_app.py": (
+            "    after = ",
+            "    passing.by(f\"client-{context.node_config['partition-id']}-{message.metadata.group_id}\")\n    after = ",
+        ),
+        "server_app.py": ("strategy.start(grid,", "strategy.start(passing.Grid(grid),"),
+    }
+    for name, (old, new) in edits.items():
+        text = (package / name).read_text()
+        assert text.count(old) == 1
+        (package / name).write_text(text.replace(old, new).replace("from . import task", "from . import passing, task"))
+    points = folder / "points"
+    points.mkdir()
+    return Stage(app, app / "runs" / "digits", points)
+
+
+@contextmanager
+def brought_up(folder, staged):
+    said = []
+    with Loopback(folder / "deployment", NODES, said.append, {"HEADGATE_TEST_POINTS": str(staged.points)}) as deployment:
+        deployment.said = said
+        yield deployment
+
+
+@contextmanager
+def playing(deployment, staged):
+    """The run, followed by the supervisor in a thread; in the end it must have come to its end."""
+
+    def follow():
+        try:
+            deployment.run(staged.app, staged.out, {"deadline": 600.0})
+        except BaseException as error:
+            staged.failed.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        for point in staged.points.iterdir():
+            if point.suffix != ".reached":
+                point.unlink()
+        thread.join(PATIENCE)
+    assert not thread.is_alive(), deployment.said
+    assert not staged.failed, (staged.failed, deployment.said)

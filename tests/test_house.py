@@ -1,0 +1,40 @@
+"""Files stay small enough to be read at once, and lines of the docs short enough for one sentence to change alone."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MOST_LINES, LONGEST = 400, 120
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+LINK = re.compile(r"!?\[[^\]]*\]\([^)]*\)|https?://\S+")
+
+
+def prose(text):
+    """The numbered lines of a page outside code and tables, without their links."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = line.lstrip().startswith("```")
+        fenced ^= fence
+        if not (fence or fenced or line.startswith(("    ", "|"))):
+            yield number, LINK.sub("", line)
+
+
+@pytest.mark.parametrize("folder", ["src/headgate", "tests"])
+def test_no_file_is_too_long(folder):
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
+    assert len(lengths) > 50
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_of_the_docs_are_short(page):
+    lines = dict(prose(page.read_text("utf-8")))
+    assert any(lines.values())
+    assert {number: line for number, line in lines.items() if len(line) > LONGEST} == {}
+
+
+def test_only_prose_counts():
+    text = "one\n\n    indented\n```sh\nfenced\n```\n| a | table |\n- see [this](that.md) and https://example.org/long\n"
+    assert [line for _, line in prose(text)] == ["one", "", "- see  and "]
