@@ -8,6 +8,7 @@ import ast
 import importlib
 import pkgutil
 import sys
+import textwrap
 import tomllib
 from collections import defaultdict
 from pathlib import Path
@@ -78,7 +79,8 @@ def page() -> str:
             lines.append(f"| `{label}` | {cells[0]} | {cells[1]} |")
     lines += ["", "## Labels that need no code", ""]
     for group in paper["no_code"]:
-        lines += [f"- {group['reason']}: {', '.join(f'`{label}`' for label in group['labels'])}"]
+        told = f"- {group['reason']}: {', '.join(f'`{label}`' for label in group['labels'])}"
+        lines += textwrap.wrap(told, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 
