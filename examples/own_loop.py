@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from headgate.control import Controller, System
+from headgate import Controller, System
 from headgate.control.policies import Headgate
 
 ROUNDS, CLIENTS = 40, 10

@@ -1,6 +1,8 @@
 """Numbers as text, the same in the terminal, in reports, on Markdown pages and on the web page."""
 
 import math
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from headgate.analysis.intervals import Estimate
 
@@ -105,3 +107,18 @@ def listed(names: list[str]) -> str:
 
 def _minus(text: str) -> str:
     return text.replace("-", "−")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: it has no infinity (null), no tuples with names (objects) and no data classes."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value

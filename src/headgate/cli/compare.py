@@ -1,6 +1,5 @@
 """The command that compares policies at equal spend."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -8,21 +7,19 @@ from typing import Annotated
 
 import typer
 
+from headgate import api
+from headgate.analysis.shown import show
 from headgate.cli.console import (
     AsFormat,
     Format,
     Set,
-    plain,
     print_json,
     recipe_overrides,
-    same_command_goes_on,
 )
 from headgate.errors import SettingError
-from headgate.experiment import load, sweep_points
-from headgate.progress import counted
+from headgate.experiment import load
 
-POLICIES = "oracle,constant,acdpp,headgate,threshold,resolving,pacing,random"
-SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)
+POLICIES = "headgate,oracle,constant,acdpp,threshold,resolving,pacing,random"
 
 
 def compare(
@@ -54,30 +51,29 @@ def compare(
     what breaks a limit is shown and marked. Says which policy is best where, with paired tests over the seeds, and what the
     accuracy of those that broke a limit costs within the limits. Ctrl-C loses nothing: the same command goes on.
     """
-    from headgate.analysis.compare.conclude import conclude
-    from headgate.simulation.schedule import perform
-
     chosen = None if policies == "recipe" else policies
-    overrides = recipe_overrides(set_, rounds, seeds, chosen)
-    experiment = load(recipe, overrides)
+    experiment = load(recipe, recipe_overrides(set_, rounds, seeds, chosen))
     money = _budgets(budgets, experiment.system.budget)
-    points = sweep_points(recipe, [*overrides, f"sweep.system.budget={json.dumps(money)}"])
-    folder = out or Path("compared") / experiment.name
-    with same_command_goes_on(), counted("learning", quiet or format_ is Format.json) as tick:
-        runs = perform(points, folder, device=device, processes=processes, resume=True, tick=tick)
-    name, where = (experiment.name, pages) if pages is not None else ("compare", folder)
-    where.mkdir(parents=True, exist_ok=True)
-    found = conclude(runs, where, name, _command(recipe, money, policies, rounds, seeds, set_ or []))
+    found = api.compare(
+        experiment,
+        money,
+        out,
+        device=device,
+        processes=processes,
+        quiet=quiet or format_ is Format.json,
+        page=None if pages is None else (pages, experiment.name),
+        command=_command(recipe, money, policies, rounds, seeds, set_ or []),
+    )
     if format_ is Format.json:
-        print_json(plain(found.rows))
+        print_json(found.rows)
     else:
-        found.show()
-    print(f"wrote {where / name}.md", file=sys.stderr)
+        show(*found.shown())
+    print(f"wrote {found.path}", file=sys.stderr)
 
 
 def _budgets(said: str | None, own: float) -> list[float]:
     if said is None:
-        return [round(share * own, 6) for share in SHARES]
+        return [round(share * own, 6) for share in api.SHARES]
     try:
         money = [float(each) for each in said.split(",")]
     except ValueError:

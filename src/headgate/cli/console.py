@@ -1,16 +1,15 @@
 """What the commands share: options, progress, JSON."""
 
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from headgate.analysis.formatting import plain
 from headgate.errors import Interrupted
 
 
@@ -61,18 +60,3 @@ def status(format_: Format, text: str) -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
-
-
-def plain(value: Any) -> Any:
-    """What JSON can hold: it has no infinity (null), no tuples with names (objects) and no data classes."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return value

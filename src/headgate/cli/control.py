@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from headgate.analysis.planned import plan_json, plan_shown
-from headgate.analysis.rehearsal import check_out, rows, summarise, write
+from headgate import api
+from headgate.analysis.rehearsal import check_out, write
 from headgate.analysis.shown import show
-from headgate.analysis.tables import print_summaries
 from headgate.cli.console import (
     AsFormat,
     Format,
@@ -21,13 +20,9 @@ from headgate.cli.console import (
     recipe_overrides,
     status,
 )
-from headgate.control.plan import plan as make_plan
 from headgate.control.policies import Acdpp
-from headgate.control.rehearse import Rehearsal
-from headgate.control.rehearse import rehearse as rehearse_policy
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load, recipe_names, recipe_text
-from headgate.progress import every, progress_bar
 
 
 def recipes(
@@ -59,11 +54,11 @@ def plan(
     """
     experiment = with_policy(recipe, set_ or [], policy)
     with status(format_, "rehearsing"):
-        made = make_plan(experiment.given, experiment.policies[policy], gamma, phi)
+        made = api.plan(experiment, policy, gamma, phi)
     if format_ is Format.json:
-        print_json(plan_json(experiment, policy, made))
+        print_json(made.numbers)
     else:
-        show(*plan_shown(experiment, policy, made))
+        show(*made.shown())
 
 
 def rehearse(
@@ -93,23 +88,21 @@ def rehearse(
         from headgate.analysis.figures import check_figure, draw_rehearsal
 
         check_figure(figure)
-    results, interrupted = _rehearse_all(experiment, quiet)
-    if results:
+    done = api.rehearse(experiment, quiet)
+    if done.results:
         if out is not None:
-            write(rows(experiment, results), out)
+            write(done.frame, out)
         if figure is not None:
-            draw_rehearsal(experiment, results, figure)
-        summaries = [summarise(experiment, name, result) for name, result in results.items()]
+            draw_rehearsal(experiment, done.results, figure)
         if format_ is Format.json:
-            print_json(summaries)
+            print_json(done.summary)
         else:
-            print_summaries(experiment, summaries)
-    for path in filter(None, (out, figure)):
-        if results:
+            show(*done.shown())
+        for path in filter(None, (out, figure)):
             print(f"wrote {path}", file=sys.stderr)
-    if interrupted:
-        done = ", ".join(f"{name} {result.rounds}/{experiment.rounds} rounds" for name, result in results.items())
-        raise Interrupted(f"interrupted; kept: {done or 'nothing, no round was complete'}")
+    if done.interrupted:
+        kept = ", ".join(f"{name} {result.rounds}/{experiment.rounds} rounds" for name, result in done.results.items())
+        raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")
 
 
 def with_policy(recipe: str, overrides: list[str], name: str) -> Experiment:
@@ -124,26 +117,3 @@ def acdpp_of(recipe: str, overrides: list[str]) -> tuple[Experiment, Acdpp]:
     if not isinstance(policy, Acdpp):
         raise SettingError(f"policies.acdpp.kind = {type(policy).__name__.lower()}: must be acdpp")
     return experiment, policy
-
-
-def _rehearse_all(experiment: Experiment, quiet: bool) -> tuple[dict[str, Rehearsal], bool]:
-    results: dict[str, Rehearsal] = {}
-    with progress_bar(quiet) as progress:
-        total = experiment.rounds * len(experiment.policies)
-        task = progress.add_task("", total=total)
-        for name, policy in experiment.policies.items():
-            progress.update(task, description=f"{name}, {len(experiment.seeds)} seeds")
-            result = rehearse_policy(
-                experiment.system,
-                policy,
-                experiment.prices,
-                experiment.seeds,
-                experiment.rounds,
-                tick=every(lambda done: progress.advance(task, done)),
-            )
-            if result.rounds:
-                results[name] = result
-            if result.rounds < experiment.rounds:
-                return results, True
-        progress.update(task, description="done", completed=total)
-    return results, False

@@ -1,6 +1,5 @@
 """The commands of learning: run, runs, report, data."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from headgate.cli.console import (
     AsFormat,
     Format,
     Set,
-    plain,
     print_json,
     recipe_overrides,
 )
@@ -109,14 +107,15 @@ def runs(
 ) -> None:
     """List runs, those of sweeps too: state, progress, policies, spend against budget, best accuracy within the limits."""
     from headgate.analysis.listing import list_rows
-    from headgate.analysis.tables import print_list
+    from headgate.analysis.shown import show
+    from headgate.analysis.tables import list_shown
     from headgate.records.reader import list_runs
 
     found = list_rows(list_runs(folder))
     if format_ is Format.json:
         print_json(found)
     elif found:
-        print_list(found)
+        show(*list_shown(found))
     else:
         print(f"no runs in {folder}; headgate run makes one", file=sys.stderr)
 
@@ -150,10 +149,11 @@ def report(
 
 def data_list() -> None:
     """Say which data sets are there, and which command gets the others."""
-    from headgate.analysis.tables import print_datasets
+    from headgate.analysis.shown import show
+    from headgate.analysis.tables import datasets_shown
     from headgate.learning.datasets import available, data_folder
 
-    print_datasets(available(), data_folder())
+    show(*datasets_shown(available(), data_folder()))
 
 
 def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagenette.")]) -> None:
@@ -168,23 +168,15 @@ def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagene
 
 
 def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
-    from headgate.analysis.report import write_report
+    from headgate.analysis.conclude import conclude, summary_rows
     from headgate.analysis.runs import read_runs
-    from headgate.analysis.summary import summarise, told
-    from headgate.analysis.tables import print_runs_of
-    from headgate.records.reader import RunFolder
-    from headgate.records.writer import RunWriter
+    from headgate.analysis.shown import show
+    from headgate.analysis.tables import run_shown
 
-    runs = [RunFolder.open(folder) for folder in folders]
+    runs, page = conclude(folders, whole)
     for run in runs:
-        found = read_runs([run])
-        summaries = [told(summarise(one, run.target)) for one in found]
-        RunWriter(run.path).replace("summary.json", json.dumps(plain(summaries), indent=2).encode())
         if format_ is Format.json:
-            print_json({"folder": str(run.path), "policies": summaries})
+            print_json({"folder": str(run.path), "policies": summary_rows(run)})
         else:
-            print_runs_of(run, found)
-        page = write_report([run], run.path / "report.html", run.target)
-    if len(runs) > 1:
-        page = write_report(runs, whole / "report.html", runs[0].target)
+            show(*run_shown(run, read_runs([run])))
     print(f"report: {page}", file=sys.stderr if format_ is Format.json else sys.stdout)

@@ -4,22 +4,40 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
 
 from headgate.analysis.compare import page
 from headgate.analysis.compare.figure import draw
 from headgate.analysis.runs import Runs, read_finished
-from headgate.analysis.tables import print_comparison
+from headgate.analysis.shown import Shown
+from headgate.analysis.tables import comparison_shown
 from headgate.records.reader import RunFolder
 
+if TYPE_CHECKING:
+    import polars as pl
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    outcomes: Sequence[Runs]
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Shown):
+    """Policies at equal spend, at each budget."""
+
+    path: Path
+    """the page"""
+    runs: Sequence[Runs]
     rows: list[dict[str, Any]]
+    """one for each budget and policy"""
 
-    def show(self) -> None:
-        print_comparison(self.rows, page.places(self.outcomes))
+    @property
+    def frame(self) -> "pl.DataFrame":
+        """The rows as a table."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows, infer_schema_length=None)
+
+    def shown(self) -> list[RenderableType]:
+        return comparison_shown(self.rows, page.places(self.runs))
 
 
 def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Comparison:
@@ -33,7 +51,7 @@ def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick:
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     numbers = {"command": command, "quick": quick, "rows": rows}
     (folder / f"{name}.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return Comparison(outcomes, rows)
+    return Comparison(folder / f"{name}.md", outcomes, rows)
 
 
 def _setting(run: RunFolder) -> str:

@@ -7,7 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
-from headgate.analysis.tables import show_table
+from headgate.analysis.shown import show
+from headgate.analysis.tables import a_table
 from headgate.studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
 
 SHOWN = {
@@ -47,9 +48,9 @@ def fit_lines(fits: Sequence[Fit]) -> list[list[str]]:
 
 
 def print_rates(rates: MeasuredRates) -> None:
-    show_table(f"V = T^{rates.gamma:g}, rho = 1 - T^-{rates.phi:g}", POINTS, point_lines(rates.points))
+    show(a_table(f"V = T^{rates.gamma:g}, rho = 1 - T^-{rates.phi:g}", POINTS, point_lines(rates.points)))
     if rates.fits:
-        show_table("Exponents of T", FITS, fit_lines(rates.fits))
+        show(a_table("Exponents of T", FITS, fit_lines(rates.fits)))
         print(how_fitted(rates.points).replace("*", ""))
     print(LUCK)
 

@@ -1,0 +1,282 @@
+"""The front door: what a person does with headgate, each in one call. What comes back shows itself in a notebook."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headgate.analysis.compare.conclude import Comparison
+from headgate.analysis.compare.conclude import conclude as conclude_comparison
+from headgate.analysis.conclude import conclude, summary_rows
+from headgate.analysis.planned import plan_json, plan_shown
+from headgate.analysis.rehearsal import Summary, rows, summarise
+from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.shown import Shown
+from headgate.analysis.tables import run_shown, summaries_shown
+from headgate.control.plan import Plan
+from headgate.control.plan import plan as make_plan
+from headgate.control.policies import KINDS
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.rehearse import Rehearsal
+from headgate.control.rehearse import rehearse as rehearse_policy
+from headgate.errors import DataError, Interrupted, SettingError
+from headgate.experiment import Experiment, sweep_points
+from headgate.experiment import load as load_recipe
+from headgate.progress import counted, every, progress_bar
+from headgate.records.reader import RunFolder
+from headgate.records.sweeps import points_of
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+
+SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)
+"""of the recipe's budget: where policies are compared unless other budgets are stated"""
+Points = Sequence[tuple[str, Experiment]]
+
+
+def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
+    """An experiment from a recipe's name, its path or its content; then the same words as `--set`.
+
+    >>> load("digits", "run.rounds=20", "system.budget=40").system.budget
+    40.0
+    """
+    return load_recipe(recipe, overrides)
+
+
+def sweep(recipe: str | Path | Mapping[str, Any], *overrides: str) -> list[tuple[str, Experiment]]:
+    """A recipe with a `[sweep]`: (label, experiment) of every point, as `run` takes them.
+
+    >>> [label for label, _ in sweep("digits", "sweep.system.budget=[20.0, 55.0]")]
+    ['system.budget=20.0', 'system.budget=55.0']
+    """
+    return sweep_points(recipe, overrides)
+
+
+# before anything runs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlanResult(Shown):
+    """What to expect of a policy."""
+
+    experiment: Experiment
+    name: str
+    plan: Plan
+
+    @property
+    def policy(self) -> AdmissionPolicy:
+        """With all its settings worked out."""
+        return self.plan.policy
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """As `headgate plan --format json` has them."""
+        return plan_json(self.experiment, self.name, self.plan)
+
+    @property
+    def warning(self) -> str:
+        """Which limit it breaks, and the way out; empty where it keeps both."""
+        return str(self.numbers["warning"])
+
+    def shown(self) -> "Sequence[RenderableType]":
+        return plan_shown(self.experiment, self.name, self.plan)
+
+
+def plan(
+    experiment: Experiment, policy: str | AdmissionPolicy = "headgate", gamma: float | None = None, phi: float | None = None
+) -> PlanResult:
+    """What to expect of a policy: one of the experiment's, a kind, or an object.
+
+    >>> made = plan(load("digits", "run.rounds=20", "run.seeds=2"))
+    >>> made.name, made.warning
+    ('headgate', '')
+    """
+    if isinstance(policy, str):
+        name = policy
+        if policy not in experiment.policies:
+            if policy not in KINDS:
+                raise SettingError(f"policy = {policy}: neither a policy of the experiment nor a kind")
+            experiment = experiment.with_policy(policy, KINDS[policy]())
+    else:
+        name = type(policy).__name__
+        experiment = experiment.with_policy(name, policy)
+    return PlanResult(experiment, name, make_plan(experiment.given, experiment.policies[name], gamma, phi))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RehearsalResult(Shown):
+    """Control over a whole horizon, without learning."""
+
+    experiment: Experiment
+    results: Mapping[str, Rehearsal]
+    """by policy"""
+    interrupted: bool = False
+    """after Ctrl-C: the rounds done so far are there"""
+
+    @cached_property
+    def frame(self) -> "pl.DataFrame":
+        """One row per policy, seed and round: the columns of `headgate rehearse --out`."""
+        return rows(self.experiment, self.results)
+
+    @cached_property
+    def summary(self) -> list[Summary]:
+        """One for each policy."""
+        return [summarise(self.experiment, name, result) for name, result in self.results.items()]
+
+    def shown(self) -> "Sequence[RenderableType]":
+        return summaries_shown(self.experiment, self.summary)
+
+
+def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
+    """Run control over the whole horizon, without learning: what is spent, held and used.
+
+    >>> rehearse(load("digits", "run.rounds=20", "run.seeds=2")).frame.columns[:4]
+    ['policy', 'seed', 't', 'price']
+    """
+    results: dict[str, Rehearsal] = {}
+    e = experiment
+    with progress_bar(quiet) as bar:
+        task = bar.add_task("", total=e.rounds * len(e.policies))
+        for name, policy in e.policies.items():
+            bar.update(task, description=f"{name}, {len(e.seeds)} seeds")
+            tick = every(lambda done: bar.advance(task, done))
+            result = rehearse_policy(e.system, policy, e.prices, e.seeds, e.rounds, tick)
+            if result.rounds:
+                results[name] = result
+            if result.rounds < e.rounds:
+                return RehearsalResult(experiment, results, interrupted=True)
+    return RehearsalResult(experiment, results)
+
+
+# runs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Shown):
+    """A run folder, or all points of a sweep, as its record tells it. It may still be running."""
+
+    path: Path
+
+    @cached_property
+    def folders(self) -> list[RunFolder]:
+        return [RunFolder.open(each) for each in points_of(self.path)]
+
+    @property
+    def status(self) -> str:
+        """finished, running or interrupted; of a sweep, what holds for any of its points."""
+        said = {folder.status for folder in self.folders}
+        return next(state for state in ("running", "interrupted", "finished") if state in said)
+
+    @property
+    def frame(self) -> "pl.DataFrame":
+        """One row per policy, seed and round; of a sweep with the column `point` before them."""
+        return self._together(lambda folder: folder.metrics())
+
+    @property
+    def clients(self) -> "pl.DataFrame":
+        """What each client admitted, held and paid: one row per policy, seed and round."""
+        return self._together(lambda folder: folder.clients())
+
+    def _together(self, table: "Callable[[RunFolder], pl.DataFrame]") -> "pl.DataFrame":
+        import polars as pl
+
+        if len(self.folders) == 1:
+            return table(self.folders[0])
+        named = [table(each).select(pl.lit(each.name).alias("point"), pl.all()) for each in self.folders]
+        return pl.concat(named)
+
+    @property
+    def runs(self) -> list[Runs]:
+        """All seeds of each policy as arrays, with a mask of those whose model was lost."""
+        return read_runs(self.folders)
+
+    @property
+    def summary(self) -> "pl.DataFrame":
+        """One row per policy: accuracy with spend, limits and memory beside it."""
+        import polars as pl
+
+        return pl.DataFrame([row for folder in self.folders for row in summary_rows(folder)], infer_schema_length=None)
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """A self-contained page; by default report.html in the folder."""
+        from headgate.analysis.report import write_report
+
+        return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
+
+    def shown(self) -> "Sequence[RenderableType]":
+        return [thing for folder in self.folders for thing in run_shown(folder, read_runs([folder]))]
+
+
+def run(
+    experiment: Experiment | Points,
+    out: str | Path,
+    *,
+    device: str = "auto",
+    executor: str = "auto",
+    processes: int | None = None,
+    ray: str | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Learn, with all policies and seeds, into the folder `out`; then its summary and its report are written, too.
+
+    Goes on where `out` was begun by the same experiment, and does nothing again that is finished. Ctrl-C loses nothing: the
+    same call goes on.
+    """
+    from headgate.simulation.schedule import perform
+
+    whole = Path(out)
+    with counted("learning", quiet) as tick:
+        try:
+            perform(experiment, whole, device=device, executor=executor, processes=processes, ray=ray, resume=True, tick=tick)
+        except Interrupted as stop:
+            raise Interrupted(stop.what, "nothing is lost, the same call goes on") from None
+    conclude(points_of(whole), whole)
+    return Run(whole)
+
+
+def open(folder: str | Path) -> Run:  # headgate.open, as there is gzip.open
+    """Any run folder: finished, running, of a sweep, or of Flower. Reading it imports nothing that it names."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise DataError(f"{path}: there is no such folder")
+    found = Run(path)
+    found.folders  # noqa: B018  # refused here where it is none
+    return found
+
+
+# at equal spend
+
+
+def compare(
+    experiment: Experiment,
+    budgets: Sequence[float] | None = None,
+    out: str | Path | None = None,
+    *,
+    device: str = "auto",
+    processes: int | None = None,
+    quiet: bool = False,
+    page: tuple[Path, str] | None = None,
+    command: str = "headgate.compare",
+) -> Comparison:
+    """Accuracy against the money really spent, at every budget; by default 0.5 to 2 times the experiment's.
+
+    Runs and page go to `out`, by default compared/NAME; what is finished there is used. `page` is where else the page is
+    written: a folder and a name.
+    """
+    from headgate.simulation.schedule import perform
+
+    money = [round(share * experiment.system.budget, 6) for share in SHARES] if budgets is None else list(map(float, budgets))
+    if len(set(money)) < len(money) or not money:
+        raise SettingError(f"budgets = {money}: each must be named once")
+    folder = Path(out) if out is not None else Path("compared") / experiment.name
+    points = [(f"system.budget={budget}", experiment.with_budget(budget)) for budget in money]
+    with counted("learning", quiet) as tick:
+        try:
+            done = perform(points, folder, device=device, processes=processes, resume=True, tick=tick)
+        except Interrupted as stop:
+            raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
+    where, name = page if page is not None else (folder, "compare")
+    where.mkdir(parents=True, exist_ok=True)
+    return conclude_comparison(done, where, name, command)
