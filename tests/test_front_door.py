@@ -1,0 +1,136 @@
+"""`import headgate`: light, typed, and the same numbers as the command line."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pytest
+
+import headgate
+from headgate.errors import DataError, SettingError
+
+SMALL = ("run.rounds=4", "run.seeds=2", 'run.policies=["headgate", "constant", "oracle"]')
+
+
+@dataclass(frozen=True)
+class Steady(headgate.AdmissionPolicy):
+    """The same number of samples every round; what leaves a full buffer of B_m is the default."""
+
+    rate: float = 4.0
+
+    def admit(self, view, memory):
+        return headgate.Ask(np.full(view.debt.shape, self.rate)), memory
+
+
+def test_importing_it_imports_nothing_heavy():
+    code = (
+        "import sys, headgate\n"
+        "heavy = {'torch', 'polars', 'numpy', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert {'load', 'plan', 'rehearse', 'run', 'compare', 'open', 'Controller', 'System'} <= set(dir(headgate))\n"
+        "headgate.load('digits'); headgate.plan(headgate.load('digits', 'run.rounds=5'))\n"
+        "assert not {'torch', 'sklearn', 'flwr'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_name_leads_somewhere():
+    for name in dir(headgate):
+        assert getattr(headgate, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        headgate.nothing  # noqa: B018
+
+
+def test_an_own_object_is_what_runs(tmp_path):
+    """It was replaced by `constant` without a word once."""
+    e = headgate.load("digits", *SMALL, 'run.policies=["constant"]').with_policy("mine", Steady(rate=7.0))
+    run = headgate.run(e, tmp_path / "out", quiet=True)
+    mine = run.frame.filter(pl.col("policy") == "mine")
+    assert mine["admitted"].to_list() == [7] * 8
+    rehearsed = headgate.rehearse(e).frame.filter(pl.col("policy") == "mine").sort("t", "seed")
+    assert mine.sort("t", "seed")["spend"].to_list() == pytest.approx(rehearsed["spend"].to_list(), rel=1e-12)
+
+
+def test_a_run_says_what_it_came_to_and_goes_on(tmp_path):
+    e, out = headgate.load("digits", *SMALL), str(tmp_path / "out")
+    run = headgate.run(e, out, quiet=True)
+    before = (tmp_path / "out" / "metrics.parquet").read_bytes()
+    again = headgate.run(e, out, quiet=True)
+    assert (tmp_path / "out" / "metrics.parquet").read_bytes() == before
+    assert again.frame.equals(run.frame)
+    assert run.status == "finished"
+    assert run.frame.height == 3 * 2 * 4
+    assert run.summary["policy"].to_list() == ["headgate", "constant", "oracle"]
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())[0]["policy"] == "headgate"
+    assert run.report().read_text("utf-8").startswith("<!doctype html>")
+    assert "headgate" in repr(run)
+    assert "<pre" in run._repr_html_()
+    assert run.clients["admitted"].list.len().unique().to_list() == [10]
+    with pytest.raises(DataError) as refusal:
+        headgate.run(headgate.load("digits", *SMALL, "system.budget=40"), out, quiet=True)
+    assert "was begun with other settings" in str(refusal.value)
+    assert "--" not in str(refusal.value)  # whoever calls from Python has no options
+
+
+def test_any_folder_is_opened(tmp_path):
+    points = headgate.sweep("digits", *SMALL, "sweep.system.budget=[20.0, 55.0]")
+    headgate.run(points, tmp_path / "swept", quiet=True)
+    found = headgate.open(tmp_path / "swept")
+    assert found.frame["point"].unique(maintain_order=True).to_list() == ["system.budget=20.0", "system.budget=55.0"]
+    assert found.summary.height == 6
+    alone = headgate.open(tmp_path / "swept" / "system.budget=20.0")
+    assert alone.frame.equals(found.frame.filter(pl.col("point") == "system.budget=20.0").drop("point"))
+    for wrong in (tmp_path / "none", tmp_path):
+        with pytest.raises(DataError, match=str(tmp_path)):
+            headgate.open(wrong)
+
+
+def test_policies_are_compared_at_equal_spend(tmp_path):
+    e = headgate.load("digits", *SMALL).with_policy("mine", Steady(rate=3.0))
+    found = headgate.compare(e, budgets=[20, 55], out=tmp_path, quiet=True)
+    frame = found.frame
+    assert frame["budget"].unique(maintain_order=True).to_list() == [20.0, 55.0]
+    assert set(frame["policy"]) == {"headgate", "constant", "oracle", "mine"}
+    assert found.path.is_file()
+    spends = dict(zip(frame.filter(pl.col("budget") == 20.0)["policy"], frame["spend"], strict=False))
+    assert spends["headgate"] <= 20.0
+    assert "budget 20 a round" in repr(found)
+    with pytest.raises(SettingError, match="budgets"):
+        headgate.compare(e, budgets=[20, 20], out=tmp_path)
+
+
+def test_what_a_policy_was_not_told_follows_the_budget():
+    e = headgate.load("mnist")
+    assert e.with_budget(110.0).tables() == headgate.load("mnist", "system.budget=110.0").tables()
+    assert e.with_budget(110.0).with_budget(55.0).tables() == e.tables()
+    stated = e.with_policy("constant", headgate.load("mnist", "policies.constant.K=3").policies["constant"])
+    assert stated.with_budget(110.0).policies["constant"].K == 3
+
+
+@pytest.mark.parametrize("policy", ["headgate", "constant", "acdpp", "oracle"])
+def test_a_plan_is_that_of_the_command_line(policy):
+    e = headgate.load("digits", "run.rounds=12", "run.seeds=3", f'run.policies=["{policy}"]')
+    words = ["plan", "digits", "--policy", policy, "--set", "run.rounds=12", "--set", "run.seeds=3", "--format", "json"]
+    said = subprocess.run([sys.executable, "-m", "headgate.cli", *words], capture_output=True, text=True, check=True).stdout
+    told = json.loads(said)
+    made = headgate.plan(e, policy)
+    assert told == json.loads(json.dumps(made.numbers))
+    keys = "K rate V rho bound oracle_bound regret cost_violation buffer_violation peak_buffer why".split()
+    assert set(keys) <= told.keys()
+    assert (told["K"] is None) == (policy in ("headgate", "oracle"))
+    assert bool(made.warning) == (policy != "headgate")
+    assert (policy in made.warning or "headgate" in made.warning) or policy == "headgate"
+
+
+def test_a_plan_takes_an_object_and_says_where_it_breaks_a_limit():
+    made = headgate.plan(headgate.load("digits", "run.rounds=12", "run.seeds=2"), Steady(rate=90.0))
+    assert made.name == "Steady"
+    assert "over budget" in made.warning
+    assert "headgate" in made.warning
+    assert made.warning in " ".join(repr(made).split())
+    with pytest.raises(SettingError, match="policy = headgat"):
+        headgate.plan(headgate.load("digits"), "headgat")
