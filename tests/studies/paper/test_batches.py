@@ -1,5 +1,6 @@
 import hashlib
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,11 @@ from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.experiment.recipes import recipe_names
 from headgate.studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, batches, differs, recipes_of
-from headgate.studies.paper.equal_means import equal_means, largest
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
 """what was run for the committed pages, from the code that stated it before the recipes did (commit ceb7a87)"""
 ROUNDS = 20
+TOOL = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "equal_means.py"))
 TRAINING = ("lr", "steps", "momentum", "weight_decay", "batch_size", "aggregation", "evaluate_every", "target", "dtype")
 
 
@@ -111,7 +112,7 @@ def test_at_equal_means_the_released_rule_keeps_its_budget_and_its_buffers():
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_the_recipes_of_equal_means_state_what_the_search_finds(name):
-    e, found = of(name)[EQUAL], equal_means(name)
+    e, found = of(name)[EQUAL], TOOL["equal_means"](name)
     assert found.spend > 1.3 * e.system.budget
     assert found.memory > e.system.memory
     assert {e.policies[each].V for each in ("released_fair", "released_budget")} == {found.V}
@@ -122,7 +123,7 @@ def test_the_recipes_of_equal_means_state_what_the_search_finds(name):
 
 @pytest.mark.parametrize("limit", [0.1, 3.3, 47.0, 1000.0])
 def test_the_largest_number_that_fits(limit):
-    found = largest(lambda value: value <= limit, 1000.0)
+    found = TOOL["largest"](lambda value: value <= limit, 1000.0)
     assert found <= limit
     assert found > limit / 1.2
 

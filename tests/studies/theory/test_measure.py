@@ -11,6 +11,7 @@ from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
+from headgate.studies.paper.theory_claims import of_runs, theory_rows
 from headgate.studies.theory import judge
 from headgate.studies.theory.measure import BASIC, measure
 from headgate.studies.theory.outcome import RELEASED
@@ -85,20 +86,19 @@ def test_no_run_is_beyond_the_constants_read_off_them(outcome):
 
 
 def test_verdicts_follow_the_numbers(outcome):
-    answers = {each.key: each.answer for each in outcome.verdicts}
-    assert list(answers) == ["inequality", "informative", "ranks", "step_size", "mismatch"]
-    assert (answers["inequality"], answers["informative"], answers["step_size"], answers["mismatch"]) == (
-        "yes",
-        "no",
-        "no",
-        "no",
-    )
+    two_seeds = replace(outcome, stages=outcome.stages[:1])  # one seed has no interval
+    rows = of_runs(theory_rows(None, None, [two_seeds], "c"))
+    found = {row.key.removeprefix("theory-"): row.written.verdict for row in rows}
+    assert (found.pop("inequality"), found.pop("informative")) == ("holds", "does not hold")
+    assert (found.pop("mismatch"), found.pop("step_size")) == ("does not hold", "does not hold")
+    assert found.keys() == {"ranks"}
     worse = replace(outcome.stages[0].points[0], excess=outcome.stages[0].points[0].excess * 1e9)
     spoilt = replace(outcome, stages=(replace(outcome.stages[0], points=(worse, *outcome.stages[0].points[1:])),))
-    broken = {each.key: each for each in judge.verdicts(spoilt)}
-    assert broken["inequality"].answer == "no"
-    assert "at 2 of 26 points" in broken["inequality"].sentence
-    assert "Of 26 single runs 2 exceed it, 2 if" in broken["inequality"].sentence
+    row = next(row for row in theory_rows(None, None, [spoilt], "c") if row.key == "theory-inequality")
+    assert row.written.verdict == "does not hold"
+    said = judge.remarks(spoilt)[0]
+    assert "at 2 of 26 points" in said
+    assert "Of 26 single runs 2 exceed it, 2 if" in said
 
 
 def test_a_surrogate_that_equals_the_risk_ranks_perfectly(outcome):
@@ -118,27 +118,28 @@ def test_equal_spend_is_that_of_the_budget(outcome):
 
 
 def test_the_page_and_its_files(outcome, tmp_path):
-    paths = write_page([outcome], tmp_path / "made", FACTS)
+    rows = of_runs(theory_rows(None, None, [outcome], "c"))
+    paths = write_page([outcome], rows, tmp_path / "made", FACTS)
     assert [path.name for path in paths] == ["excess_risk.md", "excess_risk.json", "excess_risk.csv", "excess_risk.svg"]
     text = paths[0].read_text("utf-8")
     assert "`headgate reproduce theory --quick`" in text
     assert "A trial run" in text
     assert "nan" not in text
-    for verdict in outcome.verdicts:
-        assert verdict.sentence in text
+    assert all(said in text for said in judge.remarks(outcome))
+    assert all(row.claim in text for row in rows)
     raw = json.loads(paths[1].read_text("utf-8"), parse_constant=pytest.fail)
-    assert [each["key"] for each in raw["outcomes"][0]["verdicts"]] == [each.key for each in outcome.verdicts]
-    rows = list(csv.DictReader(paths[2].read_text("utf-8").splitlines()))
-    assert len(rows) == 26
-    assert float(rows[0]["excess"]) == pytest.approx(outcome.stages[0].points[0].measured.mean(), rel=1e-4)
+    assert raw["outcomes"][0]["remarks"] == judge.remarks(outcome)
+    points = list(csv.DictReader(paths[2].read_text("utf-8").splitlines()))
+    assert len(points) == 26
+    assert float(points[0]["excess"]) == pytest.approx(outcome.stages[0].points[0].measured.mean(), rel=1e-4)
     assert paths[3].read_bytes().startswith(b"<?xml")
-    assert page([outcome], FACTS) == page([outcome], FACTS)
+    assert page([outcome], rows, FACTS) == text
 
 
 def test_a_folder_that_cannot_be(outcome, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
-        write_page([outcome], tmp_path / "file" / "below", FACTS)
+        write_page([outcome], [], tmp_path / "file" / "below", FACTS)
 
 
 def test_only_convex_models(digits, tmp_path):

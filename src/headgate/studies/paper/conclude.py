@@ -15,7 +15,7 @@ from headgate.studies.paper.numbers import curves_csv, study_numbers
 from headgate.studies.paper.outcomes import read_outcomes
 from headgate.studies.paper.page import study_page
 from headgate.studies.paper.theory_checks import Checks
-from headgate.studies.paper.theory_claims import THEORY, theory_rows
+from headgate.studies.paper.theory_claims import THEORY, of_runs, theory_rows
 from headgate.studies.paper.theory_page import theory_page
 from headgate.studies.paper.verdicts import rules_id
 from headgate.studies.theory.outcome import ExcessRisk
@@ -79,7 +79,7 @@ def conclude_theory(
         "theory.md": theory_page(rates, checks, rows, figure, facts),
         "theory.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
     }
-    return [*write(pages, texts), figure, *write_page(runs, pages, facts)]
+    return [*write(pages, texts), figure, *write_page(runs, of_runs(rows), pages, facts)]
 
 
 def conclude_claims(pages: Path) -> list[Path]:

@@ -51,6 +51,7 @@ PLACES = {
     "step_size": ("the step size is one for which smooth analysis works (η ≤ 1/L)", "–", OWN),
 }
 """by key: the claim, where it stands, what the paper says"""
+RUNS = ("inequality", "informative", "ranks", "mismatch", "step_size")
 RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
 
@@ -184,6 +185,11 @@ def _aside(name: str, holds: bool | None) -> str:
 
 
 # Theorem 1 beside runs
+
+
+def of_runs(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """The claims that runs with learning decide."""
+    return [row for row in rows if row.key.removeprefix(f"{THEORY}-") in RUNS]
 
 
 def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:

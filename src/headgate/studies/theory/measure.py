@@ -12,7 +12,6 @@ from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
 from headgate.studies.theory.constants import Seen, assured_constants, estimate_constants, smoothness
-from headgate.studies.theory.judge import verdicts
 from headgate.studies.theory.optimum import RIDGE, Optimum, minimiser
 from headgate.studies.theory.outcome import ExcessRisk, Point, Sensitivity, Stage
 from headgate.studies.theory.population import Population, gradients, held_out, pooled, risk
@@ -55,7 +54,7 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
     ridges = (other[0], optima[0], other[1])
     in_memory = pooled(dataset, first, int(first.seeds[0]), first.system.weight * first.system.buffer)
     by_memory = minimiser(in_memory, start=start)
-    outcome = ExcessRisk(
+    return ExcessRisk(
         name=first.name,
         rounds=rounds,
         seeds=seeds,
@@ -71,7 +70,6 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
         stages=tuple(stages),
         quick=quick,
     )
-    return replace(outcome, verdicts=verdicts(outcome))
 
 
 def _cases(recipe: str, quick: bool) -> list[Experiment]:

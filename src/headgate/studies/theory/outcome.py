@@ -1,4 +1,4 @@
-"""What was measured on one data set: points, stages, the whole; and the verdicts on it."""
+"""What was measured on one data set: points, stages, the whole."""
 
 from dataclasses import dataclass, replace
 
@@ -67,15 +67,6 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    key: str
-    question: str
-    answer: str
-    """yes, no or partly"""
-    sentence: str
-
-
-@dataclass(frozen=True)
 class Sensitivity:
     """What another ball would change, for the first seed."""
 
@@ -107,7 +98,6 @@ class ExcessRisk:
     stages: tuple[Stage, ...]
     """the recipe's step size, then one that is at most 1/L"""
     quick: bool
-    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def idle(self) -> float:

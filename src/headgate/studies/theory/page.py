@@ -13,9 +13,11 @@ from headgate.analysis.formatting import DASH
 from headgate.analysis.intervals import means
 from headgate.analysis.markdown import table
 from headgate.analysis.provenance import how_made
+from headgate.studies.paper.claims import ClaimRow
+from headgate.studies.paper.claims_page import claims_table
 from headgate.studies.theory.constants import Constants, exact_mismatch, informative_from
 from headgate.studies.theory.figure import draw
-from headgate.studies.theory.judge import at_equal_spend, kept, rankings, variance_step
+from headgate.studies.theory.judge import at_equal_spend, kept, rankings, remarks, variance_step
 from headgate.studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
 
@@ -43,11 +45,11 @@ agree if ω̄ = 1/N_eff. Under K-step retention samples in memory have been used
 smaller and the mismatch larger; and while nothing has left (t ≤ K) it is 1/N_eff − 1/N, where nothing is allowed."""
 
 
-def write_page(outcomes: Sequence[ExcessRisk], folder: Path, facts: dict[str, Any]) -> list[Path]:
-    """excess_risk.md, .json, .csv and .svg in a folder, which is made if need be."""
+def write_page(outcomes: Sequence[ExcessRisk], rows: Sequence[ClaimRow], folder: Path, facts: dict[str, Any]) -> list[Path]:
+    """excess_risk.md, .json, .csv and .svg in a folder, which is made if need be; `rows`: the claims that runs decide."""
     points = pl.DataFrame([row for outcome in outcomes for row in point_rows(outcome)])
     texts = {
-        f"{NAME}.md": page(outcomes, facts),
+        f"{NAME}.md": page(outcomes, rows, facts),
         f"{NAME}.json": pages.as_json(as_json(outcomes, facts)),
         f"{NAME}.csv": points.write_csv(float_precision=6),
     }
@@ -56,12 +58,13 @@ def write_page(outcomes: Sequence[ExcessRisk], folder: Path, facts: dict[str, An
     return paths
 
 
-def page(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> str:
+def page(outcomes: Sequence[ExcessRisk], rows: Sequence[ClaimRow], facts: dict[str, Any]) -> str:
     parts = [
         f"Logistic regression, whose loss is convex. {how_made(facts)} All numbers are in "
         f"[{NAME}.json]({NAME}.json) and [{NAME}.csv]({NAME}.csv).",
         "## Answers",
-        *_answers(outcomes),
+        claims_table(rows),
+        pages.bullets(said for outcome in outcomes for said in remarks(outcome)),
         pages.figure("Measured excess risk, bounds, and the surrogate", f"{NAME}.svg"),
         "## What is measured",
         MEASURED,
@@ -76,13 +79,6 @@ def page(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> str:
             parts += [f"## {outcome.name}, η = {stage.lr:g}", _scene(outcome, stage), _points(outcome, stage), _ranks(stage)]
     parts += ["## The variance step", _variance(outcomes)]
     return pages.page("Theorem 1 beside runs", *parts, quick=any(outcome.quick for outcome in outcomes))
-
-
-def _answers(outcomes: Sequence[ExcessRisk]) -> Iterator[str]:
-    for together in zip(*(outcome.verdicts for outcome in outcomes), strict=True):
-        answers = dict.fromkeys(each.answer for each in together)
-        yield f"**{together[0].question}** {' / '.join(answers).capitalize()}."
-        yield pages.bullets(verdict.sentence for verdict in together)
 
 
 def _balls(outcomes: Sequence[ExcessRisk]) -> str:
@@ -260,7 +256,7 @@ def _outcome_json(outcome: ExcessRisk) -> dict[str, Any]:
         "variance_step": dict(
             zip(("broken", "none_allowed", "ratio"), astuple(variance_step(outcome.stages[0].points)), strict=True)
         ),
-        "verdicts": [asdict(each) for each in outcome.verdicts],
+        "remarks": remarks(outcome),
         "stages": stages,
         "points": list(point_rows(outcome)),
     }

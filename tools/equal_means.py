@@ -1,6 +1,6 @@
 """What the released policy takes, and which settings bring it down to its budget or constant admission up to it.
 
-The recipes paper/mnist/equal-means and paper/cifar10/equal-means state what is found here.
+python tools/equal_means.py           says what the recipes paper/mnist/equal-means and paper/cifar10/equal-means state
 """
 
 from collections.abc import Callable
@@ -68,3 +68,8 @@ def largest(fits: Callable[[float], bool], top: float) -> float:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(grid[middle]) else (low, middle)
     return grid[low]
+
+
+if __name__ == "__main__":
+    for name in ("mnist", "cifar10"):
+        print(name, equal_means(name))
