@@ -138,13 +138,11 @@ def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
 
 def _better(asked: _Asked) -> list[Path]:
     from headgate.analysis.compare.conclude import conclude
-    from headgate.analysis.pages import write
     from headgate.studies.better.page import conclude_page, conclude_regret, missing
     from headgate.studies.better.studies import study
     from headgate.studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
-    write(asked.pages, {})
     for name in missing(asked.pages, asked.quick):
         own = study(name, QUICK if asked.quick else ())
         if gpu or not own.needs_gpu:

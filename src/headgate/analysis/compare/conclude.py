@@ -1,6 +1,5 @@
 """From finished runs to the page, the numbers and the figure."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from rich.console import RenderableType
 
 from headgate.analysis.compare import page
 from headgate.analysis.compare.figure import draw
+from headgate.analysis.pages import as_json, write
+from headgate.analysis.provenance import facts_of, machine
 from headgate.analysis.runs import Runs, read_finished
 from headgate.analysis.shown import Shown
 from headgate.analysis.tables import comparison_shown
@@ -42,16 +43,13 @@ class Comparison(Shown):
 
 def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Comparison:
     """Writes NAME.md, NAME.json and NAME.svg into `folder`."""
-    outcomes = [one for run in runs for one in read_finished([run])]
-    rows = page.rows(outcomes)  # refuses what cannot be compared before anything is written
-    draw(outcomes, folder / f"{name}.svg")
-    text = page.markdown(
-        f"{name}: policies at equal spend", outcomes, command, f"{name}.svg", _setting(RunFolder.open(runs[0])), _made(runs)
-    )
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    numbers = {"command": command, "quick": quick, "rows": rows}
-    (folder / f"{name}.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return Comparison(folder / f"{name}.md", outcomes, rows)
+    found, folders = read_finished(runs), [RunFolder.open(run) for run in runs]
+    rows = page.rows(found)  # refuses what cannot be compared before anything is written
+    facts = facts_of(command, [machine(run) for run in folders], quick)
+    text = page.markdown(name, found, _setting(folders[0]), facts)
+    write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
+    draw(found, folder / f"{name}.svg")
+    return Comparison(folder / f"{name}.md", found, rows)
 
 
 def _setting(run: RunFolder) -> str:
@@ -69,11 +67,3 @@ def _setting(run: RunFolder) -> str:
         + "".join(f"; for all policies alike {each}" for each in helps)
         + "."
     )
-
-
-def _made(runs: Sequence[Path]) -> str:
-    """With which code and on what."""
-    facts = [RunFolder.open(run).environment for run in runs]
-    said = [sorted({str(fact[key]) for fact in facts if key in fact}) for key in ("device", "commit")]
-    text = f", on {', '.join(said[0])}" if said[0] else ""
-    return text + (f", with the code of commit {', '.join(said[1])}" if said[1] else "")

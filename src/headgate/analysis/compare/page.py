@@ -8,6 +8,8 @@ from headgate.analysis.formatting import DASH, interval, money, number, percent,
 from headgate.analysis.intervals import Difference, estimate
 from headgate.analysis.limits import Place, best_place, best_within_limits, limits
 from headgate.analysis.markdown import table
+from headgate.analysis.pages import figure, page
+from headgate.analysis.provenance import how_made
 from headgate.analysis.runs import Runs
 
 HEADER = [
@@ -81,14 +83,15 @@ def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
     return {budget: [best_place(own, measure.key) for measure in MEASURES] for budget, own in by_budget(found).items()}
 
 
-def markdown(title: str, found: Sequence[Runs], command: str, figure: str, setting: str, made: str) -> str:
-    parts = [f"# {title}", setting, f"Made by `{command}`{made}.", f"![Accuracy against money]({figure})", HOW_TO_READ]
+def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
+    """The page NAME.md, with NAME.svg beside it; `facts` say how the runs were made."""
+    parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), HOW_TO_READ]
     for budget, own in by_budget(found).items():
         parts += [f"## Budget {budget:g} a round", table(HEADER, [_line(one, _ends(own)) for one in own])]
     parts += ["## Best where", _best_table(places(found))]
     if pairs := cheaper(found, "best"):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
-    return "\n\n".join(parts) + "\n"
+    return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
 
 
 def _line(one: Runs, ends: tuple[Runs, Runs] | None) -> list[str]:

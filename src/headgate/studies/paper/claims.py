@@ -173,8 +173,9 @@ def study_rows(study: str, outcomes: Outcomes, command: str) -> list[ClaimRow]:
 
 def row_to_json(row: ClaimRow) -> dict[str, Any]:
     told = asdict(row)
-    for side in (told["written"], told["released"]):
-        side["value"] = None if side["value"] is None else list(side["value"].values())
+    for side in ("written", "released"):
+        value = getattr(row, side).value
+        told[side]["value"] = None if value is None else value.three
     return told
 
 

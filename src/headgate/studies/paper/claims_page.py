@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.analysis.formatting import DASH, interval, number
+from headgate.analysis.formatting import DASH, interval, money
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import bullets, page
 from headgate.analysis.provenance import runs_of, with_doubts
@@ -90,5 +90,5 @@ def _spend(row: ClaimRow) -> str:
     said = []
     for name, finding in (("written", row.written), ("released", row.released)):
         if finding.spend:
-            said.append(f"{name}: {' and '.join(number(each) for each in finding.spend)} of {number(finding.budget or 0)}")
+            said.append(f"{name}: {' and '.join(map(money, finding.spend))} of {finding.budget or 0:g}")
     return "; ".join(said) or DASH

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
+from headgate.analysis.formatting import number
 from headgate.analysis.shown import show
 from headgate.analysis.tables import a_table
 from headgate.studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
@@ -29,7 +30,7 @@ LUCK = (
 
 def point_lines(points: Sequence[AtHorizon]) -> list[list[str]]:
     return [
-        [f"{p.T:,}", f"{p.V:.4g}", f"{p.rho:.5f}", *(_number(getattr(p, name)) for name in (*SHOWN, "ceiling"))] for p in points
+        [f"{p.T:,}", f"{p.V:.4g}", f"{p.rho:.5f}", *(number(getattr(p, name)) for name in (*SHOWN, "ceiling"))] for p in points
     ]
 
 
@@ -62,12 +63,6 @@ def how_fitted(points: Sequence[AtHorizon]) -> str:
         f"Exponents are fitted over T = {used[0].T:,} to {used[-1].T:,}, with Student's 95 % interval. *Allowed* is what the "
         f"claimed function of T itself would show over the same horizons, plus {LEEWAY}."
     )
-
-
-def _number(value: float) -> str:
-    if not np.isfinite(value):
-        return "∞"
-    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def draw_rates(rates: MeasuredRates, path: Path) -> None:
