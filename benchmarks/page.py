@@ -30,7 +30,7 @@ from machine import RESULTS, rounded, say, target, way, write
 PAGE_MS, PLAN_MS = 1000.0, 300.0
 SYSTEM = {"buffers": [8, 9, 10, 11, 12, 8, 9, 10, 11, 12], "budget": 55.0}
 PRICES = {"kind": "uniform", "low": 1.0, "high": 10.0}
-KEPT = ("config.toml", "environment.json", "state.json", "metrics.parquet", "occupancy.parquet", "summary.json")
+KEPT = ("config.toml", "environment.json", "state.json", "metrics.parquet", "clients.parquet", "summary.json")
 
 
 def main() -> None:
@@ -93,7 +93,7 @@ def _live(one: Path, folder: Path) -> Path:
         shutil.copy(one / name, folder / name)
     state = json.loads((one / "state.json").read_text("utf-8"))
     (folder / "state.json").write_text(json.dumps({**state, "state": "running", "round": 30, "pid": os.getpid()}), "utf-8")
-    for table in ("metrics", "occupancy"):
+    for table in ("metrics", "clients"):
         frame = pl.read_parquet(one / f"{table}.parquet").sort("t", maintain_order=True)
         rows = frame.write_ndjson().encode().splitlines(keepends=True)
         (folder / f"{table}.jsonl").write_bytes(b"".join(rows[: len(rows) // 2]))
@@ -103,7 +103,7 @@ def _live(one: Path, folder: Path) -> Path:
 
 def grow(folder: Path, rows: int = 50) -> None:
     """A round lands."""
-    for table in ("metrics", "occupancy"):
+    for table in ("metrics", "clients"):
         waiting = (folder / f"rest-{table}").read_bytes().splitlines(keepends=True)
         with (folder / f"{table}.jsonl").open("ab") as file:
             file.write(b"".join(waiting[:rows]))

@@ -55,9 +55,10 @@ class Playing:
             {"policy": policy, "seed": seed, "t": self.t, **dict(zip(names, own, strict=True)), "N": 10 * self.t}
             for (policy, seed), own in zip(runs, drawn.tolist(), strict=True)
         ]
-        held = [{"policy": policy, "seed": seed, "t": self.t, "n": SYSTEM["buffers"]} for policy, seed in runs]
+        both = dict.fromkeys(("admitted", "held"), SYSTEM["buffers"])
+        held = [{"policy": policy, "seed": seed, "t": self.t, **both} for policy, seed in runs]
         self.writer.append("metrics", rows)
-        self.writer.append("occupancy", held)
+        self.writer.append("clients", held)
         if self.t % 15 == 0 or self.t == self.rounds:  # as often as checkpoints
             told = {"policies": list(POLICIES), "seeds": list(range(SEEDS)), "diverged": [], "elapsed_s": 2.0 * self.t}
             self.writer.state("running", self.t, self.rounds, **told)

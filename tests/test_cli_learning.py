@@ -39,7 +39,7 @@ def test_run_writes_everything_it_promises(headgate, tmp_path):
     assert f"report: {Path('runs') / folder.name / 'report.html'}" in out
     assert "Spend a round" in out
     assert {path.name for path in folder.iterdir()} == {
-        "config.toml", "environment.json", "state.json", "metrics.parquet", "occupancy.parquet", "summary.json",
+        "config.toml", "environment.json", "state.json", "metrics.parquet", "clients.parquet", "summary.json",
         "report.html", "checkpoints",
     }  # fmt: skip
     frame = pl.read_parquet(folder / "metrics.parquet")
@@ -52,7 +52,7 @@ def test_run_writes_everything_it_promises(headgate, tmp_path):
     assert folder.name in listed
     assert "finished" in listed
     (row,) = json.loads(headgate("runs", "--format", "json")[0])
-    assert (row["run"], row["round"], row["data"], row["model"]) == (folder.name, 4, "digits", "logistic")
+    assert (row["name"], row["round"], row["data"], row["model"]) == (folder.name, 4, "digits", "logistic")
 
 
 def test_report_of_one_and_of_several(headgate, tmp_path):

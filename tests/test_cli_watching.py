@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.watching import Means, Watching
+from headgate.cli.watching import SeedMeans, Watching
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.parts import create
@@ -48,7 +48,7 @@ def a_run(folder):
 @given(st.permutations([(policy, seed) for policy in ("hybrid", "constant") for seed in range(3)]))
 def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
     notes = Notes()
-    means = Means(a_run(tmp_path_factory.mktemp("watch") / "run"), [notes])
+    means = SeedMeans(a_run(tmp_path_factory.mktemp("watch") / "run"), [notes])
     for policy, seed in order:  # part after part
         for t in range(1, 5):
             means.add([row(policy, seed, t)])
@@ -66,7 +66,7 @@ def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_pat
         RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2)])
     RunWriter(part_folders(run.path)[2]).append("metrics", [row("hybrid", 2, 1)])
     notes = Notes()
-    means = Means(run, [notes])
+    means = SeedMeans(run, [notes])
     means.add([row("hybrid", 2, 2)])
     means.close()
     assert [each[:2] for each in notes.told[1:-1]] == [("hybrid", 2)]
