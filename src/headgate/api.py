@@ -165,9 +165,9 @@ class Run(Shown):
 
     @property
     def status(self) -> str:
-        """finished, running or interrupted; of a sweep, what holds for any of its points."""
+        """finished, running, interrupted or diverged; of a sweep, what holds for any of its points."""
         said = {folder.status for folder in self.folders}
-        return next(state for state in ("running", "interrupted", "finished") if state in said)
+        return next(state for state in ("running", "interrupted", "finished", "diverged") if state in said)
 
     @property
     def frame(self) -> "pl.DataFrame":

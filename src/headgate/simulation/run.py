@@ -47,10 +47,10 @@ def choose_device(name: str) -> torch.device:
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> dict[str, Any]:
     """What the record says of the machinery, and the room on a GPU. What can be refused is refused here.
 
-    One seed is simulated; the others differ in how the data are dealt, which is tried for each.
+    One seed is simulated; they differ in how the data are dealt, which is tried for each.
     """
     one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
-    for _ in streams_of(replace(experiment, seeds=experiment.seeds[1:]), hold_out(dataset, experiment.data.validation)):
+    for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation)):
         pass
     facts: dict[str, Any] = {"environment": _environment(one)}
     if one.device.type == "cuda":

@@ -1,0 +1,205 @@
+"""The same folders through the reader, the command line, the report, the comparison, the page and Python: one answer.
+
+Finished, still running, one seed lost, the points of a sweep, a run on Flower, and one whose policy and prices are of a module
+that cannot be imported. Every number that two of them tell is equal to the last bit.
+"""
+
+import html
+import json
+import os
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import tomli_w
+from typer.testing import CliRunner
+
+import headgate
+from headgate.analysis.compare.page import rows as compared_rows
+from headgate.analysis.limits import conclusion
+from headgate.analysis.report import write_report
+from headgate.analysis.runs import read_finished, read_runs
+from headgate.analysis.summary import columns, summarise, told
+from headgate.cli import app
+from headgate.records.reader import RunFolder, list_runs
+
+from .web.folders import MadeUp, sweep
+from .web.served import Served
+
+NAMES = ["finished", "flower", "foreign", "lost", "running", "study~K=2", "study~K=3"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The folder of all of them, and the one that goes on."""
+    runs = tmp_path_factory.mktemp("one") / "runs"
+    MadeUp(runs / "finished", ("oracle", "constant", "acdpp", "headgate"), seeds=3).finish()
+    running = MadeUp(runs / "running", ("constant", "headgate"), seeds=3, parts=True).play(4).play(3, ["constant"])
+    MadeUp(runs / "lost", ("constant", "headgate"), seeds=3).finish().say("finished", diverged=[("headgate", 1)])
+    for point in sweep(runs / "study", ("K=2", "K=3"), policies=("acdpp", "headgate"), rounds=5):
+        point.finish()
+    _foreign(runs / "foreign")
+    _flower(runs / "flower", tmp_path_factory.mktemp("world"))
+    return runs, running
+
+
+def _foreign(folder):
+    MadeUp(folder, ("constant", "headgate")).finish()
+    config = tomllib.loads((folder / "config.toml").read_text())
+    config["policies"] = {**config.get("policies", {}), "constant": {"kind": "not_there:Policy"}}
+    config["prices"] = {"kind": "not_there:Prices"}
+    config["data"] = {"kind": "not_there:data"}
+    (folder / "config.toml").write_text(tomli_w.dumps(config))
+
+
+def _flower(folder, place):
+    """At the level of messages, as the tests of Flower do."""
+    from headgate.flower.quiet import ENVIRONMENT
+
+    os.environ |= dict(ENVIRONMENT)
+    sys.path.insert(0, str(Path(__file__).parent / "flower"))
+    from flwr.app import MetricRecord
+    from worlds import World, an_experiment
+
+    world = World(place, an_experiment("fifo", 4))
+    world.play(evaluate_fn=lambda t, arrays: MetricRecord({"accuracy": t / 10, "loss": 1.0 / t}))
+    shutil.copytree(place / "run", folder)
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    with Served(made[0]) as served:
+        yield served
+
+
+def path_of(runs, name):
+    return runs / name.replace("~", "/")
+
+
+def as_json(value):
+    return json.loads(json.dumps(value))
+
+
+def by_reader(folder):
+    """What the reader itself says, with the targets that the page and the closing table take."""
+    run = RunFolder.open(folder)
+    return [as_json(told(summarise(one, run.target))) for one in read_runs([run])]
+
+
+def command_line(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def listed(runs):
+    return {row["name"]: row for row in json.loads(command_line("runs", runs, "--format", "json"))}
+
+
+def test_the_command_line_and_the_page_list_the_same_runs(made, page):
+    """A sweep used to be listed by the page alone."""
+    rows = page.get("/api/runs").json["rows"]
+    assert sorted(row["name"] for row in rows) == NAMES
+    assert {row["name"]: row for row in rows} == listed(made[0])
+    assert {run.name for run in list_runs(made[0])} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_line_of_the_list_is_what_the_reader_says(made, name):
+    found, row = {each["policy"]: each for each in by_reader(path_of(made[0], name))}, listed(made[0])[name]
+    assert row["policies"] == list(found)
+    for key in ("spend_per_round", "spend_share"):
+        theirs = row["spend_per_round" if key == "spend_per_round" else "spend_shares"]
+        assert theirs == {policy: each[key] for policy, each in found.items()}
+    ranked = [each for each in found.values() if not each["reference"]]
+    assert row["runs_over_budget"] == sum(each["runs_over_budget"] for each in ranked)
+    assert row["dearest_share"] == max(each["dearest_share"] for each in ranked)
+    assert row["lost"] == sum(each["lost"] for each in found.values())
+    best = max((each for each in ranked if each["kept_limits"]), key=lambda each: each["best_accuracy"]["mean"], default=None)
+    assert (row["best_policy"], row["best_accuracy"]) == (best["policy"], best["best_accuracy"]["mean"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_says_what_the_reader_says(made, page, name):
+    detail, run = page.get(f"/api/runs/{name}").json, RunFolder.open(path_of(made[0], name))
+    found = read_runs([run])
+    assert detail["summary"] == by_reader(run.path)
+    assert detail["conclusion"] == conclusion(found) != ""
+    shown = columns(run.target, any(one.lost_runs for one in found))
+    texts = [[column.text(summarise(one, run.target)) for column in shown] for one in found]
+    assert [[cell["text"] for cell in row] for row in detail["table"]["rows"]] == texts
+    curves = page.get(f"/api/runs/{name}/curves").json["policies"]
+    assert [(own["rounds"], own["complete"]) for own in curves] == [(one.farthest, one.complete) for one in found]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_python_says_what_the_reader_says(made, name):
+    run = headgate.open(path_of(made[0], name))
+    assert as_json(run.summary.to_dicts()) == by_reader(run.path)
+    assert run.frame.height == sum(int(one.reached.sum()) for one in read_runs(run.folders))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_says_what_the_reader_says(made, tmp_path, name):
+    run = RunFolder.open(path_of(made[0], name))
+    text = write_report([run], tmp_path / "report.html", run.target).read_text("utf-8")
+    command_line("report", run.path, "--out", tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text("utf-8") == text
+    found = read_runs([run])
+    shown = columns(run.target, any(one.lost_runs for one in found))
+    body = text.partition("<tbody>")[2].partition("</tbody>")[0]
+    cells = [html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", body)]
+    assert cells == [column.text(summarise(one, run.target)) for one in found for column in shown]
+    lede = re.search(r'<p class="lede">(.*?)</p>', text).group(1)
+    assert html.unescape(lede).replace("\u00a0", " ") == conclusion(found)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "running"])
+def test_the_comparison_says_what_the_reader_says(made, name):
+    """From any working folder: nothing is imported that the settings name."""
+    folder = path_of(made[0], name)
+    for row, own in zip(compared_rows(read_finished([folder])), by_reader(folder), strict=True):
+        assert row["policy"] == own["policy"]
+        assert row["seeds"] + row["diverged"] == own["runs"]
+        for theirs, ours in (
+            ("diverged", "lost"), ("spend", "spend_per_round"), ("overspent_runs", "runs_over_budget"), ("peak_n", "peak_n"),
+            ("worst_excess", "peak_excess"), ("kept_limits", "kept_limits"), ("N", "N"), ("reference", "reference"),
+        ):  # fmt: skip
+            assert row[theirs] == own[ours], theirs
+        for measure in ("best", "final", "mean"):
+            assert row[measure][0] == own[f"{measure}_accuracy"]["mean"]
+
+
+def test_a_lost_seed_has_money_and_memory_everywhere(made, page):
+    """The summary used to say 54.878 and the comparison 54.858 of the same runs."""
+    folder = made[0] / "lost"
+    metrics = RunFolder.open(folder).metrics().filter(policy="headgate")
+    assert metrics["seed"].n_unique() == 3
+    spend = metrics["spend"].sum() / metrics.height
+    constant, ours = by_reader(folder)
+    assert (constant["lost"], ours["lost"], ours["runs"], ours["best_accuracy"]["runs"]) == (0, 1, 3, 2)
+    assert ours["spend_per_round"] == pytest.approx(spend, rel=1e-12)
+    row = compared_rows(read_finished([folder]))[1]
+    line = listed(made[0])["lost"]
+    assert ours["spend_per_round"] == row["spend"] == line["spend_per_round"]["headgate"]
+    assert page.get("/api/runs/lost").json["summary"][1]["spend_per_round"] == ours["spend_per_round"]
+
+
+def test_a_run_that_grows_is_told_alike_in_every_round(made, page):
+    runs, running = made
+    for _ in range(3):
+        before = by_reader(runs / "running")
+        assert page.get("/api/runs/running").json["summary"] == before
+        assert listed(runs)["running"] == next(r for r in page.get("/api/runs").json["rows"] if r["name"] == "running")
+        running.play(1)
+        assert [each["rounds"] for each in by_reader(runs / "running")] == [each["rounds"] + 1 for each in before]
+
+
+def test_what_a_foreign_policy_costs_in_expectation_was_recorded(made):
+    (constant, _) = read_finished([made[0] / "foreign"])
+    assert constant.mean_price == 5.5
+    assert constant.expected_spend.shape == (2,)
+    assert "not_there" not in sys.modules
