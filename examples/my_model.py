@@ -1,11 +1,18 @@
-"""A model of one's own: any torch module without buffers; called with the images' shape and the number of classes."""
+"""A model of one's own: `build` makes a torch module. torch is imported there, so planning does not need it."""
 
-from torch import nn
+from dataclasses import dataclass
+
+from headgate.learning.models import Model
 
 
-class TwoLayers(nn.Sequential):
+@dataclass(frozen=True)
+class TwoLayers(Model):
     """One hidden layer with a smooth activation."""
 
-    def __init__(self, shape, classes, width=32):
+    width: int = 32
+
+    def build(self, shape, classes):
+        from torch import nn
+
         features = shape[0] * shape[1] * shape[2]
-        super().__init__(nn.Flatten(), nn.Linear(features, width), nn.Tanh(), nn.Linear(width, classes))
+        return nn.Sequential(nn.Flatten(), nn.Linear(features, self.width), nn.Tanh(), nn.Linear(self.width, classes))

@@ -1,0 +1,19 @@
+"""A policy of one's own that never overspends: the base class has the purse, this class says how much to renew."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control.policies import Buyer
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TwoSteps(Buyer):
+    """Renews all places at prices up to `low`, half of them up to `high`, none above."""
+
+    low: float = 2.0
+    high: float = 5.0
+
+    def wanted(self, view, memory):
+        share = np.where(view.price <= self.low, 1.0, np.where(view.price <= self.high, 0.5, 0.0))
+        return share, memory
