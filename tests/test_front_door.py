@@ -119,8 +119,8 @@ def test_a_plan_is_that_of_the_command_line(policy):
     told = json.loads(said)
     made = headgate.plan(e, policy)
     assert told == json.loads(json.dumps(made.numbers))
-    keys = "K rate V rho bound oracle_bound regret cost_violation buffer_violation peak_buffer why".split()
-    assert set(keys) <= told.keys()
+    kept = {"bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer", "why"}
+    assert {"K", "rate", "V", "rho"} | kept <= told.keys()
     assert (told["K"] is None) == (policy in ("headgate", "oracle"))
     assert bool(made.warning) == (policy != "headgate")
     assert (policy in made.warning or "headgate" in made.warning) or policy == "headgate"

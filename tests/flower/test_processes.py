@@ -28,7 +28,7 @@ from headgate.flower.deploy.processes import (
 from headgate.flower.deploy.supernode import SuperNode
 from headgate.flower.deploy.supervisor import Supervisor
 from headgate.flower.quiet import ENVIRONMENT
-from headgate.records.held import Held
+from headgate.records.lock import FolderLock
 
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found by /proc")
 
@@ -135,7 +135,7 @@ def test_the_last_error_is_quoted_and_not_what_comes_after_it(tmp_path):
 
 
 def test_a_deployment_that_is_up_is_not_brought_up_again(tmp_path):
-    with Held() as held:
+    with FolderLock() as held:
         held.take(tmp_path, tmp_path)
         with pytest.raises(DataError, match="another process has this deployment up"), Loopback(tmp_path, 1):
             pass

@@ -29,6 +29,12 @@ class Limits:
         return self.runs_over_budget == 0 and (self.excess is None or self.excess <= 0)
 
     @property
+    def which(self) -> str:
+        """Which limit was broken: "money", "memory" or both; empty where none was."""
+        broken = ["money"] * (self.runs_over_budget > 0) + ["memory"] * ((self.excess or 0) > 0)
+        return " and ".join(broken)
+
+    @property
     def broken(self) -> str:
         """What was broken, in words; empty where nothing was."""
         said = []
@@ -130,8 +136,11 @@ def _conclusion(found: Sequence[Runs]) -> str:
     if not ranked:
         return ""
     said = [_so_far(played) + _best(ranked)]
-    broken = [f"{one.label} ({limits(one).broken})" for one in ranked if not limits(one).kept]
-    said += [f"Broke a limit: {', '.join(broken)}."] * bool(broken)
+    broken: dict[str, list[str]] = {}
+    for one in ranked:
+        broken.setdefault(limits(one).which, []).append(one.label)
+    named = [f"{listed(names)} ({which})" for which, names in broken.items() if which]
+    said += [f"Not ranked, because a limit was broken: {'; '.join(named)}."] * bool(named)
     if any(one.peak_excess is None for one in ranked):
         said.append("What each client held was not recorded, so of memory nothing is known.")
     return " ".join(said)

@@ -28,7 +28,7 @@ from headgate.flower.rounds import Discipline, Heard, Update, hear, letters, mea
 from headgate.flower.run_folder import LEDGER, RunRecord
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.cohort import draw_cohort
-from headgate.records.held import Held
+from headgate.records.lock import FolderLock
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -61,7 +61,7 @@ class AdmissionStrategy(Strategy):
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
         self._prices, self._client_evaluation = prices, client_evaluation
         self._record = RunRecord.open(Path(folder), experiment, own_prices=prices is not None)
-        self._held = Held()
+        self._held = FolderLock()
         try:
             self._held.take(self._record.folder, self._record.folder)
             self.store = LedgerStore(self._record.folder / LEDGER, watch)

@@ -51,7 +51,7 @@ def check_parts(folder: Path) -> None:
     """Refuses a run whose parts are not all there."""
     parts, whole = part_folders(folder), _each_run(read_config(folder))
     if sorted(run for part in parts for run in _each_run(read_config(part))) != sorted(whole):
-        raise DataError(f"--resume {folder}: its parts do not hold each of its {len(whole)} runs once; it cannot be continued")
+        raise DataError(f"{folder}: its parts do not hold each of its {len(whole)} runs once; it cannot be continued")
 
 
 def played(folder: Path) -> int:
@@ -96,7 +96,7 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
             partial.replace(table)
         elif not table.exists():  # else it was done by one who was killed right after
             missing = next(path for path in paths if not path.exists())
-            raise DataError(f"--resume {folder}: {missing.relative_to(folder)} is missing; the run cannot be finished")
+            raise DataError(f"{folder}: {missing.relative_to(folder)} is missing; the run cannot be finished")
     for path in (path for paths in rows.values() for path in paths):
         path.unlink(missing_ok=True)
     for part in parts:

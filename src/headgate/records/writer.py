@@ -32,7 +32,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"--out {folder}: cannot be made ({error.strerror})") from None
+        raise DataError(f"{folder}: cannot be made ({error.strerror})") from None
 
 
 class RunWriter:
@@ -45,7 +45,7 @@ class RunWriter:
     def create(cls, folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> "RunWriter":
         """A new folder with its config; refused where there is something already."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
+            raise DataError(f"{folder}: exists already; resume it, or choose another folder")
         make_folder(folder)
         writer = cls(folder)
         text = tomli_w.dumps(config)
@@ -127,9 +127,9 @@ class Checkpoint:
         try:
             text = config.read_bytes()
         except OSError as error:
-            raise DataError(f"--resume {folder}: {CONFIG} cannot be read ({error.strerror})") from None
+            raise DataError(f"{folder}: {CONFIG} cannot be read ({error.strerror})") from None
         if hashlib.sha256(text).hexdigest() != environment.get("config_sha256"):
-            raise DataError(f"--resume {folder}: {CONFIG} was changed after the run began; start a new run with it")
+            raise DataError(f"{folder}: {CONFIG} was changed after the run began; start a new run with it")
         self.environment = environment
         found = sorted(path for path in (folder / "checkpoints").glob("[0-9]*") if path.is_dir())
         self.path = found[-1] if found else None
@@ -139,7 +139,7 @@ class Checkpoint:
             for name, digest in self.head["sha256"].items():
                 file = self.path / name
                 if not file.is_file() or _digest(file) != digest:
-                    raise DataError(f"--resume {folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
+                    raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
 
     def _rename_older_rows(self) -> None:
         """A run that an earlier version began goes on under the names of today; the rows that it wrote stay as they are."""
@@ -178,11 +178,9 @@ class Checkpoint:
             if not path.exists():
                 if ((tables or self.folder) / name.replace("jsonl", "parquet")).exists():
                     continue  # the run was finishing
-                raise DataError(f"--resume {self.folder}: {name} is missing; the run cannot be continued")
+                raise DataError(f"{self.folder}: {name} is missing; the run cannot be continued")
             if path.stat().st_size < length:
-                raise DataError(
-                    f"--resume {self.folder}: {name} is shorter than its checkpoint says; the run cannot be continued"
-                )
+                raise DataError(f"{self.folder}: {name} is shorter than its checkpoint says; the run cannot be continued")
             os.truncate(path, length)
 
 

@@ -77,11 +77,11 @@ class Prepared:
     """by how much each image is moved, (2, samples); None: not at all"""
 
 
-def streams_of(experiment: Experiment, dataset: Dataset) -> Iterator[Stream]:
-    """The streams of every seed, of what `hold_out` has left; refused where the data cannot be dealt to the clients."""
+def streams_of(experiment: Experiment, dataset: Dataset, seeds: Ints) -> Iterator[Stream]:
+    """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients."""
     rule, clients = experiment.data.partition, experiment.system.clients
     owners = rule.split if experiment.training.cohort is None or clients <= FEW else rule.owners
-    for seed in map(int, experiment.seeds):
+    for seed in map(int, seeds):
         yield Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
 
 
@@ -118,7 +118,7 @@ class Simulation:
         self.labels = torch.from_numpy(dataset.train_labels).to(device)
         images, labels = (torch.from_numpy(each).to(device) for each in (dataset.test_images, dataset.test_labels))
         self.evaluate = Evaluator(task, images, labels, self.executor)
-        self.streams = list(streams_of(given, dataset))
+        self.streams = list(streams_of(given, dataset, self.seeds))
         self._train_labels = dataset.train_labels
         self.controllers = {
             name: Controller(system, given.policies[name], len(self.seeds), self.seeds, self._labels_at) for name in self.names

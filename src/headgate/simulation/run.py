@@ -17,7 +17,7 @@ import torch
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.records.held import Held
+from headgate.records.lock import FolderLock
 from headgate.records.parts import saying_how_to_go_on
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.source import commit
@@ -50,7 +50,7 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     One seed is simulated; they differ in how the data are dealt, which is tried for each.
     """
     one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
-    for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation)):
+    for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation), experiment.seeds[1:]):
         pass
     facts: dict[str, Any] = {"environment": _environment(one)}
     if one.device.type == "cuda":
@@ -91,7 +91,7 @@ def resume(
     simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.environment["executor"])
     began_on, here = checkpoint.environment["device"], simulation.device
     if (began_on == "cpu") != (here.type == "cpu"):
-        raise SettingError(f"--resume {checkpoint.folder}: began on {began_on}, --device is {here.type}; results would differ")
+        raise SettingError(f"{checkpoint.folder}: began on {began_on}, the device is now {here.type}; results would differ")
     if began_on == "cpu":  # the order of sums hangs on the number of threads
         torch.set_num_threads(int(checkpoint.environment["threads"]))
     checkpoint.cut_rows()
@@ -111,7 +111,7 @@ def play_folder(
     When `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
     before = torch.get_num_threads()
-    with Held() as held:
+    with FolderLock() as held:
         held.take(folder / CONFIG, folder)
         try:
             simulation, writer = resume(experiment or load(folder / CONFIG), dataset, Checkpoint(folder), device)

@@ -17,7 +17,7 @@ import tomli_w
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
-from headgate.records.held import Held
+from headgate.records.lock import FolderLock
 from headgate.records.parts import (
     Tail,
     check_parts,
@@ -71,7 +71,7 @@ def perform(
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
-    with Held() as held:
+    with FolderLock() as held:
         runs = _found(points, folder, resume, held)
         left = [run for run in runs if not run.finished]
         began = time.monotonic()
@@ -107,20 +107,20 @@ class _Run:
         return [part for part in part_folders(self.folder) if played(part) < self.experiment.rounds]
 
 
-def _found(points: Experiment | Points | None, folder: Path, resume: bool, held: Held) -> list[_Run]:
+def _found(points: Experiment | Points | None, folder: Path, resume: bool, held: FolderLock) -> list[_Run]:
     if points is None:
         if not folder.is_dir():
-            raise DataError(f"--resume {folder}: there is no such run folder")
+            raise DataError(f"{folder}: there is no such run folder")
         return [_begun(None, own, held) for own in points_of(folder)]
     if isinstance(points, Experiment):
         points = [("", points)]
     if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"--out {folder}: exists already; resume it with --resume, or choose another folder")
+        raise DataError(f"{folder}: exists already; resume it, or choose another folder")
     alone = len(points) == 1 and not points[0][0]
     return [_begun(experiment, folder if alone else folder / _safe(label), held) for label, experiment in points]
 
 
-def _begun(wanted: Experiment | None, folder: Path, held: Held) -> _Run:
+def _begun(wanted: Experiment | None, folder: Path, held: FolderLock) -> _Run:
     if folder.is_dir():
         held.take(folder, folder)
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
@@ -137,7 +137,7 @@ def _begun(wanted: Experiment | None, folder: Path, held: Held) -> _Run:
         return _Run(experiment, folder, finished=True)
     check_parts(folder)
     for part in part_folders(folder):
-        with Held() as own:  # children of a command that was killed may still be finishing their round
+        with FolderLock() as own:  # children of a command that was killed may still be finishing their round
             own.take(part / CONFIG, folder)
             Checkpoint(part).cut_rows(folder)
     return _Run(experiment, folder)
@@ -158,7 +158,7 @@ def _refuse_unnamed(folder: Path, environment: Mapping[str, Any]) -> None:
 def _never_begun(folder: Path) -> _Run:
     """A run that was killed while it was made starts anew where its settings and its executor are there."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
-        raise DataError(f"--resume {folder}: was stopped before anything was played; remove it and start again")
+        raise DataError(f"{folder}: was stopped before anything was played; remove it and start again")
     executor = str(Checkpoint(folder).environment["executor"])
     return _Run(load(folder / CONFIG), folder, fresh=True, executor=executor)
 
@@ -187,7 +187,7 @@ def _player(runs: Sequence[_Run], processes: int | None, ray: str | None) -> Pla
 
 
 def _start(
-    runs: Sequence[_Run], whole: Path, player: Player, device: str, executor: str, say: Callable[[str], None], held: Held
+    runs: Sequence[_Run], whole: Path, player: Player, device: str, executor: str, say: Callable[[str], None], held: FolderLock
 ) -> None:
     """Cuts the experiments that are fresh and makes their folders, after all of them have been looked at.
 

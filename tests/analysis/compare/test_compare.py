@@ -72,7 +72,7 @@ def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
     from headgate.simulation import schedule
 
     def stopped(*given, **more):
-        raise Interrupted("interrupted after 3 of 12 rounds; go on with: headgate run --resume x")
+        raise Interrupted("interrupted after 3 of 12 rounds", "go on with: headgate run --resume x")
 
     monkeypatch.setattr(schedule, "perform", stopped)
     with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command goes on"):

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load, sweep_points
-from headgate.records.held import Held
+from headgate.records.lock import FolderLock
 from headgate.records.reader import RunFolder, part_folders
 from headgate.simulation.schedule import perform, points_of
 
@@ -77,7 +77,7 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         with (part / "metrics.jsonl").open("a") as file:
             file.write("{}\n")
         before = (part / "metrics.jsonl").read_bytes()
-        with Held() as other:
+        with FolderLock() as other:
             other.take(path, folder)
             with pytest.raises(DataError, match="run: is being played by another process; wait for it to end"):
                 perform(None, folder, processes=1, resume=True)

@@ -16,7 +16,7 @@ from headgate.flower.deploy.processes import end, free_port, last_error, listeni
 from headgate.flower.deploy.superlink import SuperLink
 from headgate.flower.deploy.supernode import SuperNode
 from headgate.flower.deploy.supervisor import Kept, Supervisor
-from headgate.records.held import Held
+from headgate.records.lock import FolderLock
 
 SERVER_APP = "flwr-serverapp"
 JOINING = 300.0
@@ -48,7 +48,7 @@ class Loopback:
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
         self.mark = _mark_of(self.folder)
-        self.supervisor, self._held = Supervisor(self.say), Held()
+        self.supervisor, self._held = Supervisor(self.say), FolderLock()
         certificates = Certificates(self.folder / "certificates")
         self.link = SuperLink(self.folder / "superlink", certificates, free_port(), self.mark, more=self.environment)
 

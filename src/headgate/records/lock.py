@@ -15,7 +15,7 @@ if sys.platform != "win32":
     import fcntl
 
 
-class Held(ExitStack):
+class FolderLock(ExitStack):
     """What this process plays. The whole of a run is held by its folder, a part by its config: they may be the same run."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Held(ExitStack):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f"--resume {folder}: is being played by another process; wait for it to end") from None
+            raise DataError(f"{folder}: is being played by another process; wait for it to end") from None
         except OSError:  # no locks here
             pass
         self._paths.add(path)
