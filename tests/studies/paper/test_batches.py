@@ -13,7 +13,7 @@ from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.experiment.recipes import recipe_names
-from headgate.studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, batches, differs, recipes_of
+from headgate.studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, about, batches, recipes_of
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
 """what was run for the committed pages, from the code that stated it before the recipes did (commit ceb7a87)"""
@@ -26,7 +26,7 @@ def of(name):
     return {run.name: run.experiment for run in batches(name)}
 
 
-def about(e):
+def beside(e):
     """All that a batch is beside its policies."""
     data, training, dealt = e.data, e.training, e.data.partition
     most = [getattr(dealt, name, None) for name in ("per_class", "per_client")]
@@ -58,7 +58,7 @@ def test_the_recipes_are_what_the_committed_pages_were_made_from(name):
     for folder, e in found.items():
         known = dict(KNOWN[folder])
         wanted = known.pop("orders")
-        assert about(e) == known, folder
+        assert beside(e) == known, folder
         assert {own: orders(e, policy) for own, policy in e.policies.items()} == wanted, folder
 
 
@@ -147,7 +147,7 @@ def test_a_trial_run_is_small_and_needs_no_data():
 
 
 def test_a_data_set_is_known_by_name():
-    assert all(differs(name) for name in NAMES)
+    assert all(about(name)["differs"] for name in NAMES)
     with pytest.raises(SettingError, match="study cifar: must be one of mnist"):
         recipes_of("cifar")
 

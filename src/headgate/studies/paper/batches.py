@@ -5,12 +5,13 @@ As written: K = 10, Λ̄ = C/c̄, prices uniform on [1, 10], the text's models. 
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
-from headgate.experiment.recipes import recipe_names, study_table
+from headgate.experiment.recipes import read_recipe, recipe_names, study_table
 
 PARTS = WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, STATED, RATES = (
     "written",
@@ -73,6 +74,8 @@ def recipes_of(data: str) -> list[tuple[str, str]]:
     return sorted(found, key=lambda each: next(place for place, part in enumerate(PARTS) if each[0].startswith(part)))
 
 
-def differs(data: str) -> list[str]:
-    """What is not as in the paper, in sentences."""
-    return list(study_table(f"paper/{data}/{WRITTEN}")["differs"])
+@cache
+def about(data: str) -> dict[str, Any]:
+    """Title and panel, the paper's gains and speeds, what differs from it in sentences, and the target accuracy."""
+    recipe = f"paper/{data}/{WRITTEN}"
+    return {**study_table(recipe), "target": read_recipe(recipe)[1]["training"]["target"]}

@@ -8,7 +8,7 @@ from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.runs import Runs
 from headgate.studies.paper import verdicts
-from headgate.studies.paper.batches import EQUAL, RELEASED, SHARED_ORACLE, WRITTEN
+from headgate.studies.paper.batches import EQUAL, NAMES, RELEASED, SHARED_ORACLE, WRITTEN, about
 from headgate.studies.paper.decomposition import equal_means_outcome
 from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.verdicts import Finding, Judge, LoneJudge, missing
@@ -82,55 +82,48 @@ class ClaimRow:
         return self.paper == OWN
 
 
-TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenette": "ImageNette"}
-PANEL = {"mnist": "a", "cifar10": "b", "imagenette": "c"}
-GAINS = {"mnist": (1.9, 3.5), "cifar10": (26.7, 3.5), "imagenette": (4.1, 1.8)}
-"""percentage points over hybrid and constant admission, as the paper has them"""
-SPEEDS = {"mnist": (2.3, 2.6), "cifar10": (None, 1.7), "imagenette": (2.2, 1.3)}
-"""times faster than hybrid and constant admission, as the paper has them"""
-TARGETS = {"mnist": 0.85, "cifar10": 0.7, "imagenette": 0.7}
-
-
 def claims() -> list[Claim]:
-    return [claim for study in TITLES for claim in _of_study(study)]
+    return [claim for study in NAMES for claim in _of_study(study)]
 
 
 def _of_study(study: str) -> Iterator[Claim]:
+    title = about(study)["title"]
     yield from _gains(study)
     yield from _speeds(study)
-    near = "abstract, §7.2"
-    yield Claim(f"{study}-oracle", study, f"{TITLES[study]}: ACDPP stays close to the oracle", near, "close", other="oracle")
+    yield Claim(
+        f"{study}-oracle", study, f"{title}: ACDPP stays close to the oracle", "abstract, §7.2", "close", other="oracle"
+    )
     yield from _constraints(study)
 
 
 def _gains(study: str) -> Iterator[Claim]:
-    figure, title = f"§7.2, Figure 1({PANEL[study]})", TITLES[study]
-    for other, points in zip(("hybrid", "constant"), GAINS[study], strict=True):
+    said = about(study)
+    figure, title, gains = f"§7.2, Figure 1({said['panel']})", said["title"], said["gains"]
+    for other, points in gains.items():
         text = f"{title}: ACDPP ends above {_called(other)}"
         yield Claim(f"{study}-gain-{other}", study, text, figure, f"+{points} points", verdicts.gain(points), other=other)
     if study != "imagenette":
         text = f"{title}: ACDPP held to the budget and to buffers of B_m ends above constant admission"
-        yield Claim(f"{study}-gain-fair", study, text, "–", OWN, verdicts.gain(GAINS[study][1]), fair=True)
+        yield Claim(f"{study}-gain-fair", study, text, "–", OWN, verdicts.gain(gains["constant"]), fair=True)
     if study == "cifar10":
         text = "CIFAR-10: constant admission ends substantially above the hybrid"
-        said = "substantially; 26.7 − 3.5 = 23.2 points by our subtraction"
-        yield Claim("cifar10-hybrid-worse", study, text, "§7.2", said, verdicts.gain(23.2), other="hybrid", subject="constant")
+        paper = "substantially; 26.7 − 3.5 = 23.2 points by our subtraction"
+        yield Claim("cifar10-hybrid-worse", study, text, "§7.2", paper, verdicts.gain(23.2), other="hybrid", subject="constant")
 
 
 def _speeds(study: str) -> Iterator[Claim]:
-    title, target = TITLES[study], TARGETS[study]
-    for other, times in zip(("hybrid", "constant"), SPEEDS[study], strict=True):
-        if times is None:
+    title, target, speeds = (about(study)[key] for key in ("title", "target", "speeds"))
+    for other in ("hybrid", "constant"):
+        if other not in speeds:
             text = f"{title}: {_called(other)} never reaches {percent(target)}, ACDPP does"
             yield Claim(f"{study}-reach-{other}", study, text, "§7.2", "never", verdicts.never_reaches(target), other=other)
         else:
             text = f"{title}: ACDPP reaches {percent(target)} sooner than {_called(other)}"
-            judge = verdicts.faster(times, target)
-            yield Claim(f"{study}-speed-{other}", study, text, "§7.2", f"{times}× faster", judge, other=other)
+            judge, paper = verdicts.faster(speeds[other], target), f"{speeds[other]}× faster"
+            yield Claim(f"{study}-speed-{other}", study, text, "§7.2", paper, judge, other=other)
     if study == "mnist":
         text = "MNIST: the hybrid can be faster than constant admission"
-        judge = verdicts.faster(None, target)
-        yield Claim("mnist-hybrid-faster", study, text, "§7.2", "faster", judge, subject="hybrid")
+        yield Claim("mnist-hybrid-faster", study, text, "§7.2", "faster", verdicts.faster(None, target), subject="hybrid")
 
 
 def _constraints(study: str) -> Iterator[Claim]:
@@ -143,7 +136,7 @@ def _constraints(study: str) -> Iterator[Claim]:
     ):
         shown = f"§7.2, Figure 2({panel})" if study == "imagenette" else "§7.2, said, not shown"
         place = f"abstract, {shown}" if key in ("cost", "buffer") else shown
-        yield Claim(f"{study}-{key}", study, f"{TITLES[study]}: {text}", place, "satisfied", alone=judge)
+        yield Claim(f"{study}-{key}", study, f"{about(study)['title']}: {text}", place, "satisfied", alone=judge)
 
 
 def _called(policy: str) -> str:

@@ -11,8 +11,8 @@ from headgate.analysis.provenance import Machine, how_made, machine_table
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 from headgate.records.reader import read_object
-from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, differs
-from headgate.studies.paper.claims import TARGETS, TITLES, ClaimRow
+from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, about
+from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.claims_page import claims_table
 from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.scene import Scenes, constants, label, prices, settings, training
@@ -52,8 +52,8 @@ def study_page(
     machines: Sequence[Machine],
 ) -> str:
     """The whole page; `facts` say how the runs were made."""
-    target = TARGETS[data]
-    parts = [in_short(data, rows), how_made(facts), "What differs from the paper:", bullets(differs(data)), CURVES]
+    target = about(data)["target"]
+    parts = [in_short(data, rows), how_made(facts), "What differs from the paper:", bullets(about(data)["differs"]), CURVES]
     for part, title, text in ((WRITTEN, "As written", TEXT), (RELEASED, "As released", SCRIPTS)):
         own = [outcome for (batch, _), outcome in outcomes.items() if batch == part]
         if own:
@@ -69,7 +69,7 @@ def study_page(
     parts += ["## Machines", machine_table(machines)]
     parts += [precision_check()] if any(each.dtype == "bfloat16" for each in machines) else []
     parts += ["## Claims", "The rules are those of [claims.md](claims.md).", claims_table(rows)]
-    return page(f"{TITLES[data]}, reproduced", *parts, quick=facts["quick"])
+    return page(f"{about(data)['title']}, reproduced", *parts, quick=facts["quick"])
 
 
 def _flavour(title: str, text: str, own: Sequence[Runs], scenes: Scenes, part: str, target: float) -> list[str]:
