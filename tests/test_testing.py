@@ -1,17 +1,19 @@
-"""The public checks can fail: each fault is planted and must be found."""
+"""The public checks can fail: each fault is planted and must be found, with a message that names its cause."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir
+from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir, Retention
 from headgate.control.prices import Uniform
+from headgate.errors import SettingError
 from headgate.testing import check_policy, check_prices, check_retention
 
 
 class Honest(AdmissionPolicy):
-    retention = KStep(3)
+    def retention(self, system):
+        return KStep(3)
 
     def start(self, system, runs):
         return {"seen": np.zeros(runs)}
@@ -43,19 +45,70 @@ class Gossip(Honest):
         return Ask(np.full(view.debt.shape, float(view.price.mean()))), memory
 
 
-class Hoarder(Honest):
-    """Its memory cannot be written to a file."""
-
-    def start(self, system, runs):
-        return {}
-
-    def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.5)), {"extra": view.price}
-
-
 class Unstable(Honest):
     def admit(self, view, memory):
         return Ask(np.random.default_rng().random(view.debt.shape) * 9), memory
+
+
+class Remembers(Honest):
+    """Returns a memory that `after` makes of the old one."""
+
+    def admit(self, view, memory):
+        return Ask(np.full(view.debt.shape, 2.5)), self.after(view, memory)
+
+
+class Renames(Remembers):
+    def after(self, view, memory):
+        return {"saw": memory.get("seen", view.price)}
+
+
+class Adds(Remembers):
+    def after(self, view, memory):
+        return {**memory, "extra": view.price}
+
+
+class Grows(Remembers):
+    def after(self, view, memory):
+        return {"seen": np.append(memory["seen"], 0.0)}
+
+
+class ChangesType(Remembers):
+    def after(self, view, memory):
+        return {"seen": memory["seen"].astype(np.float32)}
+
+
+class Lists(Remembers):
+    def after(self, view, memory):
+        return {"seen": memory["seen"].tolist() if hasattr(memory["seen"], "tolist") else memory["seen"]}
+
+
+class NoDict(Remembers):
+    def after(self, view, memory):
+        return None
+
+
+class NotFinite(Remembers):
+    def after(self, view, memory):
+        return {"seen": np.full_like(memory["seen"], np.nan)}
+
+
+class ReturnsAnArray(Honest):
+    def admit(self, view, memory):
+        return np.full(view.debt.shape, 2.5)
+
+
+class ReturnsAnArrayForAsk(Honest):
+    def admit(self, view, memory):
+        return np.full(view.debt.shape, 2.5), memory
+
+
+class AsksForOneNumber(Honest):
+    def admit(self, view, memory):
+        return Ask(2.5), memory
+
+
+class OldRetention(Honest):
+    retention = KStep(3)
 
 
 def test_an_honest_policy_passes():
@@ -64,93 +117,92 @@ def test_an_honest_policy_passes():
 
 @pytest.mark.parametrize(
     ("policy", "message"),
-    [(Forgetful, "repeatable"), (Vandal, "changed memory"), (Gossip, "alone"), (Unstable, "repeatable")],
+    [
+        (Forgetful, "decide is not repeatable"),
+        (Vandal, "decide changed memory of the ledger"),
+        (Gossip, "run 0 decides differently alone"),
+        (Unstable, "decide is not repeatable"),
+        (Renames, "round 1: .*names"),
+        (Adds, "round 1: .*names"),
+        (Grows, r"round 1: .*seen.* is float64\[4\], `start` gave float64\[3\]"),
+        (ChangesType, r"round 1: .*seen.* is float32\[3\], `start` gave float64\[3\]"),
+        (Lists, "round 1: .*seen"),
+        (NoDict, "round 1: the memory must be a dict of arrays"),
+        (NotFinite, "round 1: .*seen.* not finite"),
+    ],
 )
 def test_faulty_policies_are_found(policy, message):
     with pytest.raises(AssertionError, match=message):
         check_policy(policy())
 
 
-def test_a_memory_that_changes_its_shape_is_found():
-    with pytest.raises(Exception, match="does not know"):
-        check_policy(Hoarder())
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (ReturnsAnArray, "round 1: ReturnsAnArray.admit must return an Ask and the memory, returned ndarray"),
+        (ReturnsAnArrayForAsk, "round 1: ReturnsAnArrayForAsk.admit must return an Ask and the memory"),
+        (AsksForOneNumber, r"round 1: AsksForOneNumber asked for an array of \(\); needs one total for each run"),
+        (OldRetention, r"OldRetention.retention: must be a method, retention\(self, system\)"),
+    ],
+)
+def test_what_no_controller_can_use_is_refused_at_once(policy, message):
+    with pytest.raises(SettingError, match=message):
+        check_policy(policy())
 
 
 @dataclass(frozen=True, eq=False)
-class Faulty(KStep):
-    fault: str = ""
-
-    def expire(self, state, t, held):
-        kept_from = super().expire(state, t, held)
-        if self.fault == "backwards":
-            return np.maximum(kept_from - 1, 0)
-        if self.fault == "overdrawn":
-            return held.last + 1
-        return kept_from
-
-    def settle(self, state, t, held, kept_from, last, streams):
-        state, first, gone = super().settle(state, t, held, kept_from, last)
-        if self.fault == "miscounts":
-            gone = gone + 1
-        if self.fault == "vandal":
-            state["admitted.0"][...] += 1
-        return state, first, gone
-
-    def limit(self, system):
-        return np.ones(system.clients, dtype=np.int64) if self.fault == "overfull" else None
-
-
-@pytest.mark.parametrize("fault", ["backwards", "overdrawn", "miscounts", "vandal", "overfull"])
-def test_faulty_retention_is_found(fault):
-    check_retention(Faulty(3))
-    with pytest.raises(AssertionError):
-        check_retention(Faulty(3, fault=fault))
-
-
-@dataclass(frozen=True, eq=False)
-class FaultyLots(Reservoir):
-    """A reservoir that goes wrong in its sixth round."""
+class Faulty(Retention):
+    """The newest stay, but for a fault."""
 
     fault: str = ""
 
-    def settle(self, state, t, held, kept_from, last, streams):
-        if self.fault == "gossip":
-            streams = streams._replace(seeds=streams.seeds + len(streams.seeds))
-        after, first, gone = super().settle(state, t, held, kept_from, last, streams)
-        if t == 6:
-            place = after["place"].copy()
-            if self.fault == "returns":
-                place[:, 2, 0] = 0 if place[0, 2, 0] else 1
-            if self.fault == "twice":
-                place[:, 2, 1] = place[:, 2, 0]
-            if self.fault == "loses":
-                place[:, 2, -1] = -1
-            if self.fault == "from the future":
-                place[:, 2, -1] = last.max() + 5
-            after["place"] = place
-            if self.fault == "calls all used":
-                after["unused"] = np.zeros_like(after["unused"])
-            if self.fault == "miscounts":
-                gone = gone + 1
-        return after, first, gone
+    def keeps(self, given):
+        rank = -given.position
+        if self.fault == "depends on other runs":
+            rank = rank * (1 if len(np.unique(given.seed)) == 1 else -1)
+        if self.fault == "unstable":
+            rank = np.random.default_rng().random(rank.shape)
+        stays = given.lowest(rank)
+        if self.fault == "too few":
+            stays[:, np.argmax(stays, axis=1)] = False
+        if self.fault == "too many":
+            stays = given.there
+        if self.fault == "an empty place":
+            full = stays.sum(axis=1) == given.room[:, 0]
+            empty = ~given.there & (np.cumsum(~given.there, axis=1) == 1)
+            swap = full & empty.any(axis=1)
+            stays[swap] ^= empty[swap]
+            stays[swap, np.argmax(stays[swap] & given.there[swap], axis=1)] = False
+        if self.fault == "wrong shape":
+            return stays[:, :-1]
+        return stays.astype(int) if self.fault == "numbers" else stays
+
+
+def test_an_honest_rule_passes():
+    check_retention(Faulty())
+    check_retention(Reservoir())
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    ("fault", "kind", "message"),
     [
-        ("gossip", "alone"),
-        ("returns", "came back"),
-        ("twice", "ascend"),
-        ("loses", "does not count what is in memory"),
-        ("from the future", "came back"),
-        ("calls all used", "samples were ever used"),
-        ("miscounts", "use counts"),
+        ("too few", SettingError, r"Faulty.keeps: keeps \d+ of \d+ samples where there is room for \d+; it chooses who stays"),
+        ("too many", SettingError, r"Faulty.keeps: keeps \d+ of \d+ samples where there is room for"),
+        ("an empty place", SettingError, r"Faulty.keeps: keeps \d+ of \d+ samples where there is room for"),
+        ("wrong shape", SettingError, r"Faulty.keeps: must return true or false for each of \(\d+, \d+\), returned bool"),
+        ("numbers", SettingError, "Faulty.keeps: must return true or false for each of .*, returned int64"),
+        ("depends on other runs", AssertionError, "run 0 keeps other samples alone"),
+        ("unstable", AssertionError, "asked twice, the rule keeps other samples"),
     ],
 )
-def test_faulty_places_are_found(fault, message):
-    check_retention(FaultyLots(4))
-    with pytest.raises(AssertionError, match=message):
-        check_retention(FaultyLots(4, fault=fault))
+def test_faulty_retention_is_found(fault, kind, message):
+    with pytest.raises(kind, match=message):
+        check_retention(Faulty(fault=fault))
+
+
+def test_a_rule_that_chooses_needs_a_capacity():
+    with pytest.raises(SettingError, match="Faulty: needs a capacity; only window rules go without"):
+        check_retention(Faulty(capacity=None))
 
 
 class Prices(Uniform):

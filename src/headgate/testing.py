@@ -173,13 +173,14 @@ def _check_samples(controller: Controller, history: list[Step]) -> None:
 
 
 def _check_purity(controller: Controller, history: list[Step], prices: Floats) -> None:
-    for before, orders, _ in history[::5]:
+    for before, orders, after in history[::5]:
         copy = {f.name: _copied(getattr(before, f.name)) for f in fields(before)}
         again = controller.decide(before, prices[:, before.t].copy())
         _same_orders(orders, again, f"round {orders.t}: decide is not repeatable")
         for name, value in copy.items():
             _same(getattr(before, name), value, f"round {orders.t}: decide changed {name} of the ledger")
-        controller.post(before, again)
+        contents = controller.post(before, again).contents
+        _same(contents, after.contents, f"round {orders.t}: asked twice, the rule keeps other samples")
         for name, value in copy.items():
             _same(getattr(before, name), value, f"round {orders.t}: post changed {name} of the ledger it was given")
 

@@ -52,7 +52,8 @@ def test_debt_is_the_replay_of_what_was_admitted(prices, rate, K):
 @given(st.lists(st.floats(0, 30), min_size=1, max_size=50))
 def test_the_whole_samples_admitted_follow_the_real_ones(wishes):
     class Wish(AdmissionPolicy):
-        retention = KStep(3)
+        def retention(self, system):
+            return KStep(3)
 
         def admit(self, view, memory):
             return Ask(np.array([wishes[view.t - 1]])), memory
@@ -101,7 +102,8 @@ def test_what_was_not_admitted_is_not_charged():
 
 def test_a_price_per_client_is_charged_per_client():
     class Even(AdmissionPolicy):
-        retention = Fifo(100)
+        def retention(self, system):
+            return Fifo(100)
 
         def admit(self, view, memory):
             assert view.price.shape == (1, 5)
@@ -123,7 +125,7 @@ def test_bad_prices_are_refused(price):
     controller = Controller(a_system(), Constant(rate=4, K=2), 2)
     with pytest.raises(SettingError, match="round 1: a price of"):
         controller.decide(controller.open(), np.array([1.0, price]))
-    with pytest.raises(SettingError, match="prices for 2 runs"):
+    with pytest.raises(SettingError, match=r"prices of shape \(3,\); needs one, one for each of 2 runs"):
         controller.decide(controller.open(), np.ones(3))
 
 
@@ -155,7 +157,8 @@ def test_weights_are_normalised_and_nothing_can_be_changed_in_place():
 @pytest.mark.parametrize("asked", [float("nan"), -1.0, float("inf")])
 def test_a_policy_that_asks_for_nonsense_is_named(asked):
     class Odd(AdmissionPolicy):
-        retention = KStep(1)
+        def retention(self, system):
+            return KStep(1)
 
         def admit(self, view, memory):
             return Ask(np.array([asked])), memory

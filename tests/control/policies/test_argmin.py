@@ -13,10 +13,10 @@ from headgate.theory.bound import BoundConstants
 GRID = 100_001
 
 
-def state(debt, cost, budget):
+def state(debt, price, budget):
     zeros = np.zeros(1, dtype=np.int64)
     system = System(np.array([10]), budget)
-    return View(1, np.array([cost]), np.array([debt]), np.zeros(1), zeros, zeros, zeros[:, None], system)
+    return View(1, np.array([price]), np.array([debt]), np.zeros(1), zeros, zeros, zeros[:, None], system, zeros)
 
 
 magnitudes = st.floats(-6, 6).map(lambda x: 10.0**x)
@@ -102,9 +102,11 @@ def test_many_rows_give_the_bits_of_each_row_alone():
     system = System(np.array([10]), 55.0)
     zeros = np.zeros(R, dtype=np.int64)
     penalty = paper_penalty(BoundConstants())
-    together = minimise_objective(View(1, cost, debt, debt, zeros, zeros, zeros[:, None], system), 1.0, penalty, n, N, lo, hi)
+    together = minimise_objective(
+        View(1, cost, debt, debt, zeros, zeros, zeros[:, None], system, zeros), 1.0, penalty, n, N, lo, hi
+    )
     for r in range(R):
         row = slice(r, r + 1)
-        view = View(1, cost[row], debt[row], debt[row], zeros[row], zeros[row], zeros[row, None], system)
+        view = View(1, cost[row], debt[row], debt[row], zeros[row], zeros[row], zeros[row, None], system, zeros[row])
         alone = minimise_objective(view, 1.0, penalty, n[row], N[row], lo[row], hi[row])
         assert alone[0] == together[r]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Fifo, System
+from headgate.control import Given, System
 from headgate.control.policies import Clairvoyant, Headgate, Resolving
-from headgate.control.policies.references.foresight import _follow, _levels, convex_minorant, round_cost
+from headgate.control.policies.references.foresight import _follow, _levels, convex_minorant, foresee, round_cost
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -36,7 +36,7 @@ def test_nothing_costs_less_than_the_bound(prices, money, k):
     found = foresee(np.array([prices]), SMALL, k, money)
     least = enumerated(prices, SMALL, k, money)
     assert found.bound[0] <= least * (1 + 1e-9) or np.isinf(least)
-    assert found.price[0] >= least * (1 - 1e-9) or np.isinf(least)
+    assert found.surrogate[0] >= least * (1 - 1e-9) or np.isinf(least)
     assert found.spend[0] <= money * (1 + 1e-9)
     assert np.all((found.purchases >= 0) & (found.purchases <= SMALL.memory))
 
@@ -79,7 +79,7 @@ def test_a_solver_finds_the_same():
     )
     found = foresee(prices, system, CONVEX, tolerance=1e-9)
     assert found.bound[0] == pytest.approx(solved.fun, rel=1e-4)
-    assert found.price[0] == pytest.approx(solved.fun, rel=5e-3)
+    assert found.surrogate[0] == pytest.approx(solved.fun, rel=5e-3)
 
 
 def test_the_minorant_is_convex_below_and_touches():
@@ -94,14 +94,14 @@ def test_the_minorant_is_convex_below_and_touches():
 
 def test_without_money_for_one_sample_there_is_no_finite_cost():
     found = foresee(np.array([[5.0, 1.0]]), SMALL, CONVEX, 2.0)
-    assert found.price[0] == found.bound[0] == np.inf
+    assert found.surrogate[0] == found.bound[0] == np.inf
     assert found.spend[0] == 0
 
 
 def test_with_money_for_all_everything_is_bought():
     found = foresee(np.array([[5.0, 1.0]]), SMALL, CONVEX, 100.0)
     assert found.purchases.tolist() == [[3, 3]]
-    assert found.price[0] == pytest.approx(found.bound[0])
+    assert found.surrogate[0] == pytest.approx(found.bound[0])
 
 
 def test_prices_per_client_are_refused():
@@ -115,22 +115,22 @@ SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 60)
 @pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
 def test_as_a_policy_it_replays_its_plan_and_nobody_does_better(prices):
     k, seeds = BoundConstants(), np.arange(6)
-    policy = Clairvoyant(rule=Fifo(SYSTEM.buffer), costs=prices, seeds=seeds, rounds=60, system=SYSTEM, bound=k)
+    policy = Clairvoyant().completed(Given(SYSTEM, prices, k, seeds, 60))
     result = rehearse(SYSTEM, policy, prices, seeds, 60)
     surrogate = result.penalty(k).sum(axis=-1)
-    assert surrogate == pytest.approx(policy.plan.price, rel=2e-3)
+    assert surrogate == pytest.approx(policy.plan.surrogate, rel=2e-3)
     assert np.all(surrogate >= policy.plan.bound)
     assert np.all(result.spend.sum(axis=-1) <= 55.0 * 60)
     assert result.peak_excess.max() <= 0
-    for other in (Headgate(rule=Fifo(SYSTEM.buffer), early=1.0), Resolving(rule=Fifo(SYSTEM.buffer))):
+    for other in (Headgate(early=1.0), Resolving()):
         theirs = rehearse(SYSTEM, other, prices, seeds, 60).penalty(k).sum(axis=-1)
         assert np.all(theirs >= policy.plan.bound)
 
 
 def test_it_refuses_prices_it_did_not_foresee():
-    policy = Clairvoyant(
-        rule=Fifo(SYSTEM.buffer), costs=Uniform(1, 10), seeds=np.arange(2), rounds=5, system=SYSTEM, bound=BoundConstants()
-    )
+    policy = Clairvoyant().completed(Given(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 5))
+    with pytest.raises(SettingError, match="knows no prices yet"):
+        rehearse(SYSTEM, Clairvoyant(), Uniform(1, 10), np.arange(2), 5)
     with pytest.raises(SettingError, match="made for other prices"):
         rehearse(SYSTEM, policy, Uniform(2, 10), np.arange(2), 5)
     with pytest.raises(SettingError, match="no plan for the others of 3 runs"):
@@ -142,8 +142,12 @@ def test_it_refuses_prices_it_did_not_foresee():
 def test_a_run_follows_its_own_plan_whoever_plays_beside_it():
     """Also while the prices of several seeds are still the same."""
     prices, seeds = UniformInteger(1, 9), np.arange(8)
-    given = {"rule": Fifo(SYSTEM.buffer), "costs": prices, "rounds": 12, "system": SYSTEM, "bound": BoundConstants()}
-    together = rehearse(SYSTEM, Clairvoyant(seeds=seeds, **given), prices, seeds, 12)
+
+    def played(seeds):
+        policy = Clairvoyant().completed(Given(SYSTEM, prices, BoundConstants(), seeds, 12))
+        return rehearse(SYSTEM, policy, prices, seeds, 12)
+
+    together = played(seeds)
     for seed in seeds:
-        alone = rehearse(SYSTEM, Clairvoyant(seeds=seeds[seed : seed + 1], **given), prices, seeds[seed : seed + 1], 12)
+        alone = played(seeds[seed : seed + 1])
         assert np.array_equal(alone.admitted[0], together.admitted[seed])

@@ -27,7 +27,7 @@ def view(t, cost):
         np.zeros(len(cost), dtype=np.int64),
         np.zeros((len(cost), 2), dtype=np.int64),
     )
-    return View(t, cost, money, money, counts, counts, by_client, SYSTEM)
+    return View(t, cost, money, money, counts, counts, by_client, SYSTEM, counts)
 
 
 def remember(rows):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from headgate.control.controller import Controller
 from headgate.control.policies import Acdpp, Clairvoyant, Constant, Dpp
 from headgate.control.policies.references.clairvoyant import cheapest_first
+from headgate.control.policy import Given
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
-from headgate.control.retention import Fifo
 from headgate.control.types import System
 from headgate.errors import SettingError
 from headgate.testing import check_policy
@@ -42,10 +42,10 @@ def test_policies_with_a_purse_pass_the_public_checks(policy):
 
 
 def test_a_purse_changes_nothing_while_there_is_money():
-    costs, seeds = Uniform(1, 2), np.arange(3)
+    prices, seeds = Uniform(1, 2), np.arange(3)
     for purse in (Constant(3.0, 4), Acdpp(K=4, rate=2.0)):
         free, held = purse, type(purse)(**{**{f: getattr(purse, f) for f in purse.__dataclass_fields__}, "purse": True})
-        a, b = (rehearse(SYSTEM, each, costs, seeds, 30) for each in (free, held))
+        a, b = (rehearse(SYSTEM, each, prices, seeds, 30) for each in (free, held))
         assert np.array_equal(a.spend, b.spend)
 
 
@@ -64,11 +64,11 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
 
 
 def test_foresight_for_samples_follows_its_plan():
-    seeds, costs = np.arange(4), Uniform(1, 10)
-    given = {"costs": costs, "seeds": seeds, "rounds": 30, "system": SYSTEM, "bound": BoundConstants()}
-    policy = Clairvoyant(rule=Fifo(SYSTEM.buffer), aim="samples", fill=True, **given)
-    result = rehearse(SYSTEM, policy, costs, seeds, 30)
-    plan = [cheapest_first(own, SYSTEM, True).sum() for own in policy.prices]
+    seeds, prices = np.arange(4), Uniform(1, 10)
+    known = Given(SYSTEM, prices, BoundConstants(), seeds, 30)
+    policy = Clairvoyant(aim="samples", fill=True).completed(known)
+    result = rehearse(SYSTEM, policy, prices, seeds, 30)
+    plan = [cheapest_first(own, SYSTEM, True).sum() for own in policy.path]
     assert result.N[:, -1].tolist() == plan
     with pytest.raises(SettingError, match="aim = money"):
-        Clairvoyant(rule=Fifo(SYSTEM.buffer), aim="money", **given)
+        Clairvoyant(aim="money")

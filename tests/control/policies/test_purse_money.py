@@ -9,10 +9,11 @@ from headgate.control.policies.buying.purse import affordable, affordable_by_cli
 AMOUNT = st.floats(0.0, 1e6, allow_subnormal=False)
 
 
-def view(cost, spent=0.0, t=1, horizon=100, budget=55.0):
-    cost = np.atleast_1d(np.asarray(cost, dtype=float))
+def view(price, spent=0.0, t=1, horizon=100, budget=55.0):
+    price = np.atleast_1d(np.asarray(price, dtype=float))
     count, by_client = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
-    return View(t, cost, np.zeros(1), np.array([spent]), count, count, by_client, System(np.array([3, 1, 7]), budget, horizon))
+    system = System(np.array([3, 1, 7]), budget, horizon)
+    return View(t, price, np.zeros(1), np.array([spent]), count, count, by_client, system, count)
 
 
 @given(st.floats(1e-3, 1e6), AMOUNT, AMOUNT, st.integers(0, 500))

@@ -2,26 +2,26 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headgate.control.prices import processes
+from headgate.control.prices import Fixed, Markov, Seasonal, Trace, Uniform, UniformInteger
 from headgate.errors import DataError, SettingError
 from headgate.testing import check_prices
 
 SEEDS = np.arange(4)
-MARKOV = processes.Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
+MARKOV = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
 
 
 @pytest.mark.parametrize(
     "process",
     [
-        processes.Uniform(1, 10),
-        processes.UniformInteger(1, 10),
-        processes.Constant(3.0),
+        Uniform(1, 10),
+        UniformInteger(1, 10),
+        Fixed(3.0),
         MARKOV,
-        processes.Markov((2.0,), ((1.0,),)),
-        processes.Seasonal(5, 3, 24, 1),
-        processes.Seasonal(5, 5, 7),
-        processes.Trace(np.linspace(1, 9, 400)),
-        processes.Trace(np.array([1.0, 2.0, 6.0]), "repeat"),
+        Markov((2.0,), ((1.0,),)),
+        Seasonal(5, 3, 24, 1),
+        Seasonal(5, 5, 7),
+        Trace(tuple(np.linspace(1, 9, 400))),
+        Trace((1.0, 2.0, 6.0), "repeat"),
     ],
     ids=lambda process: type(process).__name__,
 )
@@ -30,7 +30,7 @@ def test_every_process_passes_the_public_check(process):
 
 
 def test_whole_prices_are_whole_and_reach_both_ends():
-    path = processes.UniformInteger(1, 10).path(np.arange(50), 1, 201)
+    path = UniformInteger(1, 10).path(np.arange(50), 1, 201)
     assert set(np.unique(path)) == set(range(1, 11))
 
 
@@ -44,24 +44,35 @@ def test_markov_follows_its_transitions():
 
 
 def test_seasonal_mean_over_a_part_of_a_season():
-    assert processes.Seasonal(5, 3, 24).mean(6) > 6
-    assert processes.Seasonal(5, 3, 24).mean(24) == pytest.approx(5)
+    assert Seasonal(5, 3, 24).mean(6) > 6
+    assert Seasonal(5, 3, 24).mean(24) == pytest.approx(5)
 
 
 def test_traces_from_csv_and_parquet(tmp_path):
     (tmp_path / "prices.csv").write_text("day,cost\n1,2.5\n2,4\n3,1e0\n")
     pl.DataFrame({"price": [2.5, 4.0, 1.0]}).write_parquet(tmp_path / "prices.parquet")
-    one = processes.read_trace(tmp_path / "prices.csv")
-    two = processes.read_trace(tmp_path / "prices.parquet", column="price")
+    one = Trace(file=str(tmp_path / "prices.csv"))
+    two = Trace(file=str(tmp_path / "prices.parquet"), column="price")
     assert one.path(SEEDS, 1, 4).tolist() == two.path(SEEDS, 1, 4).tolist() == [[2.5, 4.0, 1.0]] * 4
     assert one.mean(None) == one.mean(3) == pytest.approx(2.5)
     assert one.mean(2) == pytest.approx(3.25)
 
 
+def test_a_trace_remembers_its_file_and_refuses_another_content(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("price,cost\n2,9\n3,9\n")
+    begun = Trace(file=str(path))
+    assert begun.path(SEEDS[:1], 1, 3).tolist() == [[2.0, 3.0]]  # price is taken before cost
+    assert Trace(file=str(path), sha256=begun.sha256).sha256 == begun.sha256
+    path.write_text("price,cost\n2,9\n4,9\n")
+    with pytest.raises(DataError, match="was changed since the run began"):
+        Trace(file=str(path), sha256=begun.sha256)
+
+
 def test_a_trace_that_ends_early_says_so_or_starts_over():
     with pytest.raises(DataError, match="ends after 3 rounds, round 5 was asked for"):
-        processes.Trace(np.array([1.0, 2.0, 3.0])).path(SEEDS, 1, 6)
-    assert processes.Trace(np.array([1.0, 2.0, 3.0]), "repeat").path(SEEDS, 3, 6)[0].tolist() == [3.0, 1.0, 2.0]
+        Trace((1.0, 2.0, 3.0)).path(SEEDS, 1, 6)
+    assert Trace((1.0, 2.0, 3.0), "repeat").path(SEEDS, 3, 6)[0].tolist() == [3.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +80,8 @@ def test_a_trace_that_ends_early_says_so_or_starts_over():
     [
         ("a.csv", "cost\n1\n-2\n", "price -2.0 in row 2"),
         ("a.csv", "cost\n1\nnan\n", "price nan in row 2"),
-        ("a.csv", "cost\n1\nmany\n", '"many" in row 2 of column "price" is not a number'),
-        ("a.csv", "price\n1\n", 'no column "price"; it has price'),
+        ("a.csv", "cost\n1\nmany\n", '"many" in row 2 of column "cost" is not a number'),
+        ("a.csv", "day\n1\n", 'no column "price"; it has day'),
         ("a.csv", "cost\n", "holds no prices"),
         ("a.csv", "cost\n0\n0\n", "every price is zero"),
         ("a.csv", b"\xff\xfe\x00", "cannot be read as CSV"),
@@ -82,7 +93,7 @@ def test_an_unreadable_trace_is_refused_in_one_line(tmp_path, name, content, mes
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError) as refusal:
-        processes.read_trace(path)
+        Trace(file=str(path))
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert name in str(refusal.value)
@@ -92,30 +103,32 @@ def test_missing_and_wrongly_typed_parquet_columns(tmp_path):
     path = tmp_path / "a.parquet"
     pl.DataFrame({"price": ["x"], "gap": [None]}, schema={"price": pl.String, "gap": pl.Float64}).write_parquet(path)
     with pytest.raises(DataError, match="not numbers"):
-        processes.read_trace(path)
-    with pytest.raises(DataError, match='no column "price"'):
-        processes.read_trace(path, "price")
+        Trace(file=str(path))
+    with pytest.raises(DataError, match='no column "cost"'):
+        Trace(file=str(path), column="cost")
     with pytest.raises(DataError, match="price nan in row 1"):
-        processes.read_trace(path, "gap")
+        Trace(file=str(path), column="gap")
     with pytest.raises(DataError, match="no such file"):
-        processes.read_trace(tmp_path / "none.csv")
+        Trace(file=str(tmp_path / "none.csv"))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: processes.Uniform(-1, 10), "low = -1"),
-        (lambda: processes.Uniform(3, 2), "must not be above"),
-        (lambda: processes.Uniform(1, float("nan")), "high = nan"),
-        (lambda: processes.UniformInteger(1.5, 3), "low = 1.5"),
-        (lambda: processes.Constant(0.0), "value = 0.0"),
-        (lambda: processes.Seasonal(5, 4, 10, 2), "fall below zero"),
-        (lambda: processes.Seasonal(5, 4, 0), "period = 0"),
-        (lambda: processes.Markov((1.0, 2.0), ((0.5, 0.4), (0.5, 0.5))), "sum to 1"),
-        (lambda: processes.Markov((1.0, 2.0), ((1.0,), (0.5, 0.5))), "2 rows of 2"),
-        (lambda: processes.Markov((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0))), "never be reached"),
-        (lambda: processes.Markov((-1.0,), ((1.0,),)), "levels"),
-        (lambda: processes.Trace(np.array([1.0]), "stay"), "at_end"),
+        (lambda: Uniform(-1, 10), "low = -1"),
+        (lambda: Uniform(3, 2), "must not be above"),
+        (lambda: Uniform(1, float("nan")), "high = nan"),
+        (lambda: UniformInteger(1.5, 3), "low = 1.5"),
+        (lambda: Fixed(0.0), "value = 0.0"),
+        (lambda: Seasonal(5, 4, 10, 2), "fall below zero"),
+        (lambda: Seasonal(5, 4, 0), "period = 0"),
+        (lambda: Markov((1.0, 2.0), ((0.5, 0.4), (0.5, 0.5))), "sum to 1"),
+        (lambda: Markov((1.0, 2.0), ((1.0,), (0.5, 0.5))), "2 rows of 2"),
+        (lambda: Markov((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0))), "never be reached"),
+        (lambda: Markov((-1.0,), ((1.0,),)), "levels"),
+        (lambda: Trace((1.0,), "stay"), "at_end"),
+        (lambda: Trace(), "either a file or prices"),
+        (lambda: Trace((1.0,), file="a.csv"), "either a file or prices"),
     ],
 )
 def test_bad_settings_are_named(make, message):

@@ -1,6 +1,7 @@
 """Rules under which a buffer is no window of the stream."""
 
 import runpy
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,17 @@ from headgate.control import (
     Report,
     Reservoir,
     StaticRatio,
-    System,
 )
+from headgate.control.buffers import keeps_alone
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Constant, Headgate, Pacing, Resolving
-from headgate.control.retention import keeps
-from headgate.control.types import Streams, Window
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy, check_retention
 
 SYSTEM = a_system()
 BUFFER = SYSTEM.buffer
 PLAIN = runpy.run_path(str(Path(__file__).parent / "plain_replacement.py"))
+played = runpy.run_path(str(Path(__file__).parent / "scripted.py"))["played"]
 RULES = {
     "reservoir": (Reservoir, PLAIN["reservoir"]),
     "class-balanced": (ClassBalanced, PLAIN["class_balanced"]),
@@ -48,20 +48,8 @@ def labels(runs, clients, positions):
     return classes(clients, positions)
 
 
-def kept(state, run, client):
-    return [int(i) for i in state["place"][run, client] if i >= 0]
-
-
-def played(rule, arrivals, seeds, clients, labels=None):
-    """The states after each round, for the same arrivals (T, M) in every run, and what `settle` said of counts and uses."""
-    system, runs = System(np.full(clients, 5), 1.0), len(seeds)
-    state, none = rule.open(system, runs), np.zeros((runs, clients), dtype=np.int64)
-    window, streams = Window(none, none), Streams(np.asarray(seeds), labels)
-    for t, arriving in enumerate(arrivals, start=1):
-        last = window.last + np.asarray(arriving)
-        state, first, gone = rule.settle(state, t, window, rule.expire(state, t, window), last, streams)
-        window = Window(first, last)
-        yield state, window, gone
+def kept(ledger, run, client):
+    return [int(i) for i in ledger.places[run, client] if i >= 0]
 
 
 @EACH
@@ -85,29 +73,28 @@ def test_constant_admission_passes_the_public_check_with_every_rule(rule):
 @settings(deadline=None, max_examples=40)
 @given(SOME_ADMISSIONS, st.lists(st.integers(1, 7), min_size=3, max_size=3), st.integers(0, 50))
 def test_the_same_as_a_sample_at_a_time(rule, arrivals, capacity, seed):
-    """Samples, counts, uses and those never used, of three clients in two runs; and each client by itself."""
+    """Samples, uses and those never used, of three clients in two runs; and each client by itself."""
     make, plainly = RULES[rule]
-    made, seeds = make(np.array(capacity)), [seed, seed + 1]
-    held, uses = {(r, m): [] for r in range(2) for m in range(3)}, {}
-    before = np.zeros(3, dtype=np.int64)
-    for state, window, gone in played(made, arrivals, seeds, 3, labels):
-        expected_gone = [0, 0]
+    made, seeds = make(tuple(capacity)), [seed, seed + 1]
+    held, uses = {(r, m): [] for r in range(2) for m in range(3)}, [Counter(), Counter()]
+    since, before = {}, np.zeros(3, dtype=np.int64)
+    for ledger in played(made, arrivals, seeds, 3, labels):
         for r, m in held:
-            arriving = list(range(before[m], window.last[r, m]))
+            arriving = list(range(before[m], ledger.admitted[r, m]))
             could = [*held[r, m], *arriving]
-            named = dict(zip(could, classes(np.full(len(could), m), np.array(could, dtype=np.int64)), strict=True))
-            alone = keeps(
-                made, seeds[r], m, np.array(held[r, m], dtype=np.int64), np.array(arriving), np.array(list(named.values()))
-            )
+            since.update(dict.fromkeys([(m, i) for i in arriving], ledger.t))
+            position, age = np.array(could, dtype=np.int64), np.array([ledger.t - since[m, i] for i in could], dtype=np.int64)
+            named = dict(zip(could, classes(np.full(len(could), m), position), strict=True))
+            alone = keeps_alone(made, capacity[m], seeds[r], m, position, age, np.array(list(named.values())))
             held[r, m] = plainly(held[r, m], arriving, capacity[m], seeds[r], m, named)
-            assert kept(state, r, m) == held[r, m] == [i for i, stays in zip(could, alone, strict=True) if stays]
-            assert len(held[r, m]) == window.last[r, m] - window.first[r, m]
-            expected_gone[r] += sum(uses.get((r, m, i), 0) for i in could if i not in held[r, m])
-            for i in held[r, m]:
-                uses[r, m, i] = uses.get((r, m, i), 0) + 1
-        assert gone.tolist() == expected_gone
-        assert state["unused"].tolist() == [int(window.last[r].sum()) - sum(key[0] == r for key in uses) for r in range(2)]
-        before = window.last[0]
+            assert kept(ledger, r, m) == held[r, m] == [i for i, stays in zip(could, alone, strict=True) if stays]
+            assert len(held[r, m]) == ledger.occupancy[r, m]
+            uses[r].update((m, i) for i in held[r, m])
+        for r, counted in enumerate(uses):
+            assert ledger.uses[r] == counted.total()
+            assert ledger.squared_uses[r] == sum(count**2 for count in counted.values())
+            assert ledger.unused[r] == ledger.admitted[r].sum() - len(counted)
+        before = ledger.admitted[0]
 
 
 @settings(deadline=None, max_examples=40)
@@ -116,10 +103,10 @@ def test_classes_are_as_even_as_they_can_be(arrivals, capacity, seed):
     """A class may have two more than another only where that one has lost nothing."""
     before = [[], [], []]
     ends = np.zeros(3, dtype=np.int64)
-    for state, window, _ in played(ClassBalanced(capacity), arrivals, [seed], 3, labels):
+    for ledger in played(ClassBalanced(capacity), arrivals, [seed], 3, labels):
         for m in range(3):
-            now = kept(state, 0, m)
-            could = [*before[m], *range(ends[m], window.last[0, m])]
+            now = kept(ledger, 0, m)
+            could = [*before[m], *range(ends[m], ledger.admitted[0, m])]
             had, has = (
                 np.bincount(classes(np.full(len(each), m), np.array(each, dtype=np.int64)), minlength=3)
                 for each in (could, now)
@@ -129,13 +116,13 @@ def test_classes_are_as_even_as_they_can_be(arrivals, capacity, seed):
                 for few in np.flatnonzero(has < had):
                     assert has[few] >= has.max() - 1
             before[m] = now
-        ends = window.last[0]
+        ends = ledger.admitted[0]
 
 
 def test_a_new_sample_is_not_dropped_while_an_old_one_of_its_class_is_there():
-    for state, _, _ in played(ClassBalanced(4), [[4, 4, 4], [3, 3, 3], [1, 1, 1]], range(50), 3):  # no labels: one class
-        assert state["unused"].tolist() == [0] * 50
-    newest = state["place"][:, :, -1]
+    for ledger in played(ClassBalanced(4), [[4, 4, 4], [3, 3, 3], [1, 1, 1]], range(50), 3):  # no labels: one class
+        assert ledger.unused.tolist() == [0] * 50
+    newest = ledger.places[:, :, -1]
     assert np.all(newest == 7)
 
 
@@ -146,8 +133,8 @@ RUNS = 6000
 @pytest.mark.parametrize("arrivals", [[3, 4, 1, 6, 0, 2], [16], [1] * 16, [2, 5, 5, 4]])
 def test_every_sample_is_as_likely_to_be_in_memory(rule, arrivals):
     """Within five standard deviations, for 5 places and 16 samples, however they came."""
-    *_, (state, _, _) = played(rule(5), [[n] for n in arrivals], range(RUNS), 1)
-    found = np.bincount(state["place"].ravel(), minlength=16)
+    *_, ledger = played(rule(5), [[n] for n in arrivals], range(RUNS), 1)
+    found = np.bincount(ledger.places.ravel(), minlength=16)
     share = 5 / 16
     assert found.sum() == 5 * RUNS
     assert np.all(abs(found - RUNS * share) < 5 * np.sqrt(RUNS * share * (1 - share)))
@@ -155,7 +142,7 @@ def test_every_sample_is_as_likely_to_be_in_memory(rule, arrivals):
 
 def test_the_reservoir_is_vitters():
     """The i-th sample enters with probability B/i, and whoever leaves is any one of the others: all sets equally likely."""
-    states = [state["place"][:, 0] for state, _, _ in played(Reservoir(2), [[1]] * 6, range(RUNS), 1)]
+    states = [ledger.places[:, 0] for ledger in played(Reservoir(2), [[1]] * 6, range(RUNS), 1)]
     sets, counts = np.unique(states[-1], axis=0, return_counts=True)
     assert len(sets) == 15  # pairs of six
     assert ((counts - RUNS / 15) ** 2 / (RUNS / 15)).sum() < 36.1  # χ² with 14 degrees of freedom, 1 in 1000
@@ -168,16 +155,16 @@ def test_the_reservoir_is_vitters():
 
 
 def test_a_reservoir_does_not_depend_on_the_rounds():
-    *_, (slowly, _, _) = played(Reservoir(4), [[1]] * 30, range(20), 1)
-    *_, (at_once, _, _) = played(Reservoir(4), [[7], [0], [23]], range(20), 1)
-    assert np.array_equal(slowly["place"], at_once["place"])
+    *_, slowly = played(Reservoir(4), [[1]] * 30, range(20), 1)
+    *_, at_once = played(Reservoir(4), [[7], [0], [23]], range(20), 1)
+    assert np.array_equal(slowly.places, at_once.places)
 
 
 def test_ratios_are_kept():
     """Static: so many of the places in every round, rounded by lot. Dynamic: the share of all samples ever admitted."""
     taken = {}
     for rule in (StaticRatio(10, 0.25), DynamicRatio(10)):
-        states = [state["place"][:, 0] for state, _, _ in played(rule, [[10], [8], [8], [1]], range(RUNS), 1)]
+        states = [ledger.places[:, 0] for ledger in played(rule, [[10], [8], [8], [1]], range(RUNS), 1)]
         taken[type(rule)] = [(states[t] >= first).sum(axis=1) for t, first in ((1, 10), (2, 18), (3, 26))]
     for count in taken[StaticRatio][:2]:
         assert set(count) == {2, 3}
@@ -222,9 +209,10 @@ def test_clients_that_admit_less_than_ordered(rule, tmp_path):
             again = controller.post(loaded, controller.decide(loaded, np.array([2.0, 3.0])), report)
         ledger = controller.post(ledger, orders, report)
         if t % 4 == 0:
-            for name, array in ledger.retained.items():
-                assert array.dtype == again.retained[name].dtype
-                assert np.array_equal(array, again.retained[name])
+            assert (ledger.contents.labels is not None) == (rule == "class-balanced")
+            for array, other in zip(ledger.contents[1:], again.contents[1:], strict=True):
+                assert np.array_equal(array, other)
+                assert array is other is None or array.dtype == other.dtype
         assert np.array_equal((ledger.places >= 0).sum(axis=-1), ledger.occupancy)
         assert np.all(ledger.occupancy <= BUFFER)
         assert np.all(ledger.places < ledger.admitted[..., None])
@@ -232,8 +220,8 @@ def test_clients_that_admit_less_than_ordered(rule, tmp_path):
 
 def test_other_seeds_keep_other_samples():
     def places(seed):
-        *_, (state, _, _) = played(Reservoir(3), [[5, 5]] * 6, [seed], 2)
-        return state["place"][0]
+        *_, ledger = played(Reservoir(3), [[5, 5]] * 6, [seed], 2)
+        return ledger.places[0]
 
     assert not np.array_equal(places(1), places(2))
     assert not np.array_equal(places(1)[0], places(1)[1])

@@ -1,26 +1,31 @@
+import runpy
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Fifo, KStep, Report, System
+from headgate.control import Controller, Fifo, KStep, Report
+from headgate.control.buffers import keeps_alone
 from headgate.control.policies import Constant
-from headgate.control.retention import capacity_of
-from headgate.control.types import Window
+from headgate.control.retention.rule import capacity_of
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_retention
 
 SYSTEM = a_system()
-SOME = np.array([True, False, False, True, False])
+played = runpy.run_path(str(Path(__file__).parent / "scripted.py"))["played"]
 
 
 @pytest.mark.paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
 @pytest.mark.parametrize(
     "rule",
     [
-        KStep(1), KStep(4), KStep(60), KStep(np.array([2, 5, 1])), KStep(3, forever=SOME),
-        Fifo(1), Fifo(3), Fifo(SYSTEM.buffer),
-        KStep(1, capacity=2), KStep(4, capacity=SYSTEM.buffer), KStep(50, capacity=2), KStepCapacity(np.array([2, 5, 1]), SYSTEM.buffer),
+        KStep(1), KStep(4), KStep(60), KStep(np.array([2, 5, 1])), KStep(3, forever=(0, 3)),
+        Fifo(), Fifo(1), Fifo(3), Fifo(SYSTEM.buffer), Fifo((3, 2, 1, 9, 5)),
+        KStep(1, capacity=2), KStep(4, capacity="buffer"), KStep(50, capacity=2), KStep(2, capacity="buffer", forever=(0, 3)),
+        KStep(np.array([2, 5, 1]), capacity=SYSTEM.buffer),
     ],
 )  # fmt: skip
 def test_every_rule_passes_the_public_check(rule):
@@ -30,38 +35,37 @@ def test_every_rule_passes_the_public_check(rule):
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=25),
-    st.one_of(st.none(), st.integers(1, 6)),
+    st.one_of(st.none(), st.integers(1, 6), st.lists(st.integers(1, 6), min_size=2, max_size=2)),
     st.one_of(st.none(), st.lists(st.integers(1, 7), min_size=3, max_size=3)),
+    st.sets(st.integers(0, 2)),
 )
-def test_windows_and_use_counts_against_plain_queues(admissions, K, capacity):
-    """One list of (sample, birth) per client, treated by hand, for any admissions, K and capacities."""
+def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrivals, K, capacity, forever):
+    """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `keeps`, uses counted."""
     if K is None and capacity is None:
         return
-    room = None if capacity is None else np.array(capacity)
-    rule = KStep(K) if room is None else Fifo(room) if K is None else KStep(K, capacity=room)
-    system = System(np.array([5, 5, 5]), 1.0)
-    state, window = rule.open(system, 1), Window(np.zeros((1, 3), dtype=np.int64), np.zeros((1, 3), dtype=np.int64))
-    queues, counts, in_memory = [[], [], []], {}, 0
-    for t, arriving in enumerate(admissions, start=1):
-        if room is not None:
-            arriving = np.minimum(arriving, room)
-        kept_from = rule.expire(state, t, window)
-        last = window.last + np.array([arriving])
-        state, first, gone = rule.settle(state, t, window, kept_from, last)
-        expected_gone = 0
-        for m in range(3):
-            queue = [*queues[m], *((i, t) for i in range(window.last[0, m], last[0, m]))]
-            stays = [(i, born) for i, born in queue if K is None or t - born < K]
-            stays = stays[len(stays) - min(len(stays), 10**9 if room is None else room[m]) :]
-            expected_gone += sum(counts[m, i] for i, _ in queue if (i, _) not in stays)
-            queues[m] = stays
-            assert [i for i, _ in stays] == list(range(first[0, m], last[0, m]))
-            for i, _ in stays:
-                counts[m, i] = counts.get((m, i), 0) + 1
-        assert gone.tolist() == [expected_gone]
-        in_memory += sum(map(len, queues)) - expected_gone
-        assert in_memory == sum(counts[m, i] for m in range(3) for i, _ in queues[m])
-        window = Window(first, last)
+    room = None if capacity is None else tuple(capacity)
+    rule = Fifo(room) if K is None else KStep(np.array(K) if isinstance(K, list) else K, capacity=room, forever=tuple(forever))
+    ages = [10**9] * 2 if K is None else np.broadcast_to(K, 2)
+    memories = {(r, m): [] for r in range(2) for m in range(3)}
+    uses, ends = [Counter(), Counter()], [0, 0, 0]
+    for t, ledger in enumerate(played(rule, arrivals, [4, 5], 3), start=1):
+        for (r, m), held in memories.items():
+            staying = [(i, born) for i, born in held if t - born < ages[r] or (m in forever and K is not None)]
+            could = [*staying, *((i, t) for i in range(ends[m], ends[m] + arrivals[t - 1][m]))]
+            position = np.array([i for i, _ in could], dtype=np.int64)
+            age = np.array([t - born for _, born in could], dtype=np.int64)
+            stays = keeps_alone(rule, 10**9 if room is None else room[m], 4 + r, m, position, age)
+            memories[r, m] = [each for each, keep in zip(could, stays, strict=True) if keep]
+            uses[r].update((m, i) for i, _ in memories[r, m])
+            assert [i for i, _ in memories[r, m]] == list(range(ledger.dropped[r, m], ledger.admitted[r, m]))
+        ends = [end + arriving for end, arriving in zip(ends, arrivals[t - 1], strict=True)]
+        for r, counted in enumerate(uses):
+            assert ledger.uses[r] == counted.total()
+            assert ledger.squared_uses[r] == sum(count**2 for count in counted.values())
+            assert ledger.unused[r] == sum(ends) - len(counted)
+            assert ledger.uses_in_memory[r] == sum(
+                counted[m, i] for (s, m), held in memories.items() if s == r for i, _ in held
+            )
 
 
 def test_clients_that_admit_less_than_ordered_keep_exact_windows():
@@ -71,7 +75,7 @@ def test_clients_that_admit_less_than_ordered_keep_exact_windows():
         orders = controller.decide(ledger, np.array([2.0]))
         admitted = orders.admitted // (1 + t % 2)
         ledger = controller.post(ledger, orders, Report(admitted))
-    assert np.array_equal(ledger.retained["admitted.0"], ledger.admitted)  # round 12
+    assert np.array_equal(ledger.contents.recent[0], ledger.admitted)  # round 12
     assert ledger.spent[0] == 2.0 * ledger.admitted.sum()
 
 
@@ -81,10 +85,10 @@ def test_clients_that_admit_less_than_ordered_keep_exact_windows():
         (lambda: KStep(0), "K = 0"),
         (lambda: KStep(2.5), "K = 2.5"),
         (lambda: Fifo(0), "capacity = 0"),
+        (lambda: Fifo("bufer"), 'capacity = "bufer"'),
         (lambda: KStep(0, capacity=3), "K = 0"),
         (lambda: KStep(3, capacity=-1), "capacity = -1"),
-        (lambda: capacity_of("bufer", SYSTEM), 'capacity = "bufer"'),
-        (lambda: capacity_of([1, 2], SYSTEM), "2 entries for 5 clients"),
+        (lambda: Fifo((1, 2)).limit(SYSTEM), "2 entries for 5 clients"),
     ],
 )
 def test_bad_settings_are_named(make, message):
@@ -97,4 +101,4 @@ def test_capacity_as_users_state_it():
     assert capacity_of(None, SYSTEM) is None
     assert capacity_of("buffer", SYSTEM).tolist() == [3, 1, 7, 4, 5]
     assert capacity_of(2, SYSTEM).tolist() == [2] * 5
-    assert capacity_of([1, 2, 3, 4, 5], SYSTEM).tolist() == [1, 2, 3, 4, 5]
+    assert capacity_of((1, 2, 3, 4, 5), SYSTEM).tolist() == [1, 2, 3, 4, 5]

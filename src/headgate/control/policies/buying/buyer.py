@@ -60,6 +60,7 @@ class Buyer(AdmissionPolicy):
             most = max(most / 2, view.system.budget)
         return np.full(view.debt.shape, most)
 
+    @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         share, memory = self.wanted(view, memory)
         if self.fill and view.t == 1:

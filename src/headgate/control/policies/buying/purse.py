@@ -26,6 +26,7 @@ def pace(view: View, overdraft: float) -> Floats:
     return unspent / rounds_left(view) + even
 
 
+@np.errstate(over="ignore")  # at a price of next to nothing infinitely many fit
 def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
     """The most whole samples up to `wanted` after which no more than `most` is spent.
 
