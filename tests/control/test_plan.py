@@ -1,21 +1,21 @@
 import numpy as np
 import pytest
 
-from headgate.control import System
+from headgate.control import Given, System
 from headgate.control.plan import best_constant_admission, plan
-from headgate.control.policies import Acdpp
+from headgate.control.policies import Acdpp, Threshold
 from headgate.control.prices import Uniform
-from headgate.errors import InfeasibleError, SettingError
+from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import Benchmark, ck_bound, ck_feasible
 
 k = BoundConstants()
-ANY = Acdpp(rate=1, K=1)
 
 
-def planned(buffers, budget, horizon, **more):
-    return plan(System(np.array(buffers), budget, horizon), Uniform(1, 10), k, ANY, np.arange(5), 0.5, 0.5, **more)
+def planned(buffers, budget, horizon):
+    system = System(np.array(buffers), budget, horizon)
+    return plan(Given(system, Uniform(1, 10), k, np.arange(5), horizon or 1000), Acdpp())
 
 
 @pytest.mark.paper("eq:optimal-K", "eq:kstep-opt-problem", "rem:buffer-violation")
@@ -23,12 +23,12 @@ def planned(buffers, budget, horizon, **more):
 @pytest.mark.parametrize("first_seed", [0, 7000])
 def test_the_papers_systems_are_planned_with_K_10(recipe, rate, first_seed):
     e = load(recipe, [f"run.first_seed={first_seed}"])
-    made = plan(e.system, e.prices, e.bound, e.policies["acdpp"], e.seeds, 0.5, 0.5)
-    assert (made.chosen.K, made.chosen.rate) == (10, rate)
-    assert (made.V, made.rho) == pytest.approx((10.0, 0.9))
+    made = plan(e.given, e.policies["acdpp"])
+    assert (made.policy.K, made.policy.rate) == (10, rate)
+    assert (made.policy.V, made.policy.rho) == pytest.approx((10.0, 0.9))
     assert made.corollary == (Benchmark(10, rate), Benchmark(10, rate))
-    assert made.chosen.regret == pytest.approx(made.chosen.bound - made.oracle_bound)
-    assert made.chosen.buffer_violation <= 1e-3 * e.system.memory * 100
+    assert made.regret == pytest.approx(made.rehearsal.regret(e.bound).mean())
+    assert made.rehearsal.buffer_violation() <= 1e-3 * e.system.memory * 100
 
 
 @pytest.mark.paper("eq:kstep-opt-problem")
@@ -47,27 +47,36 @@ def test_the_search_finds_the_best_of_all_feasible_points(buffers, budget, round
 def test_a_K_that_breaks_the_buffers_is_passed_over():
     made = planned([8, 9, 10, 11, 12] * 2, 55.0, 1000)
     by_K = {c.K: c for c in made.candidates}
-    assert by_K[10].bound < made.chosen.bound
+    assert by_K[10].bound < made.bound
     assert by_K[10].buffer_violation > 100
-    assert made.chosen.K == 9
+    assert made.policy.K == 9
     assert "broke the buffers" in made.why
 
 
 def test_an_open_end_is_planned_over_a_thousand_rounds():
     made = planned([8, 9, 10, 11, 12] * 2, 55.0, None)
     assert made.rounds == 1000
-    assert pytest.approx(1000**0.5) == made.V
+    assert pytest.approx(1000**0.5) == made.policy.V
 
 
 def test_a_single_client_with_room_for_one():
     made = planned([1], 5.5, 20)
-    assert made.chosen.K == 1
-    assert made.chosen.rate == pytest.approx(1.0)
+    assert made.policy.K == 1
+    assert made.policy.rate == pytest.approx(1.0)
     assert "Corollary 2 decides" in made.why  # twenty samples and a pseudo-dimension of 100
 
 
-def test_infeasible_and_senseless_plans():
-    with pytest.raises(InfeasibleError, match=r"system.budget = 0.01 a round buys less than one sample in 100 rounds"):
-        planned([10], 0.01, 100)
+def test_any_other_policy_is_planned_as_it_is():
+    e = load("mnist", ["run.rounds=20", "run.seeds=3"])
+    made = plan(e.given, Threshold())
+    assert made.policy.limit == e.with_policy("own", Threshold()).policies["own"].limit
+    assert made.candidates == ()
+    assert made.setting("K") is None
+    assert np.all(made.rehearsal.spend.sum(axis=-1) <= 55.0 * 20)
+    stated = plan(e.given, Acdpp(K=3, rate=5.0), search=False)
+    assert (stated.policy.K, stated.policy.rate, stated.setting("V")) == (3, 5.0, pytest.approx(20**0.5))
+
+
+def test_senseless_plans():
     with pytest.raises(SettingError, match=r"run.rounds = 1"):
         planned([10], 55.0, 1)
