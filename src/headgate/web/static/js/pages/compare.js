@@ -168,7 +168,8 @@ export function open({ main, signal, query }) {
     const said = (value, sign) => {
       if (!value) return "–";
       const mean = `${sign && value.mean > 0 ? "+" : ""}${text(scale * value.mean)}`;
-      return value.half === null || value.half === undefined ? `${mean}${unit}` : `${mean} ± ${text(scale * value.half)}${unit}`;
+      const after = unit && sign ? " points" : unit;
+      return value.half === null || value.half === undefined ? `${mean}${after}` : `${mean} ± ${text(scale * value.half)}${after}`;
     };
     const gap = (line) => answer.differences.find((one) => one.run === line.run && one.policy === line.policy);
     const budgets = new Map(answer.runs.map((run) => [run.name, run.budget]));
@@ -190,7 +191,7 @@ export function open({ main, signal, query }) {
 
   function settingsTable() {
     if (!several()) return null;
-    const text = (value) => (value === null ? "–" : Array.isArray(value) ? value.join(", ") : String(value));
+    const text = (value) => (Array.isArray(value) ? value.map(text).join(", ") : value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(8))) : String(value));
     return [
       h("h2", null, "Settings that differ"),
       answer.settings.length
