@@ -96,7 +96,7 @@ def verdict(check) -> str:
 def client_rows(policy: str):
     """The client is killed in round 2 and is there again in round 3."""
     with TemporaryDirectory() as folder:
-        world = World(folder, an_experiment(policy, ROUNDS))
+        world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
         counter = Killer()
         world.grid.nodes[100] = Node(counting_app(world.folder / "stores", watch=counter), 0)
         world.play(1)
@@ -105,7 +105,7 @@ def client_rows(policy: str):
         statements = counter.seen[:]
     for at, statement in enumerate(statements, 1):
         with TemporaryDirectory() as folder:
-            world = World(folder, an_experiment(policy, ROUNDS))
+            world = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
             world.grid = DyingClient(world.grid.nodes, counting_app(world.folder / "stores", watch=Killer(at)))
             world.play(2)
 
@@ -123,18 +123,18 @@ def client_rows(policy: str):
 def server_rows(policy: str):
     """The server is killed and starts again."""
     with TemporaryDirectory() as folder:
-        undisturbed = World(folder, an_experiment(policy, ROUNDS))
+        undisturbed = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
         undisturbed.play()
         ledger = undisturbed.audit()
         with undisturbed.store() as store:
             rounds = [(past.metrics, past.sha256) for past in store.rounds()]
-        tables = {name: (undisturbed.folder / "run" / name).read_bytes() for name in ("metrics.jsonl", "clients.jsonl")}
+        tables = {name: (undisturbed.folder / "run" / name).read_bytes() for name in ("metrics.parquet", "clients.parquet")}
         for kind in ("statement", "file"):
             at = 0
             while True:
                 at += 1
                 with TemporaryDirectory() as own:
-                    world = World(own, an_experiment(policy, ROUNDS))
+                    world = World(own, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
                     note = Path(own) / "note"
                     if not in_a_child(serve_and_die, world, kind, at, note):
                         break

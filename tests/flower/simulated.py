@@ -15,6 +15,7 @@ from pathlib import Path
 from headgate.flower.quiet import ENVIRONMENT
 
 RUNS = {
+    "own": [],
     "headgate": ['run.policies=["headgate"]'],
     "acdpp": ['run.policies=["acdpp"]'],
     "reservoir": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.rule=reservoir"],
@@ -32,8 +33,7 @@ def main(folder: Path, recipe: str, settings: list[str]) -> None:
     from headgate.flower.recipe import task_of
 
     server = ServerApp()
-    first = task_of(recipe, (*settings, *RUNS["headgate"]))
-    clients = first.experiment.system.clients
+    clients = task_of(recipe, tuple(settings)).experiment.system.clients
 
     @server.main()
     def serve(grid: Grid, context: Context) -> None:
@@ -47,7 +47,7 @@ def main(folder: Path, recipe: str, settings: list[str]) -> None:
         warnings.simplefilter("ignore")  # that there is a slower way to start it
         run_simulation(
             server,
-            recipe_client(recipe, (*settings, *RUNS["headgate"]), store=folder / "stores"),
+            recipe_client(recipe, settings, store=folder / "stores"),
             num_supernodes=clients,
             backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}},
         )

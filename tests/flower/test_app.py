@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import tomli_w
 from flwr.app import Context, RecordDict
 from grids import FakeGrid, Node
 from hypothesis import given
@@ -22,7 +24,10 @@ from headgate.cli import main
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.quiet import ENVIRONMENT
+from headgate.flower.run_folder import LEDGER
 from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
 
@@ -77,9 +82,10 @@ def test_fewer_clients_have_as_much_money_each_and_all_classes():
     assert isinstance(kept.data.partition, Dirichlet)
 
 
-def test_the_recipe_s_only_policy_is_the_app_s():
-    assert list(load("digits", single("digits", ['run.policies=["constant"]'], None, None)).policies) == ["constant"]
-    assert list(load("digits", single("digits", [], None, None)).policies) == ["headgate"]
+def test_headgate_is_the_policy_of_an_app_unless_another_is_named():
+    for overrides in ([], ['run.policies=["constant"]']):
+        assert list(load("digits", single("digits", overrides, None, None)).policies) == ["headgate"]
+        assert list(load("digits", single("digits", overrides, "constant", None)).policies) == ["constant"]
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -125,22 +131,75 @@ def test_flower_takes_the_app_and_leaves_out_what_is_not_code(tmp_path):
     assert not [name for name in names if name.startswith(("runs", "deployment", "home"))]
 
 
+def play(app, monkeypatch, store, clients):
+    """The run folder of an app after all its rounds, on a grid in this process."""
+    monkeypatch.syspath_prepend(app)
+    server, client = (importlib.import_module(f"{app.name}.{side}_app") for side in ("server", "client"))
+    config = tomllib.loads((app / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]["config"]
+    nodes = {100 + m: Node(client.app, m, {"headgate-store": str(store)}) for m in range(clients)}
+    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=config)
+    server.app(FakeGrid(nodes, config), context)
+    return RunFolder.open(app_settings(app).out)
+
+
 @pytest.mark.parametrize("training", [OURS, OWN])
 def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, no_fsync, training):
     name = f"played_{training}"
     write_app(tmp_path / name, "digits", ["run.rounds=4"], "constant", 3, training)
-    monkeypatch.syspath_prepend(tmp_path / name)
-    server, client = (importlib.import_module(f"{name}.{side}_app") for side in ("server", "client"))
-    config = tomllib.loads((tmp_path / name / "pyproject.toml").read_text("utf-8"))["tool"]["flwr"]["app"]["config"]
-    nodes = {100 + m: Node(client.app, m, {"headgate-store": str(tmp_path / "store")}) for m in range(3)}
-    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=config)
-    server.app(FakeGrid(nodes, config), context)
-    run = RunFolder.open(app_settings(tmp_path / name).out)
+    run = play(tmp_path / name, monkeypatch, tmp_path / "store", 3)
     metrics = run.metrics()
     assert run.state["state"] == "finished"
     assert metrics["t"].to_list() == [1, 2, 3, 4]
     assert metrics["admitted"].sum() > 0
     assert metrics["test_accuracy"].null_count() == 0
+    names = {path.name for path in run.path.iterdir()}
+    assert names >= {"metrics.parquet", "clients.parquet", "summary.json", "report.html"}
+    assert json.loads((run.path / "summary.json").read_text("utf-8"))[0]["policy"] == "constant"
+
+
+def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, no_fsync):
+    """Also what they import; the app needs nothing of the folder that it was made from."""
+    home = tmp_path / "recipes"
+    home.mkdir()
+    own = Path(__file__).with_name("own")
+    (home / "in_an_app.py").write_text("from beside_it import Share\n\n\nclass Mine(Share):\n    pass\n")
+    (home / "beside_it.py").write_text((own / "own_parts.py").read_text("utf-8"))
+    text = (
+        (own / "recipe.toml").read_text("utf-8").replace("own_parts:Share", "in_an_app:Mine").replace("own_parts", "beside_it")
+    )
+    (home / "recipe.toml").write_text(text)
+    write_app(tmp_path / "carried", str(home / "recipe.toml"), ["run.rounds=3", "policies.own.share=0.5"], "own", 3)
+    shutil.move(home, tmp_path / "elsewhere")
+    for name in ("in_an_app", "beside_it"):
+        monkeypatch.delitem(sys.modules, name)
+    run = play(tmp_path / "carried", monkeypatch, tmp_path / "store", 3)
+    assert sys.modules["beside_it"].__file__ == str(tmp_path / "carried" / "carried" / "beside_it.py")
+    assert run.state["state"] == "finished"
+    assert run.config["policies"]["own"]["kind"] == "in_an_app:Mine"
+    assert run.metrics()["price"].to_list() == [2.0, 3.0, 1.0]
+    (tmp_path / "elsewhere" / "server_app.py").write_text((tmp_path / "elsewhere" / "beside_it.py").read_text("utf-8"))
+    (tmp_path / "elsewhere" / "recipe.toml").write_text(text.replace("beside_it:Sawtooth", "server_app:Sawtooth"))
+    with pytest.raises(DataError, match=r"server_app.py: the app has a server_app.py of its own"):
+        write_app(tmp_path / "refused", str(tmp_path / "elsewhere" / "recipe.toml"), policy="own", clients=3)
+    assert not (tmp_path / "refused").exists()
+
+
+def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, no_fsync):
+    write_app(tmp_path / "readme", "digits", ["run.rounds=8"], clients=3)
+    text = (tmp_path / "readme" / "README.md").read_text("utf-8")
+    module, tables = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL).group(1) for kind in ("python", "toml"))
+    (tmp_path / "readme" / "readme" / "mine.py").write_text(module)
+    path = tmp_path / "readme" / "readme" / "recipe.toml"
+    recipe = tomllib.loads(path.read_text("utf-8"))
+    for name, table in tomllib.loads(tables).items():
+        recipe[name] = recipe[name] | table if name == "policies" else table
+    path.write_text(tomli_w.dumps(recipe))
+    run = play(tmp_path / "readme", monkeypatch, tmp_path / "store", 3)
+    assert run.metrics()["price"].to_list() == [4.0] * 6 + [1.0, 4.0]
+    store = BufferStore(tmp_path / "store" / "client-00000.sqlite", 0)
+    with closing(LedgerStore(run.path / LEDGER)) as ledger, closing(store):
+        held = store.positions(ledger.experiment)
+    assert held == list(range(len(held))) != []
 
 
 def test_the_task_of_one_s_own_learns():

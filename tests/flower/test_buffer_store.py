@@ -169,7 +169,7 @@ def test_a_client_knows_its_own_rules_and_imports_nothing_that_an_order_names(tm
         with pytest.raises(DataError, match=f"order.rule = {name}: this client does not know it"):
             store.admit(order, ENDLESS)
         assert store.admissions("e") == []
-        with pytest.raises(DataError, match="order.settings = .*: must be a JSON object"):
+        with pytest.raises(DataError, match=r"order.settings = .*: must be a JSON object"):
             store.admit(an_order(1, 0, 5, rule="reservoir", settings="[]"), ENDLESS)
     with closing(BufferStore(tmp_path / "b", 0, rules=[Oldest])) as store:
         store.admit(order, ENDLESS)
@@ -181,5 +181,5 @@ def test_a_rule_that_no_recipe_can_name_is_refused():
     class Local(Oldest):
         pass
 
-    with pytest.raises(SettingError, match="Local .* is not a class at the top of its module"):
+    with pytest.raises(SettingError, match=r"Local .* is not a class at the top of its module"):
         stated(Local())

@@ -71,7 +71,7 @@ def test_a_restart_after_every_round_changes_no_bit(policy, tmp_path):
     with once.store() as a, often.store() as b:
         assert [past.metrics for past in a.rounds()] == [past.metrics for past in b.rounds()]
         assert a.rounds()[-1].sha256 == b.rounds()[-1].sha256
-    for name in ("metrics.jsonl", "clients.jsonl"):
+    for name in ("metrics.parquet", "clients.parquet"):
         assert (once.folder / "run" / name).read_bytes() == (often.folder / "run" / name).read_bytes()
 
 

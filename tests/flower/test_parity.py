@@ -25,6 +25,7 @@ from headgate.records.reader import RunFolder
 from headgate.simulation.engine import Simulation
 
 ROUNDS = 5
+OWN = str(Path(__file__).with_name("own") / "recipe.toml")
 SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
 SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
 
@@ -64,13 +65,13 @@ def assert_same(task, folder, stores):
             assert [sample.position for sample in held] == positions.tolist()
             assert [int(sample.key) for sample in held] == numbers.tolist()
         last = store.rounds()[-1]
-    model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256)
+    model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256).model
     flat = np.concatenate([model[name].ravel() for name, _ in task.model().named_parameters()])
     np.testing.assert_allclose(flat, theta, rtol=1e-10, atol=1e-12)
 
 
 CASES = {
-    **RUNS,
+    **{name: more for name, more in RUNS.items() if name != "own"},
     "dynamic": ['run.policies=["headgate"]', "policies.headgate.kind=headgate", "policies.headgate.rule=dynamic"],
     "class-balanced": [
         'run.policies=["headgate"]',
@@ -85,15 +86,16 @@ CASES = {
         "training.momentum=0.5",
     ],
     "a price for each client": ['run.policies=["headgate"]', "prices.per_client=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]"],
+    "momentum on the server": ['run.policies=["headgate"]', "server.kind=momentum", "server.momentum=0.5"],
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 
 
-@pytest.mark.parametrize("case", sorted(CASES))
+@pytest.mark.parametrize("case", [*sorted(CASES), "own"])
 def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
-    overrides = (*SMALL, *CASES[case])
-    task = task_of("digits", overrides)
-    app = recipe_client("digits", overrides, store=tmp_path / "stores")
+    recipe, overrides = (OWN, SMALL) if case == "own" else ("digits", [*SMALL, *CASES[case]])
+    task = task_of(recipe, tuple(overrides))
+    app = recipe_client(recipe, overrides, store=tmp_path / "stores")
     grid = FakeGrid({100 + m: Node(app, m) for m in range(task.experiment.system.clients)})
     with closing(AdmissionStrategy(task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0))) as strategy:
         strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
@@ -101,9 +103,10 @@ def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
 
 
 def test_the_simulator_and_flowers_simulation_engine_do_the_same(tmp_path):
+    """With data, a model and a server update of one's own, and with a policy, a rule and prices of one's own, too."""
     script = Path(__file__).with_name("simulated.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), "digits", *SMALL],
+        [sys.executable, str(script), str(tmp_path), OWN, *SMALL],
         env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
@@ -111,4 +114,4 @@ def test_the_simulator_and_flowers_simulation_engine_do_the_same(tmp_path):
     )
     assert (tmp_path / "done.json").exists(), done.stderr[-4000:]
     for name, more in RUNS.items():
-        assert_same(task_of("digits", (*SMALL, *more)), tmp_path / name, tmp_path / "stores")
+        assert_same(task_of(OWN, (*SMALL, *more)), tmp_path / name, tmp_path / "stores")

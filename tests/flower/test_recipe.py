@@ -11,8 +11,8 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'headgate[flower]'
     ("setting", "named"), [("training.average=8", r"training.average = 8"), ("training.shift=1", r"training.shift = 1")]
 )
 def test_help_that_only_the_simulator_gives_is_refused(setting, named):
-    from headgate.flower.recipe import Task
+    from headgate.flower.recipe import RecipeTask
 
     with pytest.raises(SettingError, match=named):
-        Task(load("digits", [setting]), load_dataset("digits"))
-    Task(load("digits"), load_dataset("digits"))
+        RecipeTask(load("digits", [setting]), load_dataset("digits"))
+    RecipeTask(load("digits"), load_dataset("digits"))

@@ -1,9 +1,9 @@
 """A Flower run's folder is a run folder: `headgate runs` and `headgate report` cannot tell who wrote it."""
 
-import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from flwr.app import MetricRecord
 from worlds import World, an_experiment
@@ -48,6 +48,31 @@ def test_its_tables_are_the_simulators(tmp_path):
     assert metrics["spend"].sum() == pytest.approx(ledger.spent[0])
     assert metrics["admitted"].sum() == ledger.admitted.sum()
     assert run.clients()["held"].to_list()[-1] == ledger.occupancy[0].tolist()
+    admitted = np.array(run.clients()["admitted"].to_list())
+    assert admitted.sum(axis=0).tolist() == ledger.admitted[0].tolist()
+    assert admitted.sum(axis=1).tolist() == metrics["admitted"].to_list()
+    assert {path.name for path in run.path.iterdir()} >= {"metrics.parquet", "clients.parquet", "config.toml", "state.json"}
+    assert not list(run.path.glob("*.jsonl"))
+    before = (run.path / "metrics.parquet").read_bytes()
+    world.play(evaluate_fn=judged)  # a run that is over stays as it is
+    assert (run.path / "metrics.parquet").read_bytes() == before
+    assert not list(run.path.glob("*.jsonl"))
+
+
+def test_each_round_is_told_in_a_line(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    world.grid.faults = {(2, 1): "message lost"}
+    lines = []
+    for t in (1, 2, 3):
+        world.play(t, evaluate_fn=judged)
+        lines.append(RunFolder.open(tmp_path / "run").state["told"])
+    assert [line.partition(":")[0] for line in lines] == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
+    assert "3 of 3 answers" in lines[0]
+    assert "accuracy 0.100" in lines[0]
+    assert "no valid answer" not in lines[0]
+    assert "2 of 3 answers" in lines[1]
+    assert lines[1].endswith("; no valid answer from clients 1")
+    assert f"spent {world.audit().spent[0]:.6g} of 27" in lines[2]
 
 
 def test_rows_lost_after_the_ledger_was_written_come_back(tmp_path):
@@ -56,10 +81,10 @@ def test_rows_lost_after_the_ledger_was_written_come_back(tmp_path):
     path = tmp_path / "run" / "metrics.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 3])
+    world.play(2)
+    assert path.read_bytes() == whole
     world.play()
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    assert [row["t"] for row in rows] == [1, 2, 3]
-    assert path.read_bytes().startswith(whole)
+    assert RunFolder.open(tmp_path / "run").metrics()["t"].to_list() == [1, 2, 3]
 
 
 def test_settings_of_a_run_make_the_same_run_again(tmp_path):

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import (
-    Set,
-)
+from headgate.cli.console import Set
+from headgate.cli.learning import show_and_conclude
 from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.progress import counted
 
@@ -36,7 +35,7 @@ class TrainsWith(StrEnum):
 
 Recipe = Annotated[str, typer.Option(help="A recipe's name (see `headgate recipes`) or a TOML file.")]
 Policy = Annotated[
-    str | None, typer.Option(help="Its one policy; default: headgate, or the recipe's only one.", show_default=False)
+    str | None, typer.Option(help="Its one policy: a section of the recipe, or a kind; default: headgate.", show_default=False)
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.", show_default=False)]
 Trains = Annotated[
@@ -82,10 +81,10 @@ def deploy_example(
 ) -> None:
     """Bring up a SuperLink and SuperNodes on this machine and play the app on them.
 
-    Everything listens on 127.0.0.1 alone, with TLS by an authority of its own and registered keys. SuperNodes that die are
-    started again, and a ServerApp that is lost is submitted again and goes on from its ledger: try it with `kill -9`. Logs,
-    keys and the clients' buffers lie in DIR/deployment, the run folder in DIR/runs. Ctrl-C ends every process that was
-    started; the same command again goes on.
+    Everything listens on 127.0.0.1 alone, with TLS by an authority of its own and registered keys. Each round is a line on
+    stderr: answers, money, accuracy, and who gave no valid answer. SuperNodes that die are started again, and a ServerApp
+    that is lost is submitted again and goes on from its ledger: try it with `kill -9`. Logs, keys and the clients' buffers
+    lie in DIR/deployment, the run folder in DIR/runs. Ctrl-C ends every process that was started; the same command goes on.
     """
     _check_installed()
     from headgate.flower.app.write import app_settings, write_app
@@ -105,7 +104,7 @@ def deploy_example(
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on with {app.out}") from None
     print(f"run folder: {app.out}")
-    print(f"to see it: headgate report {app.out}")
+    show_and_conclude([app.out], app.out)
 
 
 @commands.command()
@@ -202,7 +201,7 @@ def supernode(
     kept = supervisor.keep(f"SuperNode {client}", node)
     _say(f"SuperNode {client}: log in {node.log}")
     _keep_running(supervisor, mark)
-    raise HeadgateError(f"SuperNode {client}: turned away (Flower's code {kept.given_up}); is {key}.pub registered?")
+    raise HeadgateError(f"SuperNode {client}: refused (Flower's code {kept.given_up}); is {key}.pub registered?")
 
 
 # what they share
@@ -237,7 +236,7 @@ def _end_as_by_ctrl_c() -> None:
 
 
 def _keep_running(supervisor: "Supervisor", mark: str) -> None:
-    """Until Ctrl-C, or until nobody is left who may be started again."""
+    """Until Ctrl-C, or until every process was given up."""
     import time
 
     _end_as_by_ctrl_c()

@@ -86,7 +86,7 @@ def run(
             watch=watching.watch if watching.wanted else None,
             say=bar.console.print if show is Show.bar else None,
         )
-    _conclude(folders, folder, format_)
+    show_and_conclude(folders, folder, format_)
 
 
 def _check_options(context: typer.Context) -> None:
@@ -167,7 +167,8 @@ def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagene
     print(f"{name}: {len(paths)} files in {folder / name}")
 
 
-def _conclude(folders: Sequence[Path], whole: Path, format_: Format) -> None:
+def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Format.table) -> None:
+    """What finished runs come to, on the screen and in their folders."""
     from headgate.analysis.conclude import conclude, summary_rows
     from headgate.analysis.runs import read_runs
     from headgate.analysis.shown import show

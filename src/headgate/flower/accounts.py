@@ -16,10 +16,11 @@ from headgate.flower.messages import NO_LIMIT, Order, Told
 from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
 from headgate.flower.rules import stated
 from headgate.flower.validation import disagreement, wrong_address
+from headgate.parts import Unnamed
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class OpenRound:
     """A round whose orders are on disk."""
 
     orders: Orders
@@ -41,12 +42,26 @@ class Round:
         return int(self.before.admitted[0, client])
 
     def expected(self, client: int, admitted: int) -> int:
-        """What a client holds after it has admitted so many more than the server knew of."""
+        """What a client holds after it has admitted `admitted` more samples than the server knew of."""
         last = self.known(client) + admitted
         first = max(int(self.before.dropped[0, client]), int(self.kept_from[0, client]))
         if self.limit is not None:
             first = max(first, last - int(self.limit[client]))
         return last - first
+
+
+def check_playable(experiment: Experiment) -> tuple[str, str]:
+    """(rule, settings) as orders state the retention rule; refuses an experiment that cannot be played on Flower."""
+    if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
+        raise SettingError(
+            f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
+            "a run on Flower has one policy and one seed"
+        )
+    ((name, policy),) = experiment.policies.items()
+    try:
+        return stated(policy.retention(experiment.system))
+    except Unnamed as error:
+        raise Unnamed(f"policies.{name}: clients on Flower must know its retention rule by name: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -57,23 +72,18 @@ class Answer:
     told: Told | None
     reason: str | None = None
     offence: bool = False
-    """whether the reason is one that a client is answerable for"""
+    """whether the reason is the client's fault; a message that got lost is not"""
 
 
 class Accounts:
-    """One policy, one seed, one store."""
+    """The accounts of one policy and one seed, in one store."""
 
     def __init__(self, experiment: Experiment, store: LedgerStore) -> None:
-        if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
-            raise SettingError(
-                f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
-                "a run on Flower has one policy and one seed"
-            )
         self.experiment, self.store = experiment, store
+        self.rule, self.settings = check_playable(experiment)
         (self.policy,) = experiment.policies
         self.seed = int(experiment.seeds[0])
         self.controller = Controller(experiment.system, experiment.policies[self.policy], 1, experiment.seeds)
-        self.rule, self.settings = stated(self.controller.buffers.rule)
         self.ledger = replay(store, self.controller)
         self.clients = store.clients()
 
@@ -83,13 +93,13 @@ class Accounts:
         return self.ledger.t
 
     def client(self, client: int) -> ClientRow:
-        """What was last heard of it; nothing at first."""
+        """What the server last heard of it; zeros before its first answer."""
         return self.clients.get(client, ClientRow(client, 0, 0, False, 0, 0, 0, 0))
 
     # the two halves of a round
 
-    def begin(self, price: Floats, present: Collection[int]) -> Round:
-        """The next round, with its orders on disk: those that were written before a crash, or new ones to who is there."""
+    def begin(self, price: Floats, present: Collection[int]) -> OpenRound:
+        """The next round, with its orders on disk: those written before a crash, or new ones to the clients in `present`."""
         begun = self.store.begun()
         if begun is None:
             reserved = reserve(self.store.outstanding())
@@ -104,10 +114,10 @@ class Accounts:
         for row in self.store.outstanding():
             outstanding.setdefault(row.client, {})[row.round] = row
         buffers = self.controller.buffers
-        return Round(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
+        return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
-        """Only what can cost something is written ahead: an order to admit nothing admits nothing."""
+        """Only orders to admit something are written: the others cost nothing."""
         for client in sorted(present):
             ordered = int(orders.admitted[0, client])
             if ordered:
@@ -115,8 +125,8 @@ class Accounts:
                 price = orders.price[0] if orders.price.ndim == 1 else orders.price[0, client]
                 yield Ordered(orders.t, client, ordered, free, float(price))
 
-    def order(self, now: Round, client: int, train: bool = True) -> Order:
-        """What client `client` is told. To one without a row it is to admit nothing, and train on what it has."""
+    def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
+        """The order to one client. Without a row it is to admit nothing and to train on what it holds."""
         unheard = now.outstanding.get(client, {})
         return Order(
             experiment=self.store.experiment,
@@ -133,7 +143,7 @@ class Accounts:
             seed=self.seed,
         )
 
-    def judge(self, now: Round, order: Order, told: Told) -> Answer:
+    def judge(self, now: OpenRound, order: Order, told: Told) -> Answer:
         """Whether an answer agrees with what was ordered."""
         reason = wrong_address(told, order)
         if reason is not None:
@@ -143,8 +153,8 @@ class Accounts:
         reason = disagreement(told, order, unheard, now.expected(order.client, admitted))
         return Answer(order.client, told, reason, offence=reason is not None)
 
-    def settled(self, now: Round, answers: Iterable[Answer], offences: int) -> "Settlement":
-        """What the round comes to. Changes nothing."""
+    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int) -> "Settlement":
+        """What the answers of a round come to. Changes nothing."""
         rows: list[Ordered] = []
         clients: list[ClientRow] = []
         events: list[Event] = []
@@ -159,7 +169,9 @@ class Accounts:
                     for one in late
                 ]
                 if told.lost > row.lost:
-                    events.append(Event(now.t, answer.client, "lost", f"{told.lost - row.lost} samples are gone with a store"))
+                    events.append(
+                        Event(now.t, answer.client, "lost", f"{told.lost - row.lost} samples of a store that is gone")
+                    )
                 if told.note:
                     events.append(Event(now.t, answer.client, "short", told.note))
                 row = row._replace(heard=now.t, lost=told.lost, distinct=told.distinct, uses=told.uses, squares=told.squares)
@@ -181,7 +193,7 @@ class Accounts:
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
     ) -> None:
-        """On disk, and then in memory."""
+        """Write a settled round to disk, then change what is in memory."""
         self.store.settle(done.now.t, done.rows, done.ledger, done.clients, done.events, parameters, metrics, by_client)
         self.ledger = done.ledger
         self.clients = {**self.clients, **{row.client: row for row in done.clients}}
@@ -189,9 +201,9 @@ class Accounts:
 
 @dataclass(frozen=True, eq=False)
 class Settlement:
-    """A round as it will be written."""
+    """A round with its answers, as it will be written."""
 
-    now: Round
+    now: OpenRound
     ledger: Ledger
     rows: list[Ordered]
     clients: list[ClientRow]
@@ -202,9 +214,9 @@ class Settlement:
 
 
 def closed(unheard: Mapping[int, Ordered], told: Told) -> list[Ordered]:
-    """The orders that an answer settles: those up to its round, because a client does no order that is older than one it did.
+    """The outstanding orders that an answer settles: all up to its round, since a client ignores orders older than its last.
 
-    What was told beyond what was ordered is not charged: it was never bought in our name.
+    Samples beyond what was ordered are not charged.
     """
     said, before, rows = dict(zip(told.rounds, told.admitted, strict=True)), 0, []
     for t, row in sorted(unheard.items()):

@@ -13,6 +13,7 @@ import numpy as np
 
 from headgate.control.buffers import keeps_alone
 from headgate.control.retention import Retention
+from headgate.control.types import Ints
 from headgate.errors import DataError
 from headgate.flower.durable import Durable, Watch
 from headgate.flower.messages import NO_LIMIT, Order, Told
@@ -29,7 +30,7 @@ class Admission(NamedTuple):
     note: str
 
 
-class State(NamedTuple):
+class ClientState(NamedTuple):
     """Where a client stands in an experiment."""
 
     position: int
@@ -49,7 +50,7 @@ class HeldSample(NamedTuple):
 
 
 class BufferStore(Durable):
-    """One client's file; it may hold several experiments, which never meet."""
+    """One client's file. It may hold several experiments, which share nothing."""
 
     format = "headgate buffer 1"
     schema = (
@@ -60,7 +61,7 @@ class BufferStore(Durable):
         "trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
         "CREATE TABLE IF NOT EXISTS samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
         "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
-        # by key, and for good: a sample that returns with a later pass of its stream is the same sample
+        # kept for good: a sample that returns with a later pass of its stream has the same key
         "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL, PRIMARY KEY (experiment, key))",
     )
 
@@ -70,12 +71,12 @@ class BufferStore(Durable):
         """`rules`: retention rules of the client's own, beside the shipped ones."""
         super().__init__(path, watch)
         self.client, self.rules = client, rules
-        if (found := self._settle_on("client", client)) != client:
+        if (found := self._fixed("client", client)) != client:
             self.close()
             raise DataError(f"{self.path}: is the memory of client {found}, not of client {client}")
 
     def since(self, node: int) -> float:
-        """When this node was first seen to be this client."""
+        """When this node was first this client."""
         with self.transaction():
             self._db.execute("INSERT OR IGNORE INTO nodes VALUES (?, ?)", (str(node), time.time()))
         return float(self._db.execute("SELECT since FROM nodes WHERE node = ?", (str(node),)).fetchone()[0])
@@ -83,13 +84,13 @@ class BufferStore(Durable):
     # one order
 
     def admit(self, order: Order, source: Source) -> bool:
-        """Do as ordered, once. False: a newer order was done already, so this one never will be."""
+        """Do as ordered, once. False: a newer order was done already, so this one is ignored."""
         with self.transaction():
             newest = self._newest(order.experiment)
             if newest >= order.round:
                 return newest == order.round
             state = self.state(order.experiment)
-            gone = max(order.known - state.position, 0)  # admitted once, but this file knows nothing of it
+            gone = max(order.known - state.position, 0)  # admitted into an earlier file that is gone
             position = state.position + gone
             wanted = max(order.last - position, 0)
             batch = source.read(state.cursor, wanted, self._taken(order.experiment)) if wanted else None
@@ -115,7 +116,7 @@ class BufferStore(Durable):
         return True
 
     def _retain(self, order: Order, first: int, position: int, last: int) -> int:
-        """Drop what the rule drops; where the window begins now."""
+        """Drop what the rule drops; returns where the window begins now."""
         rule = rule_of(order, self.rules)
         if rule is None:
             room = last - order.limit if order.limit != NO_LIMIT else 0
@@ -127,8 +128,8 @@ class BufferStore(Durable):
         ).fetchall()
         places = np.array([row[0] for row in rows], dtype=np.int64)
         age = np.where(places >= position, 0, np.maximum(order.round - np.array([row[2] for row in rows], dtype=np.int64), 1))
-        numbers = np.unique([str(row[1]) for row in rows], return_inverse=True)[1] if rows else None
-        stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, numbers)
+        labels = _classes([row[1] for row in rows])
+        stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels)
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
             [(order.experiment, int(place)) for place in places[~stay]],
@@ -161,7 +162,7 @@ class BufferStore(Durable):
                 )
 
     def tell(self, order: Order, n: int) -> Told:
-        """The answer to an order that was done: it, and all that the server had no answer to."""
+        """The answer to an order that was done, and to the outstanding ones before it."""
         state = self.state(order.experiment)
         unheard = [one for one in self.admissions(order.experiment) if order.acknowledged < one.round <= order.round]
         own = next(one for one in self.admissions(order.experiment) if one.round == order.round)
@@ -189,11 +190,11 @@ class BufferStore(Durable):
 
     # what is there
 
-    def state(self, experiment: str) -> State:
+    def state(self, experiment: str) -> ClientState:
         row = self._db.execute(
             "SELECT position, first, cursor, lost FROM experiments WHERE experiment = ?", (experiment,)
         ).fetchone()
-        return State(0, 0, 0, 0) if row is None else State(*row)
+        return ClientState(0, 0, 0, 0) if row is None else ClientState(*row)
 
     def held(self, experiment: str) -> list[HeldSample]:
         rows = self._db.execute(
@@ -232,3 +233,10 @@ class BufferStore(Durable):
             return found is not None
 
         return taken
+
+
+def _classes(labels: Sequence[Label | None]) -> Ints:
+    """Whole numbers as they are, so that rules see the classes of the recipe; other labels are numbered."""
+    if all(isinstance(label, int) for label in labels):
+        return np.array(labels, dtype=np.int64)
+    return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(np.int64)

@@ -1,11 +1,11 @@
-"""A client's side: who it is, what it holds, and the user's own training on that.
+"""The client's side: which client it is, what it holds, and the user's own training on that.
 
     @headgate_client(app, source=my_source)
     def train(message, context, held):
         ...
 
-takes the place of `@app.train()`. The function is called with what the client may train on; its reply gets a record of what
-was admitted. It is not called where there is nothing to train on.
+takes the place of `@app.train()`. The function is called with the samples to train on, and not where there are none; a record
+of what was admitted is added to its reply.
 """
 
 import os
@@ -26,14 +26,14 @@ from headgate.flower.durable import Watch
 from headgate.flower.messages import RECORD, Identity, Order, from_wire, to_wire
 from headgate.flower.sources import Label, Source, unpack
 
-Train = Callable[[Message, Context, "Held"], Message]
+Train = Callable[[Message, Context, "HeldSamples"], Message]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Retention]] | Callable[[Context], Collection[type[Retention]]]
 VARIABLE = "HEADGATE_STORE"
 
 
-class Held(Sequence[HeldSample]):
-    """What a client may train on in this round, in the order in which it was admitted."""
+class HeldSamples(Sequence[HeldSample]):
+    """The samples that a client may train on in this round, in the order in which they were admitted."""
 
     def __init__(self, samples: Sequence[HeldSample], order: Order) -> None:
         self._samples, self.order = samples, order
@@ -59,6 +59,10 @@ class Held(Sequence[HeldSample]):
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """(samples, labels) as arrays, where payloads were made by `sources.pack`."""
         return np.stack([unpack(payload) for payload in self.payloads]), np.asarray(self.labels)
+
+
+Held = HeldSamples
+"""its name in apps that earlier versions made"""
 
 
 def headgate_client(
@@ -97,12 +101,12 @@ def _obey(order: Order, own: BufferStore, source: Source, function: Train, messa
     if order.client != own.client:
         raise DataError(f"order.client = {order.client}: this is client {own.client}")
     if not own.admit(order, source):
-        raise DataError(f"order.round = {order.round}: a newer order was done already, this one never will be")
+        raise DataError(f"order.round = {order.round}: a newer order was done already, this one is ignored")
     own.fill_in_labels(order.experiment, source)
     labelled = [sample for sample in own.held(order.experiment) if sample.label is not None]
     reply = None
     if labelled and order.train:
-        reply = function(message, context, Held(labelled, order))
+        reply = function(message, context, HeldSamples(labelled, order))
         own.count_uses(order, [sample.key for sample in labelled])
     content = RecordDict() if reply is None else reply.content
     content[RECORD] = ConfigRecord(to_wire(own.tell(order, len(labelled))))
@@ -115,7 +119,7 @@ def open_store(
     watch: Watch | None = None,
     rules: Collection[type[Retention]] = (),
 ) -> BufferStore:
-    """The memory of the client that this node is."""
+    """The store of the client that this node is."""
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")

@@ -1,4 +1,4 @@
-"""SQLite as both stores use it: a commit is on disk, and who dies between two statements leaves whole transactions."""
+"""SQLite as both stores use it: a commit is on disk, and a process that is killed leaves whole transactions."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from headgate.errors import DataError
 
 Watch = Callable[[str], None]
-"""Told every statement before it is executed."""
+"""a callback that gets every statement before it is executed"""
 SYNCHRONOUS = "FULL"
 """a commit is on disk when it returns"""
 PATIENCE = 60.0
@@ -16,7 +16,7 @@ PATIENCE = 60.0
 
 
 class Durable:
-    """A SQLite file with a format of its own, made when it is not there."""
+    """A SQLite file with a format of its own, made where there is none."""
 
     schema: tuple[str, ...]
     """statements that make the tables, each of which does nothing where they are there"""
@@ -51,7 +51,7 @@ class Durable:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing; no other process writes in between."""
+        """All of it is written or nothing; no other process writes in between."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -64,8 +64,8 @@ class Durable:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else row[0]
 
-    def _settle_on(self, key: str, value: str | int) -> str | int:
-        """What `key` is from now on: `value`, unless it was settled before."""
+    def _fixed(self, key: str, value: str | int) -> str | int:
+        """The value of `key`, which is fixed the first time: `value`, unless there is one already."""
         found = self.meta(key)
         if found is None:
             with self.transaction():

@@ -1,4 +1,4 @@
-"""The server's accounts on disk: every order that can cost money, written ahead of its sending, and what became of it.
+"""The server's accounts on disk: every order that can cost money, written before it is sent, and its answer.
 
 A round is two transactions. `begin`: its price and its orders, before any message is sent. `settle`: what clients told,
 what the ledger says after it, and which file holds the parameters. Killed in between, the round is sent again with the same
@@ -20,7 +20,7 @@ from headgate.flower.durable import Durable, Watch
 
 
 class Ordered(NamedTuple):
-    """An order to admit, and what became of it."""
+    """An order to admit, and what was admitted on it."""
 
     round: int
     client: int
@@ -29,16 +29,16 @@ class Ordered(NamedTuple):
     """how many of them are not paid for"""
     price: float
     admitted: int | None = None
-    """None: nobody knows yet, so it may have cost all it could"""
+    """None: no answer yet, the order is outstanding and may have cost all it could"""
     learned: int | None = None
-    """the round in which it became known"""
+    """the round in which its answer came"""
 
     @property
     def charge(self) -> float:
         return self.price * max((self.admitted or 0) - self.free, 0)
 
 
-class Settled(NamedTuple):
+class SettledRound(NamedTuple):
     """A round that is over."""
 
     round: int
@@ -53,7 +53,7 @@ class Settled(NamedTuple):
     """the row of the table of clients; its column has been called occupancy since it told no more than that"""
 
 
-class Begun(NamedTuple):
+class BegunRound(NamedTuple):
     """A round whose orders were written, and perhaps sent."""
 
     round: int
@@ -62,7 +62,7 @@ class Begun(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that a reader of the record should know: a rejection, a quarantine, late or lost samples."""
+    """What the record should tell beside numbers: a rejection, a quarantine, late or lost samples."""
 
     round: int
     client: int
@@ -108,13 +108,13 @@ class LedgerStore(Durable):
 
     def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
         super().__init__(path, watch)
-        self.experiment = str(self._settle_on("experiment", secrets.token_hex(8)))
-        """the first part of every admission's id: no two runs share it"""
+        self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
+        """the first part of every admission's id, another one in every run"""
 
     # writing
 
     def begin(self, t: int, price: Floats, reserved: float, orders: Sequence[Ordered]) -> None:
-        """Before anything is sent."""
+        """Write a round's price and orders, before any of them is sent."""
         with self.transaction():
             self._insert(
                 "INSERT INTO rounds (round, price, reserved, settled) VALUES (?, ?, ?, 0)",
@@ -135,7 +135,7 @@ class LedgerStore(Durable):
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
     ) -> None:
-        """All that a round came to, at once."""
+        """Write all that a round came to, in one transaction."""
         with self.transaction():
             for row in closed:
                 done = self._db.execute(
@@ -161,8 +161,8 @@ class LedgerStore(Durable):
             if done.rowcount != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
 
-    def know(self, nodes: Iterable[Node]) -> None:
-        """Which clients some nodes are."""
+    def remember_nodes(self, nodes: Iterable[Node]) -> None:
+        """Write which clients these nodes are."""
         with self.transaction():
             self._db.executemany(
                 "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", [(str(node.node), node.client, node.since) for node in nodes]
@@ -197,19 +197,19 @@ class LedgerStore(Durable):
         """The last round that is over; 0 before the first."""
         return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds WHERE settled = 1").fetchone()[0])
 
-    def begun(self) -> Begun | None:
+    def begun(self) -> BegunRound | None:
         """The round that was begun and is not settled."""
         row = self._db.execute("SELECT round, price, reserved FROM rounds WHERE settled = 0").fetchone()
-        return None if row is None else Begun(row[0], np.frombuffer(row[1]), row[2])
+        return None if row is None else BegunRound(row[0], np.frombuffer(row[1]), row[2])
 
-    def rounds(self, after: int = 0) -> list[Settled]:
+    def rounds(self, after: int = 0) -> list[SettledRound]:
         rows = self._db.execute(
             "SELECT round, price, reserved, debt, spent, parameters, sha256, metrics, occupancy FROM rounds "
             "WHERE settled = 1 AND round > ? ORDER BY round",
             (after,),
         )
         return [
-            Settled(*row)._replace(
+            SettledRound(*row)._replace(
                 price=np.frombuffer(row[1]),
                 metrics=json.loads(row[7]),
                 clients=None if row[8] is None else json.loads(row[8]),
@@ -226,7 +226,7 @@ class LedgerStore(Durable):
         return [Ordered(*row) for row in rows]
 
     def outstanding(self) -> list[Ordered]:
-        """Orders of which nobody knows what became."""
+        """Orders without an answer yet."""
         rows = self._db.execute(
             "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
         )

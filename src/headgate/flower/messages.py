@@ -1,6 +1,6 @@
-"""What server and client say to each other, as frozen values that travel as records of plain values.
+"""The messages between server and client: frozen values that travel as records of numbers and text.
 
-Whatever arrives is checked field by field before anybody looks at it: it may come from another version, or from anyone.
+Every field is checked on arrival: a message may come from another version, or from anyone.
 """
 
 import math
@@ -14,7 +14,7 @@ RECORD = "headgate"
 """the name of our record beside the arrays and metrics of a message"""
 NO_LIMIT = 0
 LARGEST = 2**53
-"""whole numbers beyond it are nobody's count"""
+"""larger whole numbers are refused"""
 T = TypeVar("T")
 
 
@@ -33,7 +33,7 @@ class Order:
     limit: int
     """the most samples it may hold, oldest first to go; NO_LIMIT: age alone decides"""
     acknowledged: int
-    """the server knows what became of its orders up to this round"""
+    """the server has the answers to all orders up to this round"""
     train: bool
     """False: only admit; this round's cohort trains without this client"""
     rule: str = "window"
@@ -50,7 +50,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Told:
-    """A client's answer: what it did on this order and on those that the server had no answer to."""
+    """A client's answer: what it did on this order and on the outstanding ones before it."""
 
     experiment: str
     round: int
@@ -66,13 +66,13 @@ class Told:
     """those of them that have a label, and were trained on where `trained`"""
     trained: bool
     lost: int
-    """samples that were admitted but are gone with an earlier store"""
+    """samples that were admitted into an earlier store that is gone"""
     distinct: int
     """different samples ever trained on, and the sums of their use counts and of the squares of these"""
     uses: int
     squares: int
     note: str
-    """why it admitted less than it was told to; empty where it did not"""
+    """why it admitted less than it was ordered to; empty where it admitted all"""
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
@@ -85,14 +85,14 @@ class Told:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which client a node is, and since when (seconds since 1970): where two nodes claim a client, the newer one is it."""
+    """Which client a node is, and since when (seconds since 1970): where two nodes claim a client, the newer one counts."""
 
     client: int
     since: float
 
 
 def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
-    """As a record holds it."""
+    """The fields as a record of Flower holds them."""
     entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
     return {name: list(entry) if isinstance(entry, tuple) else entry for name, entry in entries}
 

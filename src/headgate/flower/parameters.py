@@ -1,10 +1,10 @@
-"""The server's model: averaging updates into it, and its file, which is whole or not there."""
+"""The server's model: the clients' mean, what the server update makes of it, and their file, which is whole or not there."""
 
 import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,59 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from headgate.control.types import Floats
-from headgate.errors import DataError
-from headgate.flower.validation import Model
+from headgate.errors import DataError, SettingError
+from headgate.flower.validation import NamedArrays
+from headgate.learning.server import ServerUpdate, State
 from headgate.records.writer import sync
 from headgate.theory.labels import paper
 
+STATE = "headgate server update: "
+"""begins the names of the server update's arrays in the file"""
+
+
+class ServerModel(NamedTuple):
+    """What the server has learned: the model, and what the server update remembers. Both are written in one file."""
+
+    model: NamedArrays
+    state: State
+
+    @classmethod
+    def first(cls, model: NamedArrays, update: ServerUpdate) -> "ServerModel":
+        """Before round 1."""
+        return cls(model, _arrays(update.start(_row(model))))
+
+    def step(self, t: int, mean: NamedArrays, update: ServerUpdate) -> "ServerModel":
+        """After round t, where `mean` is what averaging the clients' models gives. Whole numbers are the mean's."""
+        row = _row(self.model)
+        after, state = update.step(t, row, _row(mean), self.state)
+        if np.shape(after) != row.shape:
+            raise SettingError(f"server: {type(update).__name__}.step gave {np.shape(after)} for a model of {row.shape}")
+        names, model, place = _moved(self.model), dict(mean), 0
+        for name in names:
+            start = self.model[name]
+            model[name] = np.asarray(after)[0, place : place + start.size].reshape(start.shape).astype(start.dtype)
+            place += start.size
+        return ServerModel(model, _arrays(state))
+
+
+def _moved(model: NamedArrays) -> list[str]:
+    """The parameters that a server update moves, in one order for all rounds: a file may have another."""
+    return sorted(name for name, array in model.items() if array.dtype.kind == "f")
+
+
+def _row(model: NamedArrays) -> NDArray[Any]:
+    """The model as server updates see it: one run, one row."""
+    return np.concatenate([np.zeros(0, np.float16), *(model[name].ravel() for name in _moved(model))])[None]
+
+
+def _arrays(state: State) -> dict[str, NDArray[Any]]:
+    return {name: np.asarray(array) for name, array in state.items()}
+
 
 @paper("eq:global-aggregation")
-def average(model: Model, updates: Sequence[Model], weights: Floats) -> dict[str, NDArray[Any]]:
+def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
     """θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Whole numbers are rounded to whole numbers."""
-    after = {}
+    after: dict[str, NDArray[Any]] = {}
     for name, start in model.items():
         if not updates:
             after[name] = start
@@ -35,9 +78,10 @@ def average(model: Model, updates: Sequence[Model], weights: Floats) -> dict[str
     return after
 
 
-def write_parameters(folder: Path, t: int, model: Model) -> tuple[str, str]:
+def write_parameters(folder: Path, t: int, server: ServerModel) -> tuple[str, str]:
     """(file, its SHA-256); the file has its name only when it is on disk."""
-    content = save({name: np.asarray(array, order="C") for name, array in model.items()})
+    arrays = {**server.model, **{f"{STATE}{name}": array for name, array in server.state.items()}}
+    content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
     partial = folder / f".{final.name}.partial"
@@ -50,7 +94,7 @@ def write_parameters(folder: Path, t: int, model: Model) -> tuple[str, str]:
     return final.name, hashlib.sha256(content).hexdigest()
 
 
-def read_parameters(folder: Path, name: str, sha256: str) -> dict[str, NDArray[Any]]:
+def read_parameters(folder: Path, name: str, sha256: str) -> ServerModel:
     path = folder / name
     try:
         content = path.read_bytes()
@@ -59,9 +103,11 @@ def read_parameters(folder: Path, name: str, sha256: str) -> dict[str, NDArray[A
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path}: is damaged; the run cannot be continued")
     try:
-        return dict(load(content))
+        arrays = load(content)
     except SafetensorError as error:
         raise DataError(f"{path}: is damaged ({error}); the run cannot be continued") from None
+    model = {name: array for name, array in arrays.items() if not name.startswith(STATE)}
+    return ServerModel(model, {name.removeprefix(STATE): arrays[name] for name in arrays.keys() - model.keys()})
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:

@@ -4,7 +4,8 @@ Everything is drawn as the simulator draws it, so that the same recipe and seed 
 model there and here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from headgate.control.retention import Retention
 from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
-from headgate.flower.client import Held, headgate_client
+from headgate.flower.client import HeldSamples, headgate_client
 from headgate.flower.durable import Watch
 from headgate.flower.messages import Order
 from headgate.flower.rounds import Discipline
@@ -40,7 +41,7 @@ EVALUATED = 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class RecipeTask:
     """What a recipe says about learning."""
 
     experiment: Experiment
@@ -87,7 +88,7 @@ class Task:
         mean, std = (torch.tensor(x, dtype=self.dtype).view(-1, 1, 1) for x in (self.dataset.mean, self.dataset.std))
         return (torch.from_numpy(images).to(self.dtype) / 255 - mean) / std
 
-    def train(self, arrays: ArrayRecord, held: Held, order: Order) -> tuple[ArrayRecord, float]:
+    def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, float]:
         """The model after local training, and the loss of what is held before it."""
         model = self._loaded(arrays)
         images, labels = held.arrays()
@@ -135,7 +136,7 @@ class Task:
 class RecipeSource:
     """The stream of one client as the recipe deals it."""
 
-    task: Task
+    task: RecipeTask
     client: int
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
@@ -156,16 +157,16 @@ class RecipeSource:
 
 
 @cache
-def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> Task:
+def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
     """Made once in a process: the data are read, and streams keep their orders."""
     experiment = load(recipe, overrides)
-    return Task(experiment, hold_out(experiment.data.load(), experiment.data.validation))
+    return RecipeTask(experiment, hold_out(experiment.data.load(), experiment.data.validation))
 
 
 def recipe_client(
     recipe: str | None = None, overrides: Sequence[str] = (), store: Path | str | None = None, watch: Watch | None = None
 ) -> ClientApp:
-    """A ClientApp that admits and trains as the recipe says; what is left out is told by the run's config."""
+    """A ClientApp that admits and trains as the recipe says; what is left out is in the run's config."""
     app = ClientApp()
 
     def own_source(context: Context) -> Source:
@@ -176,7 +177,7 @@ def recipe_client(
         return [type(policy.retention(given.system)) for policy in given.policies.values()]
 
     @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules)
-    def train(message: Message, context: Context, held: Held) -> Message:
+    def train(message: Message, context: Context, held: HeldSamples) -> Message:
         task = _task(context, recipe, overrides)
         arrays, loss = task.train(message.content.array_records["arrays"], held, held.order)
         metrics = MetricRecord({"train_loss": loss, "num-examples": len(held)})
@@ -190,8 +191,12 @@ def recipe_server(
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
     discipline: Discipline | None = None,
+    finished: Callable[[Path], None] | None = None,
 ) -> ServerApp:
-    """A ServerApp that plays the recipe into a run folder; what is left out is told by the run's config."""
+    """A ServerApp that plays the recipe into a run folder; what is left out is in the run's config.
+
+    `finished` is called with the run folder after the last round.
+    """
     app = ServerApp()
 
     @app.main()
@@ -202,10 +207,10 @@ def recipe_server(
             raise SettingError("run config out: must name the run folder")
         rules = discipline or discipline_of(told)
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules)
-        try:
+        with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
-        finally:
-            strategy.close()
+        if finished is not None:
+            finished(Path(str(into)))
 
     return app
 
@@ -217,7 +222,7 @@ def discipline_of(told: Mapping[str, Any]) -> Discipline:
     return Discipline(**stated)
 
 
-def _task(context: Context, recipe: str | None, overrides: Sequence[str]) -> Task:
+def _task(context: Context, recipe: str | None, overrides: Sequence[str]) -> RecipeTask:
     told = context.run_config
     name = recipe or str(told.get("recipe") or "")
     if not name:

@@ -48,9 +48,9 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
 
 
 def report_of(orders: Orders, learned: Iterable[Ordered]) -> Report:
-    """What became known in a round: admissions on its own orders, and late ones at the prices of theirs."""
+    """The report of a round: admissions on its own orders, and late ones on earlier orders at the prices of those."""
     admitted, late, charge = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0
-    for row in sorted(learned, key=lambda row: (row.client, row.round)):  # the order of a sum is part of it
+    for row in sorted(learned, key=lambda row: (row.client, row.round)):  # one order, so one sum
         assert row.admitted is not None
         if row.round == orders.t:
             admitted[0, row.client] = row.admitted
@@ -61,7 +61,7 @@ def report_of(orders: Orders, learned: Iterable[Ordered]) -> Report:
 
 
 def reserve(outstanding: Iterable[Ordered]) -> float:
-    """The most that orders may have cost of which nobody knows what became.
+    """The most that outstanding orders may have cost.
 
     The orders to a client overlap: each says up to where to admit, so a sample is bought on one of them. At worst each
     was bought on the dearest order that it is part of.

@@ -1,7 +1,7 @@
 """Who is there: which client each node of the grid is.
 
 Flower tells the server nothing but node ids, so every new node is asked once. Where two nodes claim to be one client, after
-a restart without a key say, the newer one is it and the other is told nothing.
+a restart without a key say, the newer one is taken and the other gets no orders.
 """
 
 import time
@@ -76,7 +76,7 @@ class Roster:
             self._failures[silent] = self._failures.get(silent, 0) + 1
             self._not_before[silent] = self._looks + 2 ** self._failures[silent]
         if found:
-            self._store.know(found)
+            self._store.remember_nodes(found)
             self._nodes |= {node.node: node for node in found}
         if events:
             self._store.note(events)

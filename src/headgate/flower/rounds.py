@@ -1,4 +1,4 @@
-"""One round over a grid: orders out, answers in and judged."""
+"""One round over a grid: messages with orders go out, replies come in and are checked."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 
 from headgate.control.checks import positive, zero_or_more
 from headgate.errors import DataError, SettingError
-from headgate.flower.accounts import Accounts, Answer, Round
+from headgate.flower.accounts import Accounts, Answer, OpenRound
 from headgate.flower.ledger_store import Event
 from headgate.flower.messages import RECORD, Order, Told, from_wire, to_wire
-from headgate.flower.validation import Model, unfit
+from headgate.flower.validation import NamedArrays, unfit
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Discipline:
     deadline: float = 600.0
     """seconds from the orders to the last answer that counts"""
     quorum: int = 1
-    """valid answers without which the model stays as it is; what was admitted counts all the same"""
+    """valid answers that a new model needs; what was admitted counts in any case"""
     gather: float = 300.0
     """seconds a round waits at its beginning for that many clients to be there"""
     norm_cap: float | None = None
     """the longest update that is accepted"""
     offences: int = 3
-    """invalid answers after which a client is told nothing more"""
+    """invalid answers after which a client gets no more orders"""
 
     def __post_init__(self) -> None:
         positive("discipline.deadline", self.deadline)
@@ -41,17 +41,17 @@ class Discipline:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What may be averaged into the model."""
+    """A client's model that passed all checks, to be averaged."""
 
     client: int
     n: int
-    model: Model
+    model: NamedArrays
     metrics: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """The answers of a round: what each client told, and the updates that count, by client."""
+    """The replies of a round, checked: the answers and the updates, both sorted by client."""
 
     answers: list[Answer]
     updates: list[Update]
@@ -62,8 +62,8 @@ class Heard:
         return sum(answer.reason is None for answer in self.answers)
 
 
-def letters(orders: Mapping[int, Order], arrays: ArrayRecord, config: ConfigRecord, ttl: float) -> list[Message]:
-    """One message for each node → order. The model is shared by all; what is told to a client is its own."""
+def order_messages(orders: Mapping[int, Order], arrays: ArrayRecord, config: ConfigRecord, ttl: float) -> list[Message]:
+    """One message for each node: the model, which is the same for all, and the node's own order."""
     messages = []
     for node, order in orders.items():
         own = ConfigRecord({**config, "server-round": order.round})
@@ -73,9 +73,14 @@ def letters(orders: Mapping[int, Order], arrays: ArrayRecord, config: ConfigReco
 
 
 def hear(
-    accounts: Accounts, now: Round, sent: Mapping[int, Order], replies: Iterable[Message], model: Model, discipline: Discipline
+    accounts: Accounts,
+    now: OpenRound,
+    sent: Mapping[int, Order],
+    replies: Iterable[Message],
+    model: NamedArrays,
+    discipline: Discipline,
 ) -> Heard:
-    """Judge every reply to the orders that were sent, by node. Answers come by client: the order of arrival is nobody's."""
+    """Check every reply to the orders in `sent` (node → order). The result is sorted by client, in whatever order they came."""
     answers: dict[int, Answer] = {}
     updates: dict[int, Update] = {}
     events: list[Event] = []
@@ -101,7 +106,7 @@ def hear(
 
 
 def _judge(
-    accounts: Accounts, now: Round, order: Order, content: RecordDict, model: Model, discipline: Discipline
+    accounts: Accounts, now: OpenRound, order: Order, content: RecordDict, model: NamedArrays, discipline: Discipline
 ) -> tuple[Answer, Update | None]:
     record = content.get(RECORD)
     if not isinstance(record, ConfigRecord):
@@ -120,7 +125,7 @@ def _judge(
 
 
 def _update(
-    order: Order, told: Told, content: RecordDict, model: Model, discipline: Discipline
+    order: Order, told: Told, content: RecordDict, model: NamedArrays, discipline: Discipline
 ) -> tuple[str | None, Update | None]:
     records = list(content.array_records.values())
     if len(records) != 1:

@@ -3,22 +3,18 @@
 Rows are kept in the ledger, in the transaction that settles their round, and the tables are written from there.
 """
 
-import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from headgate.errors import DataError
-from headgate.experiment import Experiment
-from headgate.flower.ledger_store import LedgerStore, Settled
-from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start
-from headgate.records.reader import ENVIRONMENT, MEAN_PRICE, read_object
+from headgate.experiment import Experiment, load
+from headgate.flower.ledger_store import LedgerStore, SettledRound
+from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
+from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_object
 from headgate.records.source import commit
 from headgate.records.sweeps import STATE
 from headgate.records.writer import RunWriter
@@ -33,22 +29,18 @@ class RunRecord:
 
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self.folder, self._writer, self._experiment = folder, RunWriter(folder), experiment
-        self._began = time.monotonic()
+        self._began, self._told = time.monotonic(), ""
 
     @classmethod
     def open(cls, folder: Path, experiment: Experiment, own_prices: bool = False) -> "RunRecord":
-        """`own_prices`: they come from a feed, so that nobody knows what they are in expectation."""
+        """`own_prices`: they come from a function of the user's, so their mean is not known."""
         if folder.is_dir() and any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
         if not (folder / STATE).exists():
             mean_price = None if own_prices else experiment.prices.mean(experiment.rounds)
             create(folder, experiment.tables(), _environment(mean_price), parts=())
-        found = read_object(folder / ENVIRONMENT)
-        if found.get("executor") != EXECUTOR:
-            raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
-        text = tomli_w.dumps(experiment.tables())
-        if found.get("config_sha256") != hashlib.sha256(text.encode()).hexdigest():
-            raise DataError(f"{folder}: was begun with other settings; choose another folder, or go on with its config.toml")
+        else:
+            _check_same(folder, experiment)
         return cls(folder, experiment)
 
     @property
@@ -62,23 +54,45 @@ class RunRecord:
             lines = "".join(json.dumps(row) + "\n" for row in rows if row is not None)
             self._writer.replace(f"{name}.jsonl", lines.encode())
 
-    def append(self, done: Settled) -> None:
+    def append(self, done: SettledRound) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
 
-    def state(self, state: str, t: int, diverged: bool = False, **more: Any) -> None:
-        run: Mapping[str, Any] = {"policy": next(iter(self._experiment.policies)), "seed": int(self._experiment.seeds[0])}
+    def state(self, state: str, t: int, told: str = "") -> None:
+        """`told` is the last round in one line, for programs that follow the run."""
+        self._told = told or self._told
         self._writer.state(
             state,
             t,
             self._experiment.rounds,
             elapsed_s=round(time.monotonic() - self._began, 3),
-            policies=[run["policy"]],
-            seeds=[run["seed"]],
-            diverged=[{**run, "t": t}] if diverged else [],
+            policies=list(self._experiment.policies),
+            seeds=self._experiment.seeds.tolist(),
+            diverged=[],
             guessing=[],
-            **more,
+            told=self._told,
         )
+
+    def end(self, t: int) -> None:
+        """No more rounds are played now. After the last one the rows become tables, as in the simulator."""
+        if t == self._experiment.rounds:
+            write_tables(self.folder)
+        self.state("finished" if t == self._experiment.rounds else "interrupted", t)
+
+
+def _check_same(folder: Path, experiment: Experiment) -> None:
+    """Refuses to go on with what another experiment began. Where the modules of a recipe lie may differ."""
+    if read_object(folder / ENVIRONMENT).get("executor") != EXECUTOR:
+        raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
+    for key, reason in experiment.unnamed.items():
+        raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
+    if _settings(load(folder / CONFIG)) != _settings(experiment):
+        raise DataError(f"{folder}: was begun with other settings; choose another folder, or go on with its config.toml")
+
+
+def _settings(experiment: Experiment) -> dict[str, Any]:
+    tables = experiment.tables()
+    return {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
 
 
 def _environment(mean_price: float | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""headgate as a strategy of Flower: it decides what each client may admit, averages what they learn, and forgets nothing.
+"""headgate as a strategy of Flower: it decides what each client may admit, averages their models, and writes all of it down.
 
-`start` is Flower's, with two differences: it goes on where the run folder stands, and it never waits for ever.
+`start` is Flower's, with two differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,16 +16,17 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.control.types import Floats
+from headgate.control.types import Floats, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
-from headgate.flower.accounts import Accounts, Round, Settlement
+from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
 from headgate.flower.ledger_store import Event, LedgerStore
 from headgate.flower.messages import Order
-from headgate.flower.parameters import average, keep_only, read_parameters, write_parameters
+from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
 from headgate.flower.roster import Roster
-from headgate.flower.rounds import Discipline, Heard, Update, hear, letters, mean_metrics
+from headgate.flower.rounds import Discipline, Heard, Update, hear, mean_metrics, order_messages
 from headgate.flower.run_folder import LEDGER, RunRecord
+from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.cohort import draw_cohort
 from headgate.records.lock import FolderLock
@@ -35,6 +36,8 @@ from headgate.theory.reuse import effective_sample_size
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
 """clients up to which what each admits and holds is recorded"""
+LISTED = 8
+"""missing clients that the line of a round names"""
 
 
 class AdmissionStrategy(Strategy):
@@ -57,6 +60,7 @@ class AdmissionStrategy(Strategy):
     ) -> None:
         experiment = load(experiment) if isinstance(experiment, str) else experiment
         self.experiment, self.discipline = experiment, discipline or Discipline()
+        check_playable(experiment)  # before anything is written
         if self.discipline.quorum > experiment.system.clients:
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
         self._prices, self._client_evaluation = prices, client_evaluation
@@ -72,13 +76,13 @@ class AdmissionStrategy(Strategy):
             raise
         self._roster = Roster(self.store, experiment.system.clients)
         self._evaluate: Evaluate | None = None
-        self._model: dict[str, NDArray[Any]] = {}
+        self._learned = ServerModel({}, {})
         self._file = ("", "")
-        self._now: Round | None = None
+        self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
 
     @property
-    def ledger(self) -> Any:
+    def ledger(self) -> Ledger:
         return self.accounts.ledger
 
     def close(self) -> None:
@@ -126,7 +130,7 @@ class AdmissionStrategy(Strategy):
             if any(value is not None for value in judged_here.values()):
                 kept = {name: value for name, value in judged_here.items() if value is not None}
                 result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
-        self._record.state("finished" if self.accounts.t == self.experiment.rounds else "interrupted", self.accounts.t)
+        self._record.end(self.accounts.t)
         return result
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
@@ -139,29 +143,29 @@ class AdmissionStrategy(Strategy):
         self._sent = {
             node: self.accounts.order(self._now, client, trains is None or client in trains) for client, node in nodes.items()
         }
-        return letters(self._sent, arrays, config, rules.deadline)
+        return order_messages(self._sent, arrays, config, rules.deadline)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Settle round t: what was admitted, whoever it was that told; the model, if a quorum did."""
+        """Settle round t: what was admitted, by every answer; the model, if there are answers enough."""
         now = self._now
         if now is None or now.t != server_round:
             raise SettingError(f"server_round = {server_round}: no orders were given for it")
-        heard = hear(self.accounts, now, self._sent, replies, self._model, self.discipline)
+        heard = hear(self.accounts, now, self._sent, replies, self._learned.model, self.discipline)
         done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events(heard.events)
-        model, events = self._average(now.t, heard)
-        moved = model is not None
-        arrays = record_of(model if model is not None else self._model)
+        learned, events = self._step(now.t, heard)
+        arrays = record_of((learned or self._learned).model)
         metrics = self._metrics(done, heard, self._judged(now.t, arrays))
-        file = write_parameters(self._record.parameters, now.t, model) if model is not None else self._file
+        file = write_parameters(self._record.parameters, now.t, learned) if learned is not None else self._file
         self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
-        if model is not None:
-            self._model, self._file = model, file
+        if learned is not None:
+            self._learned, self._file = learned, file
         self._now, self._sent = None, {}
         self._record.append(self.store.rounds(after=now.t - 1)[0])
-        self._record.state("running", now.t)
+        told = self._told(heard, metrics)
+        self._record.state("running", now.t, told)
         keep_only(self._record.parameters, [file[0]])
-        log(INFO, "round %s: %s of %s answers count, %s", now.t, heard.valid, len(heard.answers), _in_words(metrics))
-        return (arrays if moved else None), mean_metrics(heard.updates)
+        log(INFO, "%s", told)
+        return (arrays if learned is not None else None), mean_metrics(heard.updates)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         there = self._roster.look(grid, server_round, self.discipline.deadline)
@@ -199,12 +203,12 @@ class AdmissionStrategy(Strategy):
         folder, settled = self._record.parameters, self.store.rounds(after=self.accounts.t - 1)
         self._file = (settled[0].parameters, settled[0].sha256) if settled else self.store.initial()
         if not self._file[0]:
-            self._file = write_parameters(folder, 0, numpy_of(initial))
+            self._file = write_parameters(folder, 0, ServerModel.first(numpy_of(initial), self.experiment.server))
             self.store.remember_initial(*self._file)
-        self._model = read_parameters(folder, *self._file)
+        self._learned = read_parameters(folder, *self._file)
         self._record.rewrite(self.store)
         keep_only(folder, [self._file[0]])
-        return record_of(self._model)
+        return record_of(self._learned.model)
 
     def _price(self, t: int) -> Floats:
         if self._prices is None:
@@ -220,24 +224,21 @@ class AdmissionStrategy(Strategy):
             return None
         return set(draw_cohort(self.accounts.seed, t, self.experiment.system.clients, size).tolist())
 
-    def _average(self, t: int, heard: Heard) -> tuple[dict[str, NDArray[Any]] | None, list[Event]]:
-        """The model after the round; None where it stays as it is."""
+    def _step(self, t: int, heard: Heard) -> tuple[ServerModel | None, list[Event]]:
+        """What the server update makes of the mean, which is the model itself where nobody trained; None: too few answers."""
         if heard.valid < self.discipline.quorum:
             return None, [Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")]
-        if not heard.updates:
-            return None, []
-        clients = np.array([update.client for update in heard.updates])
-        n = np.array([[update.n for update in heard.updates]])
-        weights = aggregation_weights(self.experiment.training.aggregation, self.experiment.system.weight[clients][None], n)[0]
-        if not weights.any():
-            return None, []
-        model = average(self._model, [update.model for update in heard.updates], weights)
-        if not all(np.isfinite(array).all() for array in model.values() if array.dtype.kind == "f"):
-            return None, [Event(t, -1, "diverged", "the average is not finite; the model stays as it was")]
-        return model, []
+        alpha = self.experiment.system.weight[[update.client for update in heard.updates]]
+        n = np.array([[update.n for update in heard.updates]], dtype=np.int64)
+        weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
+        updates = [update.model for update in heard.updates]
+        learned = self._learned.step(t, average(self._learned.model, updates, weights), self.experiment.server)
+        if not all(np.isfinite(array).all() for array in learned.model.values() if array.dtype.kind == "f"):
+            return None, [Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")]
+        return learned, []
 
     def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
-        """Accuracy and loss by the user's function, under the names that Flower's examples give them or ours."""
+        """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
         due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
         given = {} if found is None else {name: float(value) for name, value in found.items() if np.isscalar(value)}  # type: ignore[arg-type]
@@ -247,7 +248,7 @@ class AdmissionStrategy(Strategy):
         }
 
     def _metrics(self, done: Settlement, heard: Heard, judged: dict[str, float | None]) -> dict[str, Any]:
-        """A row as the simulator's. N and n_eff are of what clients say they trained on."""
+        """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
         before, after, now = done.now.before, done.ledger, done.now
         clients = {**self.accounts.clients, **{row.client: row for row in done.clients}}.values()
         N, uses, squares = (sum(getattr(row, name) for row in clients) for name in ("distinct", "uses", "squares"))
@@ -289,15 +290,22 @@ class AdmissionStrategy(Strategy):
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
         }
 
+    def _told(self, heard: Heard, row: dict[str, Any]) -> str:
+        """The round in one line: answers, samples, money, accuracy, and which clients gave no valid answer."""
+        clients, rounds, spent = self.experiment.system.clients, self.experiment.rounds, float(self.ledger.spent[0])
+        missing = sorted(set(range(clients)) - {answer.client for answer in heard.answers if answer.reason is None})
+        listed = ", ".join(map(str, missing[:LISTED])) + (f" and {len(missing) - LISTED} more" if missing[LISTED:] else "")
+        return (
+            f"round {row['t']} of {rounds}: {heard.valid} of {clients} answers, {row['admitted']} samples "
+            f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.budget * rounds:.6g}, {row['n']} held"
+            + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
+            + (f"; no valid answer from clients {listed}" if missing else "")
+        )
+
 
 def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
     return {name: array.numpy() for name, array in arrays.items()}
 
 
-def record_of(model: dict[str, NDArray[Any]]) -> ArrayRecord:
+def record_of(model: NamedArrays) -> ArrayRecord:
     return ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in model.items()})
-
-
-def _in_words(row: dict[str, Any]) -> str:
-    accuracy = "" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}"
-    return f"{row['admitted']} samples admitted for {row['spend']:.6g}, {row['n']} held{accuracy}"

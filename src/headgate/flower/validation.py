@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from headgate.flower.ledger_store import Ordered
 from headgate.flower.messages import Order, Told
 
-Model = Mapping[str, NDArray[Any]]
-"""Named parameters."""
+NamedArrays = Mapping[str, NDArray[Any]]
+"""a model: its parameters by name"""
 
 
 def wrong_address(told: Told, order: Order) -> str | None:
@@ -43,7 +43,7 @@ def disagreement(told: Told, order: Order, unheard: Mapping[int, Ordered], expec
     return None
 
 
-def unfit(update: Model, model: Model, longest: float | None = None) -> str | None:
+def unfit(update: NamedArrays, model: NamedArrays, longest: float | None = None) -> str | None:
     """Why an update cannot be averaged into the model."""
     if update.keys() != model.keys():
         missing, extra = sorted(model.keys() - update.keys()), sorted(update.keys() - model.keys())
@@ -62,7 +62,7 @@ def unfit(update: Model, model: Model, longest: float | None = None) -> str | No
     return None
 
 
-def distance(update: Model, model: Model) -> float:
+def distance(update: NamedArrays, model: NamedArrays) -> float:
     """‖θ_m − θ‖ over all parameters."""
     squares = (np.square(array.astype(np.float64) - model[name].astype(np.float64)).sum() for name, array in update.items())
     return float(np.sqrt(sum(squares)))

@@ -86,12 +86,23 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
     for part, t in ((part, played(part)) for part in parts):
         if t < config["run"]["rounds"]:
             raise DataError(f"{part}: round {t} of {config['run']['rounds']}; cannot be finished yet")
-    rows = {name: [part / f"{name}.jsonl" for part in parts] for name in TABLES}
+    write_tables(folder)
+    for part in parts:
+        said = read_object(part / STATE) | Checkpoint(part).facts
+        more = {key: value for key, value in said.items() if key not in ("state", "round", "rounds", "pid")}
+        RunWriter(part).state("finished", said["rounds"], said["rounds"], **more)
+    if parts != [folder]:
+        tell(folder, "finished", config["run"]["rounds"], elapsed)
+
+
+def write_tables(folder: Path) -> None:
+    """The rows of all parts become the tables of the whole. Killed in the midst of it, it can be done again."""
+    rows = {name: [part / f"{name}.jsonl" for part in part_folders(folder)] for name in TABLES}
     for name, paths in rows.items():
         table = folder / f"{name}.parquet"
         if all(path.exists() for path in paths):
             partial = folder / f".{name}.parquet.partial"
-            frame_of(paths, name, config["run"]["policies"]).write_parquet(partial)
+            frame_of(paths, name, read_config(folder)["run"]["policies"]).write_parquet(partial)
             sync(partial)
             partial.replace(table)
         elif not table.exists():  # else it was done by one who was killed right after
@@ -99,12 +110,6 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
             raise DataError(f"{folder}: {missing.relative_to(folder)} is missing; the run cannot be finished")
     for path in (path for paths in rows.values() for path in paths):
         path.unlink(missing_ok=True)
-    for part in parts:
-        said = read_object(part / STATE) | Checkpoint(part).facts
-        more = {key: value for key, value in said.items() if key not in ("state", "round", "rounds", "pid")}
-        RunWriter(part).state("finished", said["rounds"], said["rounds"], **more)
-    if parts != [folder]:
-        tell(folder, "finished", config["run"]["rounds"], elapsed)
 
 
 def _runs(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 import keyword
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from modulefinder import ModuleFinder
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tomli_w
 
@@ -47,6 +48,13 @@ def write_app(
         raise SettingError(f"--training {training}: must be {OURS} or {OWN}")
     package = package_name(folder.resolve().name)
     experiment = load(recipe, single(recipe, overrides, policy, clients))
+    tables = experiment.tables()
+    tables = {**tables, "run": {key: value for key, value in tables["run"].items() if key != "folder"}}
+    inside = {"__init__.py": "__init__.py", **FILES[training]}
+    own = own_modules(tables, [*([] if experiment.folder is None else [experiment.folder]), Path.cwd()])
+    for module, path in own.items():
+        if module.as_posix() in inside.values():
+            raise DataError(f"{path}: the app has a {module} of its own; give the module another name")
     said = {
         "package": package,
         "name": package.replace("_", "-"),
@@ -62,10 +70,39 @@ def write_app(
     for source, name in AROUND.items():
         text = (TEMPLATE / source).read_text("utf-8")
         (folder / name).write_text(text if source == "env.sh" else Template(text).substitute(said), "utf-8")
-    for source, name in {"__init__.py": "__init__.py", **FILES[training]}.items():
+    for source, name in inside.items():
         (home / name).write_text((TEMPLATE / "package" / source).read_text("utf-8"), "utf-8")
-    (home / "recipe.toml").write_text(tomli_w.dumps(experiment.tables()), "utf-8")
+    for module, path in own.items():
+        (home / module).parent.mkdir(parents=True, exist_ok=True)
+        (home / module).write_bytes(path.read_bytes())
+    (home / "recipe.toml").write_text(tomli_w.dumps(tables), "utf-8")
     return experiment
+
+
+def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path, Path]:
+    """The files of all modules that a recipe names as `module:Class`, and of those they import, which lie in these folders.
+
+    By their place in the folder. Installed packages are not among them: they must be installed on every machine.
+    """
+    roots = [folder.resolve() for folder in folders]
+    finder = ModuleFinder(path=[str(root) for root in roots])
+    for name in dict.fromkeys(_named(tables)):
+        try:
+            finder.import_hook(name)
+        except ImportError:  # not beside the recipe
+            continue
+    paths = [Path(file) for module in finder.modules.values() if (file := getattr(module, "__file__", None))]
+    return {path.relative_to(root): path for path in paths for root in roots if path.is_relative_to(root)}
+
+
+def _named(tables: Any) -> Iterator[str]:
+    """Modules of every `kind = "module:Class"` in these tables."""
+    if isinstance(tables, Mapping):
+        kind = tables.get("kind")
+        if isinstance(kind, str) and ":" in kind:
+            yield kind.partition(":")[0]
+        for each in tables.values():
+            yield from _named(each)
 
 
 class AppSettings(NamedTuple):
@@ -87,7 +124,7 @@ def app_settings(folder: Path) -> AppSettings:
 
 
 def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None) -> list[str]:
-    """A Flower run is one policy and one seed; with another number of clients, as much money for each of them."""
+    """Overrides for one policy, headgate unless another is named, and one seed; with other clients, as much money for each."""
     more = list(overrides)
     given = load(recipe, more)
     if clients is not None and clients != given.system.clients:
@@ -96,8 +133,7 @@ def single(recipe: str, overrides: Sequence[str], policy: str | None, clients: i
             more.append(f"system.budget={given.system.budget * clients / given.system.clients:g}")
         if isinstance(given.data.partition, Pairs) and not any(each.startswith("data.partition=") for each in overrides):
             more.append("data.partition=iid")  # in pairs, fewer clients would know fewer classes
-    name = policy or ("headgate" if len(given.policies) > 1 else next(iter(given.policies)))
-    return [*more, f'run.policies=["{name}"]', "run.seeds=1"]
+    return [*more, f'run.policies=["{policy or "headgate"}"]', "run.seeds=1"]
 
 
 def package_name(name: str) -> str:

@@ -1,6 +1,5 @@
 """A whole deployment on the loopback interface: authority, SuperLink, SuperNodes, supervisor, and a run to its end."""
 
-import json
 import secrets
 import subprocess
 import time
@@ -17,10 +16,12 @@ from headgate.flower.deploy.superlink import SuperLink
 from headgate.flower.deploy.supernode import SuperNode
 from headgate.flower.deploy.supervisor import Kept, Supervisor
 from headgate.records.lock import FolderLock
+from headgate.records.reader import read_object
+from headgate.records.sweeps import STATE
 
 SERVER_APP = "flwr-serverapp"
 JOINING = 300.0
-"""seconds that SuperNodes may take to join: after a kill they are turned away for a minute"""
+"""seconds that SuperNodes may take to join: after a kill they are refused for a minute"""
 STARTING = 120.0
 """seconds that a ServerApp may take to appear"""
 ATTEMPTS = 5
@@ -34,7 +35,7 @@ def _silent(text: str) -> None:
 
 @dataclass
 class Loopback:
-    """Used with `with`: whatever happens inside, all of its processes are gone afterwards.
+    """Used with `with`: however the block ends, all processes of the deployment have ended after it.
 
     `folder` keeps certificates, keys, databases, buffers and logs, so that the same deployment can be brought up again.
     """
@@ -58,7 +59,7 @@ class Loopback:
         except DataError:
             raise DataError(f"{self.folder}: another process has this deployment up") from None
         try:
-            end([], self.mark, patience=0)  # what is left of one whose supervisor was killed
+            end([], self.mark, patience=0)  # processes left by a supervisor that was killed
             self._bring_up()
         except BaseException:
             self.close()
@@ -111,16 +112,16 @@ class Loopback:
         )
 
     def close(self) -> None:
-        """End SuperNodes before the SuperLink, so that they can take their leave."""
+        """End SuperNodes before the SuperLink, so that they can sign off."""
         nodes = [each.process for name, each in self.supervisor.kept.items() if name != "SuperLink"]
-        _ask(nodes)
+        _terminate(nodes)
         end(self.supervisor.processes, self.mark)
         self._held.close()
 
     def run(
         self, app: Path, out: Path, settings: Mapping[str, Any] | None = None, tick: Callable[[int, int], None] | None = None
     ) -> None:
-        """Submit the app and follow it to its end; a ServerApp that is lost is submitted again, and goes on from its ledger."""
+        """Submit the app and follow it to its end, a line a round; a lost ServerApp is submitted again and goes on."""
         lost = 0
         settled = -1
         while True:
@@ -140,11 +141,14 @@ class Loopback:
 
     def _follow(self, number: int, out: Path, tick: Callable[[int, int], None] | None) -> str:
         """Until the run has ended or has no ServerApp any more; its status then."""
-        began, seen = time.monotonic(), False
+        began, seen, told = time.monotonic(), False, _state(out).get("told", "")
         while True:
             self.supervisor.look()
             if tick is not None:
                 tick(*progress(out))
+            if (line := _state(out).get("told", "")) != told:
+                told = line
+                self.say(told)
             here = any(marked(self.mark, SERVER_APP))
             seen = seen or here
             if not here and (seen or time.monotonic() - began > STARTING) and listening(self.link.port):
@@ -156,7 +160,7 @@ class Loopback:
 
 
 def _mark_of(folder: Path) -> str:
-    """Of all processes of this deployment, now and before."""
+    """What all processes of this deployment carry in their environment, also those of an earlier start."""
     path = folder / "mark"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -170,14 +174,16 @@ def _joined(each: Kept) -> bool:
 
 def progress(out: Path) -> tuple[int, int]:
     """(rounds settled, rounds in all) of a run folder; zeros before it is there."""
-    try:
-        state = json.loads((out / "state.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return 0, 0
-    return int(state["round"]), int(state["rounds"])
+    state = _state(out)
+    return int(state.get("round", 0)), int(state.get("rounds", 0))
 
 
-def _ask(processes: list[subprocess.Popen[bytes]], patience: float = 5.0) -> None:
+def _state(out: Path) -> dict[str, Any]:
+    """What a run folder says of its progress; empty before it is there."""
+    return read_object(out / STATE) if (out / STATE).is_file() else {}
+
+
+def _terminate(processes: list[subprocess.Popen[bytes]], patience: float = 5.0) -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()

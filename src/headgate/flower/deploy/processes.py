@@ -1,8 +1,7 @@
-"""Processes of a deployment: started quietly, with logs in files, and ended by id, none but its own.
+"""Processes of a deployment: started with their logs in files, and ended by process id, none but its own.
 
 Flower's processes start further ones (an executor, then a process for each ServerApp and each message to a client), some in
-sessions of their own. All of them inherit a mark in their environment, by which they are found again whoever their parent
-is by then.
+sessions of their own. All of them inherit a mark in their environment, by which they are found whatever their parent is.
 """
 
 import os
@@ -23,7 +22,7 @@ PROC = Path("/proc")
 
 
 def environment(home: Path, mark: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a process of Flower is given: quiet, its own FLWR_HOME, the mark, and the programs of this Python first."""
+    """The variables of a process of Flower: no telemetry, its own FLWR_HOME, the mark, and this Python's programs first."""
     home.mkdir(parents=True, exist_ok=True)
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {
@@ -38,7 +37,7 @@ def environment(home: Path, mark: str, more: Mapping[str, str] | None = None) ->
 
 
 def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, so that Ctrl-C reaches it only through whoever started it."""
+    """A process in a session of its own, so that Ctrl-C in a terminal does not reach it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -66,21 +65,21 @@ def await_port(process: subprocess.Popen[bytes], port: int, log: Path, seconds: 
     until = time.monotonic() + seconds
     while not listening(port):
         if process.poll() is not None:
-            raise HeadgateError(f"{Path(str(process.args[0])).name} ended at its start: {last_words(log)} ({log})")  # type: ignore[index]
+            raise HeadgateError(f"{Path(str(process.args[0])).name} ended at its start: {last_line(log)} ({log})")  # type: ignore[index]
         if time.monotonic() > until:
             raise HeadgateError(f"{Path(str(process.args[0])).name}: no answer on port {port} for {seconds:g} s ({log})")  # type: ignore[index]
         time.sleep(0.2)
 
 
-def last_words(log: Path) -> str:
+def last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"
 
 
 def last_error(log: Path) -> str:
     """The last line that names an exception, or else the last one."""
     found = re.findall(r"^[\w.]*(?:Error|Exception|Unmet|Exit)\b: .*$", log.read_text("utf-8", "replace"), re.MULTILINE)
-    return found[-1] if found else last_words(log)
+    return found[-1] if found else last_line(log)
 
 
 def marked(mark: str, word: str = "") -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The SuperLink of a deployment: TLS, node authentication, a database that survives it, and what `flwr` has to say to it."""
+"""The SuperLink of a deployment: TLS, node authentication, a database that survives it, and the calls of `flwr` to it."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class SuperLink:
 
     @property
     def connection(self) -> Path:
-        """Flower's config.toml for whoever has something to say to it: FLWR_HOME is its folder."""
+        """Flower's config.toml for `flwr` commands to this SuperLink: FLWR_HOME is its folder."""
         return self.folder / "user" / "config.toml"
 
     def _write_connection(self) -> None:
@@ -67,7 +67,7 @@ class SuperLink:
             raise
         return process
 
-    # what a user says to it
+    # commands of `flwr`
 
     def register(self, public_key: Path) -> None:
         """Let the SuperNode with this key in; one that is in already stays."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from headgate.flower.deploy.processes import environment, start
 
 REFUSED = 305
-"""Flower's code for a key that is not registered, or whose SuperNode of before is still thought to be there"""
+"""Flower's code for a key that is not registered, or whose last SuperNode the SuperLink still counts as present"""
 HOPELESS = (302, 303, 304, 600, 603, 604, 606)
 """codes after which another start would end the same way"""
 
@@ -42,11 +42,11 @@ class SuperNode:
         return start(command, self.log, environment(self.folder / "home", self.mark, self.more))
 
     def joined(self) -> bool:
-        """Whether the start that its log ends with has reached the SuperLink."""
+        """Whether the last start in its log has reached the SuperLink."""
         return "SuperNode ID:" in self._last_start()
 
     def exit_code(self) -> int | None:
-        """Flower's own code of the last end, which the process' exit code does not tell; None: it said none."""
+        """Flower's own code of the last end, which is not the process' exit code; None: its log has none."""
         found = re.findall(r"Exit Code: (\d+)", self._last_start())
         return int(found[-1]) if found else None
 

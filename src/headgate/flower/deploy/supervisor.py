@@ -1,8 +1,8 @@
 """Starts again what has ended: a SuperNode that was killed, or the SuperLink.
 
-A SuperNode that comes back with its key is turned away for up to a minute, until the SuperLink has noticed that the old
-one is gone; so it is tried again after a pause. One whose key is not registered is turned away with the same words (Flower's
-code 305), and can be told from it only by time: one that is turned away for longer than that is given up.
+A SuperNode that comes back with its key is refused for up to a minute, until the SuperLink has noticed that the old one is
+gone; so it is tried again after a pause. One whose key is not registered is refused with the same code (Flower's 305): only
+time tells the two apart, so one that is refused for longer is given up.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from headgate.flower.deploy.supernode import HOPELESS, REFUSED, SuperNode
 PAUSE = 5.0
 """seconds between the end of a process and its next start"""
 PATIENCE = 120.0
-"""seconds for which a SuperNode may be turned away before it is given up"""
+"""seconds for which a SuperNode may be refused before it is given up"""
 
 
 class Startable(Protocol):
@@ -30,7 +30,7 @@ class Startable(Protocol):
 
 @dataclass
 class Kept:
-    """One that is kept alive."""
+    """A process that is started again when it ends."""
 
     name: str
     service: Startable
@@ -41,12 +41,12 @@ class Kept:
     refused: float | None = None
     """since when every start of it has failed"""
     given_up: int | None = None
-    """Flower's code, where another start would end the same way"""
+    """Flower's code, where another start would fail the same way"""
 
 
 @dataclass
 class Supervisor:
-    """Told to look now and then by whoever has the main loop; starts no thread."""
+    """`look` is called now and then by the main loop; there is no thread."""
 
     say: Callable[[str], None] = lambda text: None
     clock: Callable[[], float] = time.monotonic
@@ -64,7 +64,7 @@ class Supervisor:
             if each.given_up is not None or each.process.poll() is None:
                 continue
             if each.due is None:
-                self._mourn(each)
+                self._ended(each)
             elif self.clock() >= each.due:
                 self._start(each)
 
@@ -78,16 +78,16 @@ class Supervisor:
             each.due = self.clock() + self.pause
             self.say(f"{each.name}: {error}; next start in {self.pause:g} s")
 
-    def _mourn(self, each: Kept) -> None:
+    def _ended(self, each: Kept) -> None:
         killed = each.process.returncode < 0
         code = each.service.exit_code() if isinstance(each.service, SuperNode) and not killed else None
         each.refused = None if code != REFUSED else self.clock() if each.refused is None else each.refused
         if code in HOPELESS or (each.refused is not None and self.clock() - each.refused >= self.patience):
             each.given_up = code
-            self.say(f"{each.name}: turned away for good (Flower's code {code}; {each.service.log})")
+            self.say(f"{each.name}: refused for good (Flower's code {code}; {each.service.log})")
             return
         each.due = self.clock() + self.pause
-        how = f"killed by signal {-each.process.returncode}" if killed else "turned away" if code == REFUSED else "ended"
+        how = f"killed by signal {-each.process.returncode}" if killed else "refused" if code == REFUSED else "ended"
         self.say(f"{each.name}: {how}; next start in {self.pause:g} s ({each.service.log})")
 
     @property

@@ -4,7 +4,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 
 from headgate.flower import headgate_client
-from headgate.flower.client import Held
+from headgate.flower.client import HeldSamples
 
 from . import task
 
@@ -12,7 +12,7 @@ app = ClientApp()
 
 
 @headgate_client(app, source=task.source)
-def train(message: Message, context: Context, held: Held) -> Message:
+def train(message: Message, context: Context, held: HeldSamples) -> Message:
     model = {name: array.numpy() for name, array in message.content.array_records["arrays"].items()}
     x, y = held.arrays()
     after = task.train(model, x, y)

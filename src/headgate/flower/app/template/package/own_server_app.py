@@ -21,6 +21,14 @@ def main(grid: Grid, context: Context) -> None:
     with closing(AdmissionStrategy(recipe, str(said["out"]), discipline=discipline)) as strategy:
         start = ArrayRecord({name: Array(array) for name, array in task.start().items()})
         strategy.start(grid, start, evaluate_fn=evaluate)
+    finished(Path(str(said["out"])))
+
+
+def finished(folder: Path) -> None:
+    """What `headgate run` leaves, too: summary.json and report.html."""
+    from headgate.analysis.conclude import conclude
+
+    conclude([folder], folder)
 
 
 def evaluate(t: int, arrays: ArrayRecord) -> MetricRecord:

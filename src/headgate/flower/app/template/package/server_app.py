@@ -4,4 +4,12 @@ from pathlib import Path
 
 from headgate.flower import recipe_server
 
-app = recipe_server(str(Path(__file__).with_name("recipe.toml")))
+
+def finished(folder: Path) -> None:
+    """What `headgate run` leaves, too: summary.json and report.html."""
+    from headgate.analysis.conclude import conclude
+
+    conclude([folder], folder)
+
+
+app = recipe_server(str(Path(__file__).with_name("recipe.toml")), finished=finished)

@@ -147,9 +147,9 @@ function heading(run) {
 }
 
 function facts(run) {
-  const { environment } = run;
+  const { settings, environment } = run;
   return [
-    ["data", run.data], ["model", run.model],
+    ["data", settings.data?.name], ["model", settings.model?.name],
     ["clients", `${whole(run.clients)}, buffers ${range(run.buffers)}`],
     ["budget", `${number(run.budget)} a round`],
     ["seeds", whole(run.seeds.length)],
