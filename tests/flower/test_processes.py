@@ -20,7 +20,7 @@ from headgate.flower.deploy.processes import (
     free_port,
     kill_marked,
     last_error,
-    last_words,
+    last_line,
     listening,
     marked,
     start,
@@ -118,11 +118,11 @@ def test_a_free_port_can_be_bound():
         probe.bind(("127.0.0.1", free_port()))
 
 
-def test_last_words(tmp_path):
+def test_last_line(tmp_path):
     (tmp_path / "log").write_text("first\n  the last \n\n")
-    assert last_words(tmp_path / "log") == "the last"
+    assert last_line(tmp_path / "log") == "the last"
     (tmp_path / "log").write_text("")
-    assert last_words(tmp_path / "log") == "it said nothing"
+    assert last_line(tmp_path / "log") == "its log is empty"
 
 
 def test_the_last_error_is_quoted_and_not_what_comes_after_it(tmp_path):
@@ -214,7 +214,7 @@ def test_who_was_killed_is_started_again_after_a_pause(supervisor, node, now):
     assert supervisor.said == [f"node: killed by signal 9; next start in 5 s ({node.log})"]
 
 
-def test_who_is_turned_away_tries_for_two_minutes_and_may_be_let_in(supervisor, node, now):
+def test_who_is_refused_tries_for_two_minutes_and_may_be_let_in(supervisor, node, now):
     kept = supervisor.keep("node", node)
     for _ in range(12):
         node.ends(1, "Exit Code: 305\n")
@@ -231,7 +231,7 @@ def test_who_is_turned_away_tries_for_two_minutes_and_may_be_let_in(supervisor, 
     assert kept.refused is None
 
 
-def test_who_is_turned_away_for_longer_is_given_up(supervisor, node, now):
+def test_who_is_refused_for_longer_is_given_up(supervisor, node, now):
     kept = supervisor.keep("node", node)
     while kept.given_up is None:
         assert now[0] < 1000
