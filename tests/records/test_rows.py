@@ -160,14 +160,14 @@ def test_links_are_not_followed(tmp_path):
 def test_no_run_is_held_that_is_too_large():
     rows = Rows(10**6, 2, np.float64, most_bytes=10_000)
     with pytest.raises(DataError, match="more than the page can hold"):
-        rows.put(["a"], [0], np.array([10**5]), np.zeros((1, 2)))
+        rows.put([("a", 0)], np.array([0]), np.array([10**5]), np.zeros((1, 2)))
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(1, 90)), max_size=60))
 def test_rows_are_remembered_whatever_their_order(written):
     rows, expected = Rows(90, 1, np.float64), {}
     for number, (policy, seed, t) in enumerate(written):
-        rows.put([policy], [seed], np.array([t]), np.array([[float(number)]]))
+        rows.put([(policy, seed)], np.array([0]), np.array([t]), np.array([[float(number)]]))
         expected[policy, seed, t] = float(number)
     for policy in "ab":
         for seed in range(3):

@@ -103,7 +103,7 @@ class Runs:
         """Money a round, (runs,)."""
         return self.spent[:, -1] / self.complete if self.complete else np.empty(0)
 
-    @property
+    @cached_property
     def spent_in_all(self) -> Floats:
         """Money of each run up to its own last round, (runs,)."""
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
@@ -137,7 +137,7 @@ class Runs:
         """The most samples held at once by all clients together."""
         return _peak(self.column("n"))
 
-    @property
+    @cached_property
     def peak_excess(self) -> int | None:
         """The largest n_m(t) − B_m of any client, round and run; None where it was not recorded."""
         return None if self.held is None else _peak(self.held - self.buffers)
@@ -202,8 +202,9 @@ class Runs:
 
     def measure(self, name: str) -> Floats:
         """best, final or mean."""
-        measures = {"best": self.best, "final": self.final, "mean": self.mean}
-        return measures[name]
+        assert name in ("best", "final", "mean")
+        values: Floats = getattr(self, name)
+        return values
 
     @property
     def late_gain(self) -> Floats:
@@ -279,7 +280,8 @@ def runs_of(
     metrics.check_whole(keys, f"{run.name}: metrics")
     reached = metrics.reached(keys)
     begun = [key for key, t in zip(keys, reached, strict=True) if t]
-    last, lost = int(reached.max(initial=0)), np.array([key in run.lost for key in keys], dtype=bool)
+    gone, last = run.lost, int(reached.max(initial=0))
+    lost = np.array([key in gone for key in keys], dtype=bool)
     if len(begun) == len(keys) and begun:
         table = metrics.of(keys, last)
     else:

@@ -37,8 +37,8 @@ METRICS: Mapping[str, pl.DataType] = {
 }
 CLIENTS: Mapping[str, pl.DataType] = {
     **KEY,
-    "admitted": pl.List(pl.Int64()),
-    "held": pl.List(pl.Int64()),
+    "admitted": pl.List(pl.Int32()),
+    "held": pl.List(pl.Int32()),
     "paid": pl.List(pl.Float64()),
 }
 """one number for each client: λ_m(t), n_m(t), and the money it was paid where prices differ between clients"""
@@ -113,9 +113,11 @@ def read_table(path: Path, table: str, columns: Sequence[str]) -> pl.DataFrame:
     if path.suffix == ".jsonl":
         return lines_as_table(path, content[: content.rfind(b"\n") + 1], table, columns)
     try:
-        file = io.BytesIO(content)
-        there = set(pl.read_parquet_schema(file)) & set(_written(table, columns))
-        return _named(path, pl.read_parquet(file, columns=sorted(there)), table, columns, there)
+        try:
+            return pl.read_parquet(io.BytesIO(content), columns=list(columns))
+        except pl.exceptions.ColumnNotFoundError:  # of an earlier version
+            there = set(pl.read_parquet_schema(io.BytesIO(content))) & set(_written(table, columns))
+            return _named(path, pl.read_parquet(io.BytesIO(content), columns=sorted(there)), table, columns, there)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _damaged(path, error) from None
 
@@ -207,37 +209,38 @@ class Rows:
         self.rounds, self.index, self._most = rounds, dict[Run, int](), most_bytes
         self._values: NDArray[Any] = np.zeros((0, max(0, min(rounds, FIRST)), columns), dtype=dtype)
         self._seen = np.zeros(self._values.shape[:2], dtype=bool)
+        self._reached = np.zeros(0, dtype=np.int64)
 
     @property
     def nbytes(self) -> int:
         return self._values.nbytes + self._seen.nbytes
 
-    def put(self, policies: Sequence[str], seeds: Sequence[int], t: NDArray[np.int64], values: NDArray[Any]) -> None:
-        """A round written twice counts as last written."""
+    def put(self, runs: Sequence[Run], which: NDArray[Any], t: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Rows of the runs `which`, by their place in `runs`. A round written twice counts as last written."""
         if not t.size:
             return
         if t.min() < 1 or t.max() > self.rounds:
             raise DataError(f"t = {t[(t < 1) | (t > self.rounds)][0]}: the run has rounds 1 to {self.rounds}")
-        runs = np.array([self.index.setdefault(run, len(self.index)) for run in zip(policies, seeds, strict=True)])
+        places = np.array([self.index.setdefault(run, len(self.index)) for run in runs])[which]
         self._make_room(len(self.index), int(t.max()))
-        self._values[runs, t - 1] = values
-        self._seen[runs, t - 1] = True
+        self._values[places, t - 1] = values
+        self._seen[places, t - 1] = True
+        self._reached = np.where(self._seen.all(axis=1), len(self._seen.T), self._seen.argmin(axis=1))
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
         """Up to which round the rows of each of these runs are all there."""
         places = np.array([self.index.get(run, -1) for run in runs], dtype=np.int64)
         if not self.index or not places.size:
             return np.zeros(places.size, dtype=np.int64)
-        first_gap = np.where(self._seen.all(axis=1), len(self._seen.T), self._seen.argmin(axis=1))
-        return np.where(places < 0, 0, first_gap[places])
+        return np.where(places < 0, 0, self._reached[places])
 
     def check_whole(self, runs: Sequence[Run], table: str) -> None:
         """Refuses runs of which a round is missing before later ones."""
-        for run, reached in zip(runs, self.reached(runs).tolist(), strict=True):
-            seen = np.flatnonzero(self._seen[self.index[run]]) if run in self.index else np.zeros(0)
-            if seen.size > reached:
-                said = f"rounds are missing, {seen.size} of 1 to {int(seen[-1]) + 1}"
-                raise DataError(f"{table} of policy {run[0]}, seed {run[1]}: {said}")
+        for (policy, seed), place in ((run, self.index[run]) for run in runs if run in self.index):
+            if np.count_nonzero(self._seen[place]) > self._reached[place]:
+                rounds = np.flatnonzero(self._seen[place]) + 1
+                said = f"rounds are missing, {rounds.size} of 1 to {rounds[-1]}"
+                raise DataError(f"{table} of policy {policy}, seed {seed}: {said}")
 
     def of(self, runs: Sequence[Run], rounds: int) -> NDArray[Any]:
         """(runs, rounds, columns) of runs that are there, not to be written to; no copy where they lie side by side."""
@@ -337,15 +340,14 @@ class Follower:
 
     def _put(self, path: Path, frame: pl.DataFrame) -> None:
         try:
-            frame = frame.with_columns(pl.col("seed", "t").cast(pl.Int64))
             if any(frame[name].null_count() for name in KEY):
                 raise DataError(f"{path.name}: is damaged, policy, seed or t is empty")
             if self.clients:
                 frame, values = self._by_client(path, frame)
             else:
-                numbers = (pl.col(name).cast(pl.Float64).fill_null(float("nan")) for name in self.columns)
-                values = frame.select(numbers).to_numpy()
-            self.rows.put(frame["policy"].to_list(), frame["seed"].to_list(), frame["t"].to_numpy(), values)
+                values = frame.select(pl.col(self.columns).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
+            runs, which = _numbered(frame)
+            self.rows.put(runs, which, frame["t"].cast(pl.Int64).to_numpy(), values)
         except pl.exceptions.PolarsError as error:
             raise _damaged(path, error) from None
 
@@ -356,7 +358,16 @@ class Follower:
             return frame.clear(), np.zeros((0, self.clients))
         if name != "held":
             frame = frame.filter(pl.col(name).is_not_null())
-        told = frame[name].cast(pl.List(pl.Float64() if name == "paid" else pl.Int32()))
-        if not (told.list.len() == self.clients).fill_null(value=False).all() or told.explode().null_count():
+        told, lengths = frame[name].explode(), frame[name].list.len()
+        if frame.height and (told.null_count() or not lengths.min() == lengths.max() == self.clients):
             raise DataError(f"{path.name}: {name} does not hold one number for each of the {self.clients} clients")
-        return frame, told.explode().to_numpy().reshape(-1, self.clients)
+        return frame, told.cast(pl.Float64() if name == "paid" else pl.Int32()).to_numpy().reshape(-1, self.clients)
+
+
+def _numbered(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
+    """The runs of a table, and the number of that of each row."""
+    policies, seeds = frame["policy"].cast(pl.Categorical).to_physical().to_numpy(), frame["seed"].cast(pl.Int64).to_numpy()
+    least, span = int(seeds.min(initial=0)), int(np.ptp(seeds)) + 1 if seeds.size else 1
+    _, first, which = np.unique(policies * np.int64(span) + (seeds - least), return_index=True, return_inverse=True)
+    names = frame["policy"]
+    return [(names[place], int(seeds[place])) for place in first.tolist()], which
