@@ -90,10 +90,13 @@ def test_json_lines_for_machines(headgate, tmp_path):
 def test_a_sweep_runs_every_point_and_compares_them(headgate, tmp_path):
     words = ("run", "digits", *SMALL, "--out", tmp_path / "s", "--set", "sweep.training.lr=[0.1, 0.5]")
     headgate(*words, "--set", "sweep.policies.acdpp.V=[1, 10]", "--set", "sweep.mode=zip")
-    assert {path.name for path in (tmp_path / "s").iterdir()} == {"lr=0.1,V=1", "lr=0.5,V=10", "sweep.json", "report.html"}
+    points = {"training.lr=0.1,policies.acdpp.V=1", "training.lr=0.5,policies.acdpp.V=10"}
+    assert {path.name for path in (tmp_path / "s").iterdir()} == {*points, "sweep.json", "report.html"}
+    listed = json.loads(headgate("runs", tmp_path, "--format", "json")[0])
+    assert {row["name"] for row in listed} >= {f"s~{point}" for point in points}
     headgate("run", "--resume", tmp_path / "s")  # nothing is left to do, and that is fine
     headgate("report", tmp_path / "s", "--out", tmp_path / "again.html")
-    assert "lr=0.5,V=10" in (tmp_path / "again.html").read_text()
+    assert "training.lr=0.5,policies.acdpp.V=10" in (tmp_path / "again.html").read_text()
 
 
 def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
