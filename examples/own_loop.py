@@ -13,39 +13,39 @@ from torch.nn.functional import cross_entropy
 from headgate import Controller, System
 from headgate.control.policies import Headgate
 
-ROUNDS, CLIENTS = 40, 10
-images, labels = (torch.tensor(x) for x in load_digits(return_X_y=True))
-images = (images.float() / 8 - 1)[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
-labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
-test, streams = slice(0, 360), np.array_split(np.arange(360, len(labels)), CLIENTS)  # each client's samples, as they come
 
-system = System(buffer=np.array([8, 9, 10, 11, 12] * 2), budget=55.0, horizon=ROUNDS)
-controller = Controller(system, Headgate())
-ledger = controller.open()
-model = nn.Linear(64, 10)
-prices = np.random.default_rng(0).uniform(1, 10, ROUNDS)
+def local_steps(model, images, labels):
+    """The model that a client makes of the server's, after ten gradient steps on what it holds."""
+    own = nn.Linear(64, 10)
+    own.load_state_dict(model.state_dict())
+    optimiser = torch.optim.SGD(own.parameters(), lr=0.5)
+    for _ in range(10):
+        optimiser.zero_grad()
+        cross_entropy(own(images), labels).backward()
+        optimiser.step()
+    return own.state_dict()
 
-for price in prices:
-    orders = controller.decide(ledger, price)  # pure: nothing has happened yet
-    updates, weights = [], []
-    for m in range(CLIENTS):
-        own = streams[m][np.arange(orders.first[0, m], orders.last[0, m]) % len(streams[m])]
-        if not len(own):
-            continue
-        local = nn.Linear(64, 10)
-        local.load_state_dict(model.state_dict())
-        step = torch.optim.SGD(local.parameters(), lr=0.5)
-        for _ in range(10):
-            step.zero_grad()
-            cross_entropy(local(images[own]), labels[own]).backward()
-            step.step()
-        updates.append(local.state_dict())
-        weights.append(len(own))
-    if updates:
-        share = torch.tensor(weights) / sum(weights)
-        model.load_state_dict({k: sum(w * u[k] for w, u in zip(share, updates, strict=True)) for k in updates[0]})
-    ledger = controller.post(ledger, orders)  # the only way time advances: the samples are paid for
 
-accuracy = (model(images[test]).argmax(dim=1) == labels[test]).float().mean()
-print(f"accuracy {accuracy:.3f}, spent {ledger.spent[0]:.2f} of {system.budget * ROUNDS:.0f}")
-print(f"client by client {ledger.occupancy[0].tolist()} of {system.buffer.tolist()} places are full")
+def main(rounds=40, clients=10):
+    pixels, digits = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(digits))
+    images, labels = torch.tensor(pixels[order] / 8 - 1).float(), torch.tensor(digits[order])
+    streams = np.array_split(np.arange(360, len(labels)), clients)  # each client's samples, as they come; 360 are for testing
+    system = System(buffer=np.resize([8, 9, 10, 11, 12], clients), budget=55.0, horizon=rounds)
+    controller = Controller(system, Headgate())
+    ledger, model = controller.open(), nn.Linear(64, 10)
+    for price in np.random.default_rng(1).uniform(1, 10, rounds):
+        orders = controller.decide(ledger, price)  # pure: nothing has happened yet
+        windows = [np.arange(first, last) for first, last in zip(orders.first[0], orders.last[0], strict=True)]
+        held = [stream[own % len(stream)] for stream, own in zip(streams, windows, strict=True)]
+        updates = [(len(own), local_steps(model, images[own], labels[own])) for own in held if len(own)]
+        total = sum(n for n, _ in updates)
+        if updates:
+            model.load_state_dict({key: sum(n / total * update[key] for n, update in updates) for key in updates[0][1]})
+        ledger = controller.post(ledger, orders)  # the only way time advances: the samples are paid for
+    accuracy = (model(images[:360]).argmax(dim=1) == labels[:360]).float().mean()
+    return float(accuracy), float(ledger.spent[0]), system.budget * rounds
+
+
+if __name__ == "__main__":
+    print("accuracy {:.3f}, spent {:.2f} of {:.0f}".format(*main()))

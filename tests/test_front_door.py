@@ -1,9 +1,11 @@
 """`import headgate`: light, typed, and the same numbers as the command line."""
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -134,3 +136,11 @@ def test_a_plan_takes_an_object_and_says_where_it_breaks_a_limit():
     assert made.warning in " ".join(repr(made).split())
     with pytest.raises(SettingError, match="policy = headgat"):
         headgate.plan(headgate.load("digits"), "headgat")
+
+
+def test_a_loop_of_ones_own_learns_within_its_money():
+    """examples/own_loop.py: plain PyTorch, in which headgate decides."""
+    example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "own_loop.py"))
+    accuracy, spent, money = example["main"](rounds=15)
+    assert accuracy > 0.8
+    assert 0.9 * money < spent <= money
