@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headgate.control import KStepFifo, policies
+from headgate.control import KStep, policies
 from headgate.control.prices import Bursts, Drift, Pareto, PerClient, Switches
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -37,7 +37,8 @@ def test_settings_reach_the_policy():
     settings = ['run.policies=["headgate"]', "policies.headgate.early=0.25", "policies.headgate.K=7"]
     policy = load("mnist", [*settings, "policies.headgate.fill=false", "policies.headgate.fairness=0.5"]).policies["headgate"]
     assert (policy.early, policy.fill, policy.fairness) == (0.25, False, 0.5)
-    assert isinstance(policy.retention, KStepFifo)
+    assert type(policy.rule) is KStep
+    assert (policy.rule.K, policy.rule.capacity) == (7, "buffer")
     assert load("mnist", ['run.policies=["threshold"]', "policies.threshold.limit=3.0"]).policies["threshold"].limit == 3.0
 
 
@@ -55,9 +56,9 @@ def test_kinds_of_prices(settings, process, tmp_path):
     lines = [f'{line.split("=")[0]} = "{line.split("=")[1]}"' if line.startswith("kind") else line for line in settings]
     rest = "\n".join(lines)
     recipe.write_text(
-        f'[system]\nbuffers = [3, 4]\nbudget = 9.0\n[run]\nrounds = 10\npolicies = ["headgate"]\n[cost]\n{rest}\n'
+        f'[system]\nbuffers = [3, 4]\nbudget = 9.0\n[run]\nrounds = 10\npolicies = ["headgate"]\n[prices]\n{rest}\n'
     )
-    assert load(str(recipe)).costs == process
+    assert load(str(recipe)).prices == process
 
 
 def test_prices_per_client():
@@ -65,5 +66,5 @@ def test_prices_per_client():
     experiment = load("mnist", ['run.policies=["headgate"]', factors, "prices.client_noise=0.2"])
     assert isinstance(experiment.prices, PerClient)
     assert experiment.prices.path(experiment.seeds, 1, 4).shape == (10, 3, 10)
-    with pytest.raises(SettingError, match=r"needs cost\.per_client"):
+    with pytest.raises(SettingError, match=r"prices.factors: is missing"):
         load("mnist", ["prices.client_noise=0.2"])

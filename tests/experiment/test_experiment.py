@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from headgate.control import KStep, KStepFifo
+from headgate.control import KStep
 from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
-from headgate.control.prices import processes
+from headgate.control.prices import Fixed, Markov, Seasonal, Trace, UniformInteger
 from headgate.errors import DataError, HeadgateError, InfeasibleError, SettingError
-from headgate.experiment import load, override, recipe_names, recipe_text
+from headgate.experiment import load, recipe_names, recipe_text
+from headgate.experiment.recipes import override
 
 MINE = """
 [system]
@@ -49,7 +50,7 @@ def test_the_recipes_of_the_paper():
         assert (e.prices.low, e.prices.high) == (1.0, 10.0)
         assert (e.policies["constant"].K, e.policies["constant"].rate) == (10, 10.0 * scale)
         assert (e.policies["acdpp"].K, e.policies["acdpp"].rate) == (10, 10.0 * scale)
-        assert (e.policies["hybrid"].K, e.policies["hybrid"].stale.tolist()) == (5, [False] * 5 + [True] * 5)
+        assert (e.policies["hybrid"].K, e.policies["hybrid"].stale) == (5, (5, 6, 7, 8, 9))
     released = load("imagenette").policies["released"]
     assert (released.K, released.V, released.base, released.cap, released.bound.eta) == (5, 3000.0, 0.999999, 1000.0, 0.0005)
     assert load("cifar10").policies["released"].cap == 100.0
@@ -66,11 +67,12 @@ def test_every_recipe_loads_and_prints():
 def test_a_file_of_ones_own(mine):
     e = load(str(mine))
     assert e.name == "mine"
-    assert isinstance(e.prices, processes.Trace)
+    assert isinstance(e.prices, Trace)
     assert list(e.policies) == ["eager", "calm", "oracle"]
     assert (e.policies["eager"].V, e.policies["calm"].V) == (100.0, 1.0)
-    assert isinstance(e.policies["eager"].retention, KStep)
-    assert isinstance(e.policies["calm"].retention, KStepFifo)
+    rules = [e.policies[name].retention(e.system) for name in ("eager", "calm")]
+    assert [type(rule) for rule in rules] == [KStep, KStep]
+    assert [rule.capacity for rule in rules] == [None, "buffer"]
     assert e.policies["calm"].bound.pdim == 7.0
     assert e.policies["calm"].bound.D == e.bound.D == 1000.0
 
@@ -90,7 +92,7 @@ def test_overrides_reach_every_key():
     assert (e.policies["acdpp"].burst, e.policies["acdpp"].rho, e.policies["acdpp"].V) == ("buffer", 0.5, None)
     assert (e.policies["acdpp"].bound.D, e.policies["acdpp"].bound.pdim) == (3.0, 50.0)
     assert e.policies["mine"].K == 4
-    assert e.policies["dpp"].burst is None
+    assert e.policies["dpp"].burst == "none"
 
 
 def test_every_kind_of_policy_and_price():
@@ -99,21 +101,25 @@ def test_every_kind_of_policy_and_price():
         assert type(load("mnist", [f'run.policies=["{name}"]']).policies[name]) is kind
 
 
-def test_keys_of_another_kind_of_price_are_refused():
+def test_another_kind_drops_the_keys_that_only_the_old_one_had():
+    assert load("mnist", ["prices.kind=constant", "prices.value=3"]).prices == Fixed(3)
+    assert load("mnist", ["policies.acdpp.V=3", "policies.acdpp.kind=constant", "policies.acdpp.K=2"]).policies["acdpp"].K == 2
     with pytest.raises(SettingError, match=r"prices.low: unknown key"):
-        load("mnist", ["prices.kind=constant", "prices.value=3"])
+        load("mnist", ["prices.kind=constant", "prices.value=3", "prices.low=1"])
+    with pytest.raises(SettingError, match=r"prices.hihg: unknown key"):
+        load("mnist", ["prices.hihg=3", "prices.kind=constant", "prices.value=3"])
 
 
 def test_other_price_processes_from_a_file(tmp_path):
     path = tmp_path / "r.toml"
     for body, kind in (
-        ('kind = "constant"\nvalue = 3', processes.Constant),
-        ('kind = "integer"\nlow = 1\nhigh = 3', processes.UniformInteger),
-        ('kind = "markov"\nlevels = [1, 9]\ntransition = [[0.9, 0.1], [0.2, 0.8]]', processes.Markov),
-        ('kind = "seasonal"\naverage = 5\namplitude = 2\nperiod = 24', processes.Seasonal),
+        ('kind = "constant"\nvalue = 3', Fixed),
+        ('kind = "integer"\nlow = 1\nhigh = 3', UniformInteger),
+        ('kind = "markov"\nlevels = [1, 9]\ntransition = [[0.9, 0.1], [0.2, 0.8]]', Markov),
+        ('kind = "seasonal"\naverage = 5\namplitude = 2\nperiod = 24', Seasonal),
     ):
-        path.write_text(f"[system]\nbuffers = [4]\nbudget = 9\n[cost]\n{body}\n[run]\nrounds = 9\n")
-        assert type(load(str(path)).costs) is kind
+        path.write_text(f"[system]\nbuffers = [4]\nbudget = 9\n[prices]\n{body}\n[run]\nrounds = 9\n")
+        assert type(load(str(path)).prices) is kind
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,7 @@ def test_other_price_processes_from_a_file(tmp_path):
         ("polices.acdpp.K=3", "[polices]: unknown section; did you mean policies?"),
         ("policies.acdpp.rh=0.5", "policies.acdpp.rh: unknown key; did you mean rho?"),
         ("policies.acdpp.bound.pdm=3", "policies.acdpp.bound.pdm: unknown key; did you mean pdim?"),
-        ("policies.spare.kind=acdp", "policies.spare.kind = acdp: must be one of"),
+        ("policies.spare.kind=acdp", "policies.spare.kind = acdp: no such policy; did you mean acdpp?, or module:Class"),
         ("prices.kind=unifrm", "did you mean uniform?"),
         ('run.policies=["acdp"]', "policy acdp: no section [policies.acdp] and no such kind; did you mean acdpp?"),
         ("run.policies=[]", "run.policies = []"),
@@ -146,6 +152,7 @@ def test_other_price_processes_from_a_file(tmp_path):
         ("policies.acdpp.rho=1.5", "policies.acdpp.rho = 1.5"),
         ("policies.acdpp.K=0", "policies.acdpp.K = 0"),
         ("policies.acdpp.burst=full", "policies.acdpp.burst = full"),
+        ("policies.acdpp.capacity=many", "policies.acdpp.capacity = many"),
         ("policies.acdpp.capacity=[1]", "policies.acdpp.capacity has 1 entries for 10 clients"),
         ("policies.hybrid.stale=[11]", "there is no client 11"),
         ("policies.hybrid.stale=[0,1,2,3,4,5,6,7,8,9]", "nobody is left to admit"),

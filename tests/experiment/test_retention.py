@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headgate.control import ClassBalanced, DynamicRatio, Fifo, KStep, KStepFifo, Reservoir, StaticRatio
+from headgate.control import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, StaticRatio
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
@@ -28,10 +28,13 @@ def recipe(kind, *settings):
 @pytest.mark.parametrize("kind", [*BUYERS, "constant"])
 def test_every_buyer_and_constant_take_every_rule(kind, rule):
     experiment = recipe(kind, f"retention={rule}", "capacity=buffer")
-    retention = experiment.policies[kind].retention
+    retention = experiment.policies[kind].retention(experiment.system)
     assert type(retention) is RULES[rule]
-    assert np.array_equal(retention.capacity, experiment.system.buffer)
-    assert experiment.tables()["policies"][kind]["retention"] == rule
+    assert np.array_equal(retention.limit(experiment.system), experiment.system.buffer)
+    assert experiment.tables()["policies"][kind]["rule"]["kind"] == rule
+    same = recipe(kind, f'rule={{kind="{rule}"}}')
+    assert same.tables() == experiment.tables()
+    assert recipe(kind, f"rule={rule}").tables() == experiment.tables()
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -65,11 +68,13 @@ def test_a_seed_draws_the_same_in_any_rehearsal():
 
 
 def test_capacity_ratio_and_age():
-    assert recipe("headgate", "retention=static", "ratio=0.25").policies["headgate"].retention.ratio == 0.25
-    assert recipe("headgate", "retention=reservoir", "capacity=3").policies["headgate"].retention.capacity.tolist() == [3] * 10
-    assert isinstance(recipe("headgate", "K=4").policies["headgate"].retention, KStepFifo)
+    assert recipe("headgate", "retention=static", "ratio=0.25").policies["headgate"].rule.ratio == 0.25
+    lots = recipe("headgate", "retention=reservoir", "capacity=3")
+    assert lots.policies["headgate"].rule.limit(lots.system).tolist() == [3] * 10
+    aged = recipe("headgate", "K=4").policies["headgate"].rule
+    assert (type(aged), aged.K, aged.capacity) == (KStep, 4, "buffer")
     constant = [
-        recipe("constant", *settings).policies["constant"].retention
+        recipe("constant", *settings).policies["constant"].retention(lots.system)
         for settings in (
             [],
             ["capacity=buffer"],
@@ -77,7 +82,8 @@ def test_capacity_ratio_and_age():
             ["capacity=buffer", "retention=fifo", "K=4"],
         )
     ]
-    assert [type(rule) for rule in constant] == [KStep, KStepFifo, Fifo, KStepFifo]
+    assert [type(rule) for rule in constant] == [KStep, KStep, Fifo, KStep]
+    assert [rule.capacity for rule in constant] == [None, "buffer", "buffer", "buffer"]
 
 
 def test_constant_admits_the_same_under_every_rule():
@@ -88,19 +94,22 @@ def test_constant_admits_the_same_under_every_rule():
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("headgate", ["retention=resevoir"], "policies.headgate.retention = resevoir: must be 'fifo', 'reservoir'"),
         (
             "headgate",
-            ["retention=reservoir", "K=3"],
-            'policies.headgate.K = 3: age decides nothing under retention = "reservoir"',
+            ["retention=resevoir"],
+            "policies.headgate.rule.kind = resevoir: no such retention rule; did you mean reservoir?",
         ),
-        ("headgate", ["retention=dynamic", "ratio=0.5"], 'policies.headgate.ratio = 0.5: goes with retention = "static"'),
-        ("headgate", ["ratio=0.5"], 'policies.headgate.ratio = 0.5: goes with retention = "static"'),
-        ("pacing", ["retention=static", "ratio=2"], "policies.pacing.ratio = 2.0: must be above 0 and at most 1"),
-        ("constant", ["retention=static"], 'policies.constant.capacity: is missing; retention = "static" needs one'),
-        ("constant", ["capacity=buffer", "retention=static", "K=3"], "policies.constant.K = 3: age decides nothing"),
-        ("constant", ["ratio=0.5"], 'policies.constant.ratio = 0.5: goes with retention = "static"'),
-        ("headgate", ["retention=reservoir", "capacity=0"], "capacity = [0 0 0"),
+        ("headgate", ["rule=resevoir"], "policies.headgate.rule.kind = resevoir: no such retention rule"),
+        ("headgate", ["rule=3"], "policies.headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
+        ("headgate", ["retention=reservoir", "K=3"], "policies.headgate.rule.K: unknown key"),
+        ("headgate", ["retention=dynamic", "ratio=0.5"], "policies.headgate.rule.ratio: unknown key"),
+        ("headgate", ["ratio=0.5"], "policies.headgate.rule.ratio: unknown key"),
+        ("pacing", ["retention=static", "ratio=2"], "policies.pacing.rule.ratio = 2.0: must be above 0 and at most 1"),
+        ("constant", ["capacity=buffer", "retention=static", "K=3"], "policies.constant.rule.K: unknown key"),
+        ("constant", ["ratio=0.5"], "policies.constant.ratio: unknown key"),
+        ("headgate", ["retention=reservoir", "capacity=0"], "policies.headgate.rule.capacity = 0: every client needs room"),
+        ("headgate", ["rule={kind='fifo', capacity=[1, 2]}"], "policies.headgate.capacity has 2 entries for 10 clients"),
+        ("headgate", ["rule={kind='kstep'}"], "policies.headgate.rule.K: is missing"),
     ],
 )
 def test_what_does_not_go_together_is_named(kind, settings, message):

@@ -41,11 +41,15 @@ def build(name: str, raw: Mapping[str, Any], folder: Path | None = None) -> Expe
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
     system = fill(SystemTable, tables.get("system", {}), "system").system(horizon)
     bound: BoundConstants = _bound(tables.get("bound", {}))
+    sections = tables.get("policies", {})
+    for each in sections.keys() - set(run.policies):  # what is not played is not imported, but its keys are checked
+        if not _names_modules(sections[each]):
+            _policy(each, sections, bound, folder)
     return Experiment(
         name=name,
         system=system,
         prices=make(PRICES, tables.get("prices", {}), "prices", folder),
-        policies={each: _policy(each, tables.get("policies", {}), bound, folder) for each in run.policies},
+        policies={each: _policy(each, sections, bound, folder) for each in run.policies},
         rounds=run.rounds,
         seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
         bound=bound,

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.prices import PriceProcess
 from headgate.control.types import Ints, System
@@ -148,6 +149,8 @@ def _completed(name: str, policy: Any, given: Given) -> AdmissionPolicy:
     if not isinstance(policy, AdmissionPolicy):
         raise SettingError(f"policies.{name} = {policy!r}: must be an AdmissionPolicy")
     try:
-        return policy.completed(given)
+        made = policy.completed(given)
+        Controller(given.system, made)  # refuses what does not fit the system
+        return made
     except SettingError as error:
         raise SettingError(f"policies.{name}.{error}") from None

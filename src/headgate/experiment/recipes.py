@@ -13,6 +13,7 @@ from headgate.experiment.older import modern
 from headgate.parts import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
+SLOTS = {"prices": PRICES, "policies": POLICY}
 
 
 def recipe_names(folder: str = "") -> list[str]:
@@ -107,13 +108,13 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
         table = said
     key = parts[-1] if len(parts) > 1 else first
     key = "kind" if key == "name" and first in ("data", "model") else key
-    if key == "kind" and len(parts) > 1 and table.get("kind", value) != value:
-        _drop_other_keys(table, value, {"prices": PRICES, "policies": POLICY}.get(first))
+    if key == "kind" and first in SLOTS and len(parts) > 1:
+        _drop_other_keys(table, table.get("kind", parts[-2]), value, SLOTS[first])
     table[key] = value
 
 
-def _drop_other_keys(table: dict[str, Any], kind: Any, slot: Slot | None) -> None:
-    if slot is not None and kind in slot.kinds:
-        known = {own.name for own in fields(slot.kinds[kind])}
-        for key in [key for key in table if key not in known]:
+def _drop_other_keys(table: dict[str, Any], before: Any, kind: Any, slot: Slot) -> None:
+    if before in slot.kinds and kind in slot.kinds:
+        had, has = ({own.name for own in fields(slot.kinds[each])} for each in (before, kind))
+        for key in (had - has) & table.keys():
             del table[key]
