@@ -10,12 +10,14 @@ import time
 import numpy as np
 import polars as pl
 import pytest
+from typer.main import get_command
 
 from headgate.analysis.rehearsal import COLUMNS
-from headgate.cli import main
+from headgate.cli import app, main
 
 PLAN_KEYS = {
-    "K", "rate", "V", "rho", "bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer", "why",
+    "policy", "K", "rate", "V", "rho", "spend", "bound", "oracle_bound", "regret", "cost_violation", "buffer_violation",
+    "peak_buffer", "why", "warning",
 }  # fmt: skip
 
 
@@ -33,23 +35,45 @@ def headgate(monkeypatch, capsys):
 
 
 def test_plan_as_json(headgate):
-    made = json.loads(headgate("plan", "mnist", "--format", "json")[0])
+    made = json.loads(headgate("plan", "mnist", "--policy", "acdpp", "--format", "json")[0])
     assert set(made) == PLAN_KEYS
     assert (made["K"], made["rate"], made["V"], made["rho"]) == (10, 10.0, 10.0, pytest.approx(0.9))
     assert made["regret"] == pytest.approx(made["bound"] - made["oracle_bound"])
 
 
+def commands(group, *words):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *words, name)
+        else:
+            yield " ".join((*words, name)), command
+
+
+COMMANDS = dict(commands(get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_every_argument_and_option_is(name):
+    command = COMMANDS[name]
+    for each in command.params:
+        if each.param_type_name == "argument":
+            assert (each.metavar or each.name.upper()).rstrip(".") in command.help
+        else:
+            assert each.help, each.name
+
+
 def test_plan_as_a_table(headgate):
-    out, _ = headgate("plan", "--set", "run.seeds=2")
-    for text in ("expected spend", "oracle's bound", "Corollary 2, floor", "finite-horizon search", "Vio_B", "Why: "):
+    out, _ = headgate("plan", "--policy", "acdpp", "--set", "run.seeds=2")
+    for text in ("expected spend", "oracle bound", "Corollary 2, floor", "finite-horizon search", "Vio_B", "Why: "):
         assert text in out
 
 
-def test_plan_without_acdpp_in_the_recipe_and_with_a_false_one(headgate):
+def test_plan_is_for_headgate_unless_another_policy_is_named(headgate):
     made = json.loads(headgate("plan", "mnist", "--set", 'run.policies=["oracle"]', "--format", "json")[0])
-    assert made["K"] == 10
-    _, err = headgate("plan", "mnist", "--set", "policies.acdpp.kind=constant", code=2)
-    assert "policies.acdpp.kind = constant" in err
+    assert (made["policy"], made["K"], made["V"], made["warning"]) == ("headgate", None, None, "")
+    assert "Keeps the budget and every buffer" in headgate("plan", "mnist")[0]
+    _, err = headgate("plan", "mnist", "--gamma", "0.3", code=2)
+    assert "only acdpp is planned by it" in err
 
 
 def test_rehearse_prints_a_table_and_json(headgate):
@@ -138,7 +162,7 @@ def test_version_and_help(headgate):
         (["rehearse", "mnist", "--out", "no/such/rows.csv"], 4, "there is no folder"),
         (["rehearse", "mnist", "--figure", "f.gif"], 2, "must end in .svg, .png, .pdf"),
         (["plan", "mnist", "--set", "system.budget=0.01"], 3, "buys less than one sample"),
-        (["plan", "mnist", "--gamma", "0"], 2, "gamma"),
+        (["plan", "mnist", "--policy", "acdpp", "--gamma", "0"], 2, "gamma"),
         (["plan", "missing.toml"], 4, "cannot be read"),
         (["theory", "rates", "--from", "100", "--to", "200"], 2, "a decade"),
         (["theory", "rates", "--phi", "1.5"], 2, "phi = 1.5"),

@@ -16,7 +16,7 @@ from headgate.analysis.shown import Shown
 from headgate.analysis.tables import run_shown, summaries_shown
 from headgate.control.plan import Plan
 from headgate.control.plan import plan as make_plan
-from headgate.control.policies import KINDS
+from headgate.control.policies import KINDS, Acdpp
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
 from headgate.control.rehearse import rehearse as rehearse_policy
@@ -102,6 +102,9 @@ def plan(
     else:
         name = type(policy).__name__
         experiment = experiment.with_policy(name, policy)
+    for key, value in (("gamma", gamma), ("phi", phi)):
+        if value is not None and not isinstance(experiment.policies[name], Acdpp):
+            raise SettingError(f"{key} = {value:g}: only acdpp is planned by it, not {name}")
     return PlanResult(experiment, name, make_plan(experiment.given, experiment.policies[name], gamma, phi))
 
 

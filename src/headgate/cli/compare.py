@@ -9,13 +9,7 @@ import typer
 
 from headgate import api
 from headgate.analysis.shown import show
-from headgate.cli.console import (
-    AsFormat,
-    Format,
-    Set,
-    print_json,
-    recipe_overrides,
-)
+from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
 from headgate.errors import SettingError
 from headgate.experiment import load
 
@@ -23,7 +17,7 @@ POLICIES = "headgate,oracle,constant,acdpp,threshold,resolving,pacing,random"
 
 
 def compare(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (see `headgate recipes`) or a TOML file.")] = "digits",
+    recipe: Recipe = "digits",
     budgets: Annotated[
         str | None,
         typer.Option(metavar="A,B,...", help="Budgets a round; default: 0.5, 0.75, 1, 1.5 and 2 times the recipe's."),
@@ -47,9 +41,10 @@ def compare(
 ) -> None:
     """Compare policies at equal spend: accuracy against the money really spent, at every budget.
 
-    A policy counts only where no run spends more than its budget in all and no client ever holds more than its buffer;
-    what breaks a limit is shown and marked. Says which policy is best where, with paired tests over the seeds, and what the
-    accuracy of those that broke a limit costs within the limits. Ctrl-C loses nothing: the same command goes on.
+    RECIPE is a name from `headgate recipes` or a TOML file. A policy counts only where no run goes over its budget and no
+    client ever holds more than its buffer; what breaks a limit is shown and marked, and so are references. Says which policy
+    is best where, with paired tests over the seeds, and what the accuracy of those that broke a limit costs within the
+    limits. Ctrl-C loses nothing: the same command goes on.
     """
     chosen = None if policies == "recipe" else policies
     experiment = load(recipe, recipe_overrides(set_, rounds, seeds, chosen))

@@ -18,7 +18,8 @@ class Format(StrEnum):
     json = "json"
 
 
-Recipe = Annotated[str, typer.Argument(help="A recipe's name (see `headgate recipes`) or a TOML file.")]
+Recipe = Annotated[str, typer.Argument()]
+"""Arguments are told of in the text of their command: typer 0.20 loses their help beside click 8.5."""
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -10,25 +10,19 @@ import typer
 from headgate import api
 from headgate.analysis.rehearsal import check_out, write
 from headgate.analysis.shown import show
-from headgate.cli.console import (
-    AsFormat,
-    Format,
-    Quiet,
-    Recipe,
-    Set,
-    print_json,
-    recipe_overrides,
-    status,
-)
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, print_json, recipe_overrides, status
 from headgate.control.policies import Acdpp
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load, recipe_names, recipe_text
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this recipe, to start your own file from.")] = None,
+    name: Annotated[str | None, typer.Argument()] = None,
 ) -> None:
-    """List the recipes that come with headgate, or print one."""
+    """List the recipes that come with headgate, or print NAME, to start your own file from.
+
+    Those of the studies are in folders and are not listed, as paper/mnist/written and better/mnist.
+    """
     if name is None:
         for each in recipe_names():
             e = load(each)
@@ -41,16 +35,17 @@ def recipes(
 def plan(
     recipe: Recipe = "mnist",
     policy: Annotated[str, typer.Option(help="The policy to plan for: a section of the recipe, or a kind.")] = "headgate",
-    gamma: Annotated[float | None, typer.Option(help="V = T^gamma; default: the policy's.")] = None,
-    phi: Annotated[float | None, typer.Option(help="rho = 1 - T^-phi; default: the policy's.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Of acdpp: V = T^gamma; default: the recipe's.")] = None,
+    phi: Annotated[float | None, typer.Option(help="Of acdpp: rho = 1 - T^-phi; default: the recipe's.")] = None,
     set_: Set = None,
     format_: AsFormat = Format.table,
 ) -> None:
     """Work out a policy's settings for a system, rehearse it, and say what to expect.
 
-    What it recommends is checked against both limits: money that a run may spend, and places that a client has. For
-    acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the finite horizon give candidates,
-    each is rehearsed, and the best that keeps the buffers on average is taken.
+    RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
+    run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies (docs/cli.md). For acdpp,
+    K and the rate are chosen: both branches of Corollary 2 and the search over the finite horizon give candidates, each is
+    rehearsed, and the best that keeps the buffers on average is taken.
     """
     experiment = with_policy(recipe, set_ or [], policy)
     with status(format_, "rehearsing"):
@@ -77,6 +72,9 @@ def rehearse(
     quiet: Quiet = False,
 ) -> None:
     """Run control over a whole horizon, without learning: what is spent, held and used.
+
+    RECIPE is a name from `headgate recipes` or a TOML file. The bound is Theorem 1's, summed over the rounds; it does not
+    rank policies: `headgate compare` does, by learning.
 
     Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).

@@ -45,7 +45,7 @@ Trains = Annotated[
 
 @commands.command()
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the app goes: a new or empty folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
     recipe: Recipe = "digits",
     policy: Policy = None,
     clients: Annotated[
@@ -57,7 +57,8 @@ def new(
 ) -> None:
     """Write a Flower app that runs a recipe.
 
-    `flwr run DIR` plays it: on Flower's simulation engine, or on a deployment. The README in it says how.
+    DIR is where the app goes, a new or empty folder. `flwr run DIR` plays it: on Flower's simulation engine, or on a
+    deployment. The README in it says how.
     """
     _check_installed()
     from headgate.flower.app.write import write_app
@@ -69,9 +70,7 @@ def new(
 
 @commands.command("deploy-example")
 def deploy_example(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="An app made by `headgate flower new`, or a new folder for one.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
     nodes: Annotated[int, typer.Option(help="SuperNodes, one for each client.")] = 4,
     recipe: Recipe = "digits",
     policy: Policy = None,
@@ -80,6 +79,8 @@ def deploy_example(
     set_: Set = None,
 ) -> None:
     """Bring up a SuperLink and SuperNodes on this machine and play the app on them.
+
+    DIR is an app made by `headgate flower new`, or a new folder for one.
 
     Everything listens on 127.0.0.1 alone, with TLS by an authority of its own and registered keys. Each round is a line on
     stderr: answers, money, accuracy, and who gave no valid answer. SuperNodes that die are started again, and a ServerApp
@@ -109,7 +110,7 @@ def deploy_example(
 
 @commands.command()
 def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they go, and where the authority is if there is one.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
     host: Annotated[
         list[str] | None,
         typer.Option(help="A name or address by which clients reach the SuperLink; may be given again.", show_default=False),
@@ -117,7 +118,8 @@ def certificates(
 ) -> None:
     """Make a private authority, if there is none in DIR yet, and a certificate for the SuperLink.
 
-    ca.crt goes to every machine; server.pem and server.key stay with the SuperLink; ca.key signs, and is best kept offline.
+    All of them go to DIR. ca.crt goes to every machine; server.pem and server.key stay with the SuperLink; ca.key signs, and
+    is best kept offline.
     """
     _check_installed()
     from headgate.flower.deploy.certificates import LOOPBACK, make_certificates
@@ -128,10 +130,11 @@ def certificates(
 
 
 @commands.command()
-def key(path: Annotated[Path, typer.Argument(metavar="FILE", help="The private key; FILE.pub is made beside it.")]) -> None:
+def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     """Make the key by which a SuperNode is known.
 
-    On the machine of the SuperNode: the private key never leaves it. FILE.pub is what gets registered with the SuperLink.
+    Made on the machine of the SuperNode: FILE is the private key and never leaves it; FILE.pub, beside it, is what gets
+    registered with the SuperLink.
     """
     _check_installed()
     from headgate.flower.deploy.certificates import make_node_key
@@ -141,7 +144,7 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE", help="The private k
 
 @commands.command()
 def superlink(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Its database, its log and the users' connection.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
     certificates: Annotated[Path, typer.Option(metavar="DIR", help="Made by `headgate flower certificates`.")],
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
@@ -153,8 +156,8 @@ def superlink(
 ) -> None:
     """Run a SuperLink with TLS and node authentication, and start it again if it dies.
 
-    Its database survives it. Keys can also be registered later: call it again with --register while it is down, or use
-    `flwr supernode register` with FLWR_HOME=DIR/user.
+    DIR holds its database, its log and the users' connection. The database survives it. Keys can also be registered later:
+    call it again with --register while it is down, or use `flwr supernode register` with FLWR_HOME=DIR/user.
     """
     _check_installed()
     from headgate.flower.deploy.certificates import Certificates
@@ -178,7 +181,7 @@ def superlink(
 
 @commands.command()
 def supernode(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Its log, and the buffer of what it has bought.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
     superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the SuperLink is.")],
     authority: Annotated[Path, typer.Option(metavar="FILE", help="ca.crt of the SuperLink's authority.")],
     key: Annotated[Path, typer.Option(metavar="FILE", help="Made by `headgate flower key`; FILE.pub must be registered.")],
@@ -187,7 +190,7 @@ def supernode(
 ) -> None:
     """Run the SuperNode of one client, and start it again if it dies.
 
-    What the client admits is kept in DIR/store: do not lose it, it was paid for.
+    DIR holds its log and, in DIR/store, what the client has admitted: do not lose it, it was paid for.
     """
     _check_installed()
     from headgate.flower.deploy.processes import free_port

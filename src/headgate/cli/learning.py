@@ -9,13 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import (
-    AsFormat,
-    Format,
-    Set,
-    print_json,
-    recipe_overrides,
-)
+from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
 from headgate.errors import DataError, SettingError
 from headgate.experiment import sweep_points
 from headgate.progress import counted, progress_bar
@@ -32,7 +26,7 @@ class Show(StrEnum):
 
 def run(
     context: typer.Context,
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (see `headgate recipes`) or a TOML file.")] = "digits",
+    recipe: Recipe = "digits",
     rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
     policies: Annotated[str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, or kinds.")] = None,
@@ -60,8 +54,9 @@ def run(
 ) -> None:
     """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
 
-    Writes a run folder with the resolved config, metrics, what clients held, checkpoints, summary and a self-contained report.
-    Ctrl-C leaves a folder that `--resume` continues to the same bytes, on any number of processes.
+    RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder: config.toml with everything that was worked
+    out, metrics, what each client admitted and held, checkpoints, a summary and a self-contained report. Ctrl-C leaves a
+    folder that `--resume` continues to the same bytes, on any number of processes.
     """
     from headgate.cli.watching import Watching
     from headgate.records.trackers import check_installed
@@ -102,10 +97,13 @@ def _check_options(context: typer.Context) -> None:
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="DIR")] = Path("runs"),
     format_: AsFormat = Format.table,
 ) -> None:
-    """List runs, those of sweeps too: state, progress, policies, spend against budget, best accuracy within the limits."""
+    """List the runs in DIR: state, progress, policies, spend against budget, best accuracy within the limits.
+
+    Points of a sweep are listed as SWEEP~POINT.
+    """
     from headgate.analysis.listing import list_rows
     from headgate.analysis.shown import show
     from headgate.analysis.tables import list_shown
@@ -121,7 +119,7 @@ def runs(
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders: one is drawn, several are compared.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page; default: report.html in the first folder.")
     ] = None,
@@ -130,7 +128,10 @@ def report(
         float | None, typer.Option(help="Test accuracy whose first round is reported; default: the recipe's.")
     ] = None,
 ) -> None:
-    """Draw one run, or compare several, on a self-contained page."""
+    """Draw one run, or compare several, on a self-contained page.
+
+    DIR... are run folders, or a folder of a sweep for all its points.
+    """
     from headgate.analysis.learning_figures import draw_run
     from headgate.analysis.report import write_report
     from headgate.records.reader import RunFolder
@@ -156,8 +157,11 @@ def data_list() -> None:
     show(*datasets_shown(available(), data_folder()))
 
 
-def data_get(name: Annotated[str, typer.Argument(help="mnist, cifar10 or imagenette.")]) -> None:
-    """Fetch a data set from the Hugging Face hub; run it again to resume."""
+def data_get(name: Annotated[str, typer.Argument()]) -> None:
+    """Fetch a data set from the Hugging Face hub; run it again to resume.
+
+    NAME is mnist, cifar10 or imagenette.
+    """
     from headgate.learning.datasets import data_folder
     from headgate.learning.hub import fetch
 

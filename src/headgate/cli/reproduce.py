@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import (
-    Quiet,
-    same_command_goes_on,
-)
+from headgate.cli.console import Quiet, same_command_goes_on
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.progress import counted, every, progress_bar
@@ -53,9 +50,7 @@ class _Asked:
 
 
 def reproduce(
-    what: Annotated[
-        What, typer.Argument(help="A data set of the paper, its theory, or all of them; better: ours beside the paper's.")
-    ],
+    what: Annotated[What, typer.Argument(metavar="WHAT")],
     quick: Annotated[bool, typer.Option(help="A trial of the whole chain on embedded data; its numbers mean nothing.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Runs and pages; default: reproduced, or reproduced-quick.")
@@ -70,6 +65,8 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Make every number and figure of the paper's section 7, and judge every claim of the paper.
+
+    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; or better, ours beside the paper's.
 
     Both as the text has it and as the released scripts do, with all policies on the same prices and samples. What is
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks

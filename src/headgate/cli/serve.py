@@ -9,7 +9,7 @@ from headgate.errors import DataError, SettingError
 
 
 def serve(
-    runs_dir: Annotated[Path, typer.Argument(help="Where the run folders are, or one run folder.")] = Path("runs"),
+    runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR")] = Path("runs"),
     host: Annotated[
         str, typer.Option(help="Address to listen on. Other than this machine's own, it is only open to those with the token.")
     ] = "127.0.0.1",
@@ -22,8 +22,8 @@ def serve(
 ) -> None:
     """Open a page to look at: live runs, comparisons, a planner, and the gate itself.
 
-    It shows what is in RUNS_DIR as it is written, changes nothing there, and loads nothing from elsewhere. While it
-    runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
+    RUNS_DIR holds run folders, or is one. The page shows what is in it as it is written, changes nothing there, and loads
+    nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
     """
     try:
         from headgate.web.serving import serve as serve_page

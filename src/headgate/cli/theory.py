@@ -6,16 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import (
-    AsFormat,
-    Format,
-    Gamma,
-    Phi,
-    Quiet,
-    Recipe,
-    Set,
-    print_json,
-)
+from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, print_json
 from headgate.cli.control import acdpp_of
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import load
@@ -38,9 +29,10 @@ def rates(
 ) -> None:
     """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
 
-    V = T^gamma and rho = 1 - T^-phi, as in the remark after Theorem 3. The fit uses the longer half of the horizons and at
-    least four of them, so all where there are only four. A claim holds if the whole 95 % interval of the exponent is at most
-    0.05 above that of the claimed shape over the same horizons. Vio_S is taken with the luck of the prices taken out.
+    RECIPE is a name from `headgate recipes` or a TOML file; its acdpp is measured. V = T^gamma and rho = 1 - T^-phi, as in
+    the remark after Theorem 3. The fit uses the longer half of the horizons and at least four of them, so all where there are
+    only four. A claim holds if the whole 95 % interval of the exponent is at most 0.05 above that of the claimed shape over
+    the same horizons. Vio_S is taken with the luck of the prices taken out, so it is not that of `headgate plan`.
     """
     from headgate.analysis.figures import check_figure
     from headgate.studies.theory.rates import horizons, measure
@@ -76,8 +68,8 @@ def regret(
 ) -> None:
     """Hold every policy that needs no tuning against the clairvoyant bound, under all kinds of prices.
 
-    The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. The recipe gives
-    the buffers, the budget and the constants. Some minutes for 1,000 rounds.
+    The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. RECIPE, a name
+    from `headgate recipes` or a TOML file, gives the buffers, the budget and the constants. Some minutes for 1,000 rounds.
     """
     from headgate.studies.theory.regret import as_text, regret_table, trying_prices
 

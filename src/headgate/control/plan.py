@@ -104,7 +104,8 @@ def plan(
     For ACDPP, K and Λ̄ are chosen anew unless there is to be no `search`, with V = T^gamma and ρ = 1 − T^−phi.
     """
     if isinstance(policy, Acdpp) and search:
-        return _plan_acdpp(given, replace(policy, gamma=gamma or policy.gamma, phi=phi or policy.phi), tick)
+        gamma, phi = policy.gamma if gamma is None else gamma, policy.phi if phi is None else phi
+        return _plan_acdpp(given, replace(policy, gamma=gamma, phi=phi), tick)
     policy = policy.completed(given)
     result = _whole(given, policy, given.seeds, given.rounds, tick)
     bounds, oracle = _bounds(result, given)
