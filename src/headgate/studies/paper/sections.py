@@ -106,7 +106,6 @@ def _fair_values(outcomes: Outcomes) -> list[str]:
     if not own:
         return []
     constant = next(one for one in own if one.policy == "constant")
-    lines = [_versus(one, constant if one is not constant else None) for one in own]
     near = [one for one in own if one is not constant and one.learnt and one.expected_spend.mean() <= NEAR * one.budget]
     said = ""
     if near and constant.learnt:
@@ -118,7 +117,7 @@ def _fair_values(outcomes: Outcomes) -> list[str]:
         said = said if difference(best, constant).mean > 0 else ""
     return [
         "The same rule, held to B_m and free not to buy, for other V (test accuracy taken every 5 rounds)." + said,
-        table(["policy", "accuracy (%)", "against constant admission (points)", "money a round", "peak n"], lines),
+        _against("constant admission", own, [constant] * len(own)),
     ]
 
 
@@ -129,34 +128,33 @@ def open_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     own = _of(outcomes, OPEN)
     if not own:
         return []
-    base = {name: outcomes.get((OPEN, name)) for name in ("acdpp", "hybrid")}
-    lines = []
-    for one in own:
-        like = base["hybrid" if one.policy.startswith("hybrid") else "acdpp"]
-        alone = one is like or one.policy in ("oracle", "constant")
-        lines.append(_versus(one, None if alone else like))
+    others = [
+        None
+        if one.policy in ("oracle", "constant")
+        else outcomes.get((OPEN, "hybrid" if one.policy.startswith("hybrid") else "acdpp"))
+        for one in own
+    ]
     scene = scenes[OPEN]
     said = f"{training(scene)}; as written otherwise, every line changes one value. {settings(scene, ('acdpp', 'hybrid'))}."
-    header = ["policy", "accuracy (%)", "against ACDPP or hybrid (points)", "money a round", "peak n"]
-    return ["## What the text leaves open", f"Here: {said}", table(header, lines)]
+    return ["## What the text leaves open", f"Here: {said}", _against("ACDPP or hybrid", own, others)]
 
 
 def constants_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     own = _of(outcomes, CONSTANTS)
     if not own:
         return []
-    base = outcomes.get((CONSTANTS, "acdpp"))
-    lines = [_versus(one, None if one is base else base) for one in own]
     text = f"The bound's constants, one changed at a time from {constants(scenes[CONSTANTS])}; training as above:"
-    return [text, table(["policy", "accuracy (%)", "against ACDPP (points)", "money a round", "peak n"], lines)]
+    return [text, _against("ACDPP", own, [outcomes.get((CONSTANTS, "acdpp"))] * len(own))]
 
 
-def _versus(one: Runs, other: Runs | None) -> list[str]:
-    versus = (
-        "" if other is None or not (one.learnt and other.learnt) else interval(difference(one, other).scaled(100), signs=True)
-    )
-    spend = f"{number(one.spend.mean())} ({percent(one.spend.mean() / one.budget)})"
-    return [label(one.policy), _ended(one), versus, spend, f"{one.peak_n}"]
+def _against(whom: str, own: Sequence[Runs], others: Sequence[Runs | None]) -> str:
+    lines = []
+    for one, other in zip(own, others, strict=True):
+        paired = other is not None and other is not one and one.learnt and other.learnt
+        versus = interval(difference(one, other).scaled(100), signs=True) if paired else ""  # type: ignore[arg-type]
+        spend = f"{number(one.spend.mean())} ({percent(one.spend.mean() / one.budget)})"
+        lines.append([label(one.policy), _ended(one), versus, spend, f"{one.peak_n}"])
+    return table(["policy", "accuracy (%)", f"against {whom} (points)", "money a round", "peak n"], lines)
 
 
 # Learning rates
