@@ -24,7 +24,7 @@ ROUNDS = 8
 SETTINGS = ["run.seeds=2", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "headgate"]', "training.steps=2"]
 SETTINGS += ["policies.headgate.retention=class-balanced", "policies.headgate.capacity=3"]  # soon full: drops by class and lot
 LAST = [f"parts/{part}/checkpoints/{ROUNDS:08d}/tensors.safetensors" for part in ("000", "001")]
-COMPARED = ("metrics.parquet", "occupancy.parquet", *LAST)
+COMPARED = ("metrics.parquet", "clients.parquet", *LAST)
 
 
 def die() -> None:

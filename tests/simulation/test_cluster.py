@@ -51,7 +51,7 @@ def command(*words):
 
 
 def content(folder):
-    names = ["metrics.parquet", "occupancy.parquet"]
+    names = ["metrics.parquet", "clients.parquet"]
     tensors = [path for part in part_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
     return [(folder / name).read_bytes() for name in names] + [path.read_bytes() for path in tensors]
 

@@ -122,7 +122,7 @@ def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
         play_folder(tmp_path / "run", DATA, "cpu", done.append, lambda: len(done) == 5)
     perform(None, tmp_path / "run", resume=True, processes=1)
     perform(e, tmp_path / "whole", processes=1)
-    for name in ("metrics.parquet", "occupancy.parquet"):
+    for name in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     ends = [tmp_path / name / "checkpoints" / "00000009" for name in ("run", "whole")]
     assert sorted(each.name for each in ends[0].iterdir()) == sorted(each.name for each in ends[1].iterdir())

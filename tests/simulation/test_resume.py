@@ -53,7 +53,7 @@ def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path
     perform(None, folder, resume=True, processes=1)
     assert RunFolder.open(folder).status == "finished"
     perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
-    for name in ("metrics.parquet", "occupancy.parquet"):
+    for name in ("metrics.parquet", "clients.parquet"):
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
@@ -55,7 +56,7 @@ def test_executors_do_what_the_reference_does(kind, model, decay, sizes, steps, 
 
 @pytest.mark.parametrize("kind", ["flat", "batched"])
 def test_lenet_as_the_reference(kind):
-    case = world(build_model("lenet", (1, 28, 28), 10), [[2, 0, 5, 1]], shape=(1, 28, 28), classes=10)
+    case = world(build_model(LeNet(), (1, 28, 28), 10), [[2, 0, 5, 1]], shape=(1, 28, 28), classes=10)
     case = case._replace(theta=case.theta / 5)
     training = LocalTraining(0.05, 3, momentum=0.5)
     assert_same(case.advance(KINDS[kind](case.task), training), case.advance(Reference(case.task), training), case.theta)

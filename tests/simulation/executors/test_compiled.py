@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import Task
 from headgate.simulation.executors.compiled import Compiled
@@ -36,7 +37,7 @@ def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, s
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 28, 28), (3, 32, 32)])
 def test_lenet(shape):
     sizes = [[1, 0, 9, 2, 25]]
-    case = world(build_model("lenet", shape, 10), sizes, shape, 10, spread=0.06)
+    case = world(build_model(LeNet(), shape, 10), sizes, shape, 10, spread=0.06)
     check(case, LocalTraining(0.05, 3, momentum=0.5))
 
 

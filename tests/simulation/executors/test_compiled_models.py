@@ -8,6 +8,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import MODEL
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import pick
 from headgate.simulation.executors.compiled import Compiled
@@ -84,5 +85,5 @@ def test_what_else_does_not_fit(monkeypatch):
 
 @pytest.mark.parametrize(("name", "expected"), [("lenet", "compiled"), ("resnet9", "flat"), ("logistic", "gram")])
 def test_what_is_picked_for_the_models_that_come_with_it(name, expected):
-    task = task_of(build_model(name, (1, 28, 28), 10), (1, 28, 28), 10)
+    task = task_of(build_model(MODEL.kinds[name](), (1, 28, 28), 10), (1, 28, 28), 10)
     assert pick(task, LocalTraining(0.1, 1)).name == expected

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.compiled import Compiled
 
@@ -33,7 +34,7 @@ def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch, batch_size):
     seen, train = set(), Compiled._train
     monkeypatch.setattr(Compiled, "_train", lambda *given: (seen.add(threading.get_ident()), train(*given))[1])
     case = world(
-        build_model("lenet", (1, 28, 28), 10), [[7, 0, 30, 5], [2, 11, 1, 6]], (1, 28, 28), 10, torch.float32, spread=0.06
+        build_model(LeNet(), (1, 28, 28), 10), [[7, 0, 30, 5], [2, 11, 1, 6]], (1, 28, 28), 10, torch.float32, spread=0.06
     )
     before, given = torch.get_num_threads(), []
     try:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import LeNet
 from headgate.learning.networks import Residual, build_model
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Packed, Task, pick
@@ -76,7 +77,7 @@ def test_residual_nets_as_the_reference(name, bfloat16, tolerance, training):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_stacks_by_hand_as_the_reference(momentum):
     training, executor = LocalTraining(0.05, 3, momentum), None
-    model = build_model("lenet", (1, 28, 28), 10)
+    model = build_model(LeNet(), (1, 28, 28), 10)
     for seed in range(4):  # the second time a shape comes it is recorded, from then on it is played
         task, theta, packed, weights = world(model, (1, 28, 28), seed, dtype=torch.float64)
         executor = executor or pick(task, training, "batched")

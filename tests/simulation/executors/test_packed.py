@@ -11,6 +11,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import MODEL, ResNet9
 from headgate.learning.networks import Residual, build_model
 from headgate.simulation import executors
 from headgate.simulation.executors import Task, pick
@@ -35,7 +36,7 @@ def task_of(model, shape=(3, 32, 32), **options):
 
 
 def test_resnet9_is_read_off_its_module():
-    net = read_blocks(task_of(build_model("resnet9", (3, 32, 32), 10)))
+    net = read_blocks(task_of(build_model(ResNet9(), (3, 32, 32), 10)))
     assert [(each.inward, each.outward, each.height, each.taps) for each in net.blocks] == [
         (32, 64, 32, 1), (64, 128, 32, 9), (128, 128, 16, 9), (128, 128, 16, 9), (128, 256, 16, 9),
         (256, 512, 8, 9), (512, 512, 4, 9), (512, 512, 4, 9),
@@ -99,7 +100,7 @@ def test_tiles_cover_every_position_once_and_never_two_clients(sizes, positions,
 
 
 def test_tuned_tiles_divide_what_they_must():
-    for each in read_blocks(task_of(build_model("resnet9", (3, 32, 32), 10))).blocks:
+    for each in read_blocks(task_of(build_model(ResNet9(), (3, 32, 32), 10))).blocks:
         for kind in ("forward", "backward", "descend"):
             for itemsize in (2, 4):
                 tile = tile_for(kind, each, itemsize)
@@ -147,7 +148,7 @@ def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
 
 
 def test_bfloat16_is_for_cuda_and_two_executors():
-    training, model = LocalTraining(0.1, 1), build_model("resnet9", (3, 32, 32), 10)
+    training, model = LocalTraining(0.1, 1), build_model(ResNet9(), (3, 32, 32), 10)
     with pytest.raises(SettingError) as raised:
         pick(task_of(model, bfloat16=True), training)
     assert str(raised.value) == "training.dtype = bfloat16: needs CUDA, the device is cpu"
@@ -169,11 +170,11 @@ def test_bfloat16_is_for_cuda_and_two_executors():
 def test_on_cuda_the_model_and_its_precision_decide(name, shape, options, training, expected, monkeypatch):
     for each in executors.names()[1:]:
         monkeypatch.setitem(executors._KINDS, each, lambda task, each=each: each)
-    task = task_of(build_model(name, shape, 10), shape, device=ON_CUDA, **options)
+    task = task_of(build_model(MODEL.kinds[name](), shape, 10), shape, device=ON_CUDA, **options)
     assert pick(task, LocalTraining(0.1, 1, **training)) == expected
 
 
 @with_triton
 def test_without_cuda_packed_is_refused():
     with pytest.raises(SettingError, match=r"^--executor packed: needs CUDA, the device is cpu$"):
-        pick(task_of(build_model("resnet9", (3, 32, 32), 10)), LocalTraining(0.1, 1), "packed")
+        pick(task_of(build_model(ResNet9(), (3, 32, 32), 10)), LocalTraining(0.1, 1), "packed")

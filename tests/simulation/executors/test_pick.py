@@ -6,6 +6,7 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation import executors
 from headgate.simulation.executors import names, pick
@@ -24,7 +25,7 @@ def test_names():
 @pytest.mark.parametrize(
     ("model", "training", "expected"),
     [
-        (build_model("logistic", SHAPE, CLASSES), LocalTraining(0.1, 1), "gram"),
+        (build_model(Logistic(), SHAPE, CLASSES), LocalTraining(0.1, 1), "gram"),
         (linear_without_bias(), LocalTraining(0.1, 1, momentum=0.9), "gram"),
         (linear(), LocalTraining(0.1, 1, weight_decay=0.1), "flat"),
         (linear(), LocalTraining(0.1, 1, batch_size=4), "flat"),
@@ -93,7 +94,7 @@ def test_only_a_flatten_and_a_linear_are_linear():
         def forward(self, x):
             return 2 * super().forward(x)
 
-    assert is_linear(build_model("logistic", (1, 8, 8), 10))
+    assert is_linear(build_model(Logistic(), (1, 8, 8), 10))
     assert not is_linear(nn.Sequential(nn.Flatten(), Scaled(72, 4)))
     assert not is_linear(nn.Sequential(nn.Flatten(2), nn.Linear(36, 4)))
     assert not is_linear(nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.Softmax(dim=1)))

@@ -8,6 +8,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
@@ -127,7 +128,7 @@ def test_gram_refuses_a_label_that_is_no_class(wrong):
 
 
 def test_gram_does_not_hang_on_the_number_of_threads_and_puts_it_back():
-    case = world(build_model("logistic", (1, 28, 28), 10), [[60, 0, 90]], shape=(1, 28, 28), classes=10, dtype=torch.float32)
+    case = world(build_model(Logistic(), (1, 28, 28), 10), [[60, 0, 90]], shape=(1, 28, 28), classes=10, dtype=torch.float32)
     blas, torch_threads, given = ThreadpoolController(), torch.get_num_threads(), []
     try:
         for threads in (1, 2):

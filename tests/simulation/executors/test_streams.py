@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Task
@@ -76,7 +77,7 @@ def test_stacks_by_hand_do_what_the_reference_does(model, options, few_shapes):
 
 
 def test_lenet_is_a_stack():
-    task = Task(build_model("lenet", (1, 28, 28), 10), (1, 28, 28), 10, (0.5,), (0.5,))
+    task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, (0.5,), (0.5,))
     stack = read_stack(task)
     assert stack is not None
     images = torch.randn(1, 3, 1, 28, 28)

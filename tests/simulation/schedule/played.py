@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from headgate.experiment import load
-from headgate.records.reader import part_folders
+from headgate.records.rows import part_folders
 
 SETTINGS = ["run.seeds=4", "run.rounds=6", 'run.policies=["hybrid", "acdpp"]', "training.steps=2"]
-TABLES = ("metrics.parquet", "occupancy.parquet")
+TABLES = ("metrics.parquet", "clients.parquet")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="several processes need Linux")
 
 

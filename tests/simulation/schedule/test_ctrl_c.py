@@ -7,7 +7,8 @@ import pytest
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.reader import RunFolder, part_folders
+from headgate.records.reader import RunFolder
+from headgate.records.rows import part_folders
 from headgate.simulation.players import Processes
 from headgate.simulation.schedule import perform
 
@@ -16,7 +17,7 @@ from .played import SETTINGS, Stopping, linux, odd, tables
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=linux)])
 def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch, processes):
-    who = "os.getpid()" if processes == 1 else "os.getppid()"  # the nursery, as if the command had told it
+    who = "os.getpid()" if processes == 1 else "os.getppid()"  # the worker pool, as if the command had told it
     experiment = odd(tmp_path, monkeypatch, 6, f"os.kill({who}, signal.SIGINT), time.sleep(1)")
     folder = tmp_path / "run"
     with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; go on with"):

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from headgate.experiment import load
-from headgate.records.reader import RunFolder, list_runs, part_folders
+from headgate.records.reader import RunFolder, list_runs
+from headgate.records.rows import part_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 
@@ -81,7 +82,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     assert run.state["policies"] == ["acdpp", "constant"]
     assert run.metrics().height > 20
     assert run.metrics()["t"].is_sorted()
-    assert run.occupancy().height > 20
+    assert run.clients().height > 20
     children = pids(folder)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=240)

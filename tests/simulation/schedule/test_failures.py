@@ -43,10 +43,10 @@ def test_a_child_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
 
 
 @linux
-def test_a_nursery_that_is_lost_is_an_error(tmp_path):
+def test_a_worker_pool_that_is_lost_is_an_error(tmp_path):
     player = Processes(2)
-    player._nursery.kill()
-    player._nursery.wait()
+    player._pool.kill()
+    player._pool.wait()
     with pytest.raises(HeadgateError, match="ended with -9"):
         player.examine(load("digits", SETTINGS), "cpu", "auto")
     player.close()
@@ -77,7 +77,7 @@ def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
     folder, play = tmp_path / "run", Here.play
 
     def damaged(self, folders, *given):
-        (folders[0] / "occupancy.jsonl").unlink()
+        (folders[0] / "clients.jsonl").unlink()
         play(self, folders, *given)
 
     monkeypatch.setattr(Here, "play", damaged)

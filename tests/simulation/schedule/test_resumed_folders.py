@@ -8,7 +8,8 @@ import pytest
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load, sweep_points
 from headgate.records.lock import FolderLock
-from headgate.records.reader import RunFolder, part_folders
+from headgate.records.reader import RunFolder
+from headgate.records.rows import part_folders
 from headgate.simulation.schedule import perform, points_of
 
 from .played import SETTINGS, Stopping, tables
@@ -36,7 +37,7 @@ def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeyp
     monkeypatch.undo()
     for path in folder.rglob("environment.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
-    with pytest.raises(SettingError, match="began on NVIDIA H200, --device is cpu"):
+    with pytest.raises(SettingError, match="began on NVIDIA H200, the device is now cpu"):
         perform(None, folder, device="cpu", processes=1, resume=True)
 
 
@@ -130,8 +131,8 @@ def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="make room"):
         perform(points, folder, processes=1)
     monkeypatch.undo()
-    assert [point.name for point in points_of(folder)] == ["lr=0.1", "lr=0.5", "lr=0.7"]
-    with pytest.raises(DataError, match=r"lr=0.1: was stopped before anything was played"):
+    assert [point.name for point in points_of(folder)] == ["training.lr=0.1", "training.lr=0.5", "training.lr=0.7"]
+    with pytest.raises(DataError, match=r"training.lr=0.1: was stopped before anything was played"):
         perform(None, folder, resume=True)
     perform(points[1:], folder, processes=1, resume=True)
     assert len(points_of(folder)) == 3  # some points at a time

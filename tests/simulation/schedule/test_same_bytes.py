@@ -1,10 +1,11 @@
 """The same bytes from one process, from several, in parts or whole."""
 
 import polars as pl
-from headgate.experiment.policies import PolicySettings
 
 from headgate.experiment import load, sweep_points
-from headgate.records.reader import RunFolder, part_folders
+from headgate.parts import POLICY
+from headgate.records.reader import RunFolder
+from headgate.records.rows import part_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 
@@ -52,7 +53,7 @@ def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
 
 def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
     """Prices of few levels, so that the runs of several seeds look alike for a while."""
-    kinds = [*PolicySettings.kinds]
+    kinds = [*POLICY.kinds]
     listed = ", ".join(f'"{kind}"' for kind in kinds)
     prices = ["prices.kind=integer", "prices.low=1", "prices.high=2"]
     experiment = load("digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices])
@@ -69,7 +70,7 @@ def test_points_of_a_sweep_are_played_together(tmp_path):
     points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5]"])
     said = []
     folders = perform(points, tmp_path / "sweep", processes=2, say=said.append)
-    assert [folder.name for folder in folders] == ["lr=0.1", "lr=0.5"]
+    assert [folder.name for folder in folders] == ["training.lr=0.1", "training.lr=0.5"]
     assert said == ["16 runs by gram, 8 chunks on 2 processes"]
     for (_, experiment), folder in zip(points, folders, strict=True):
         (alone,) = perform(experiment, tmp_path / "alone" / folder.name, processes=1)
