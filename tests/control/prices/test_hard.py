@@ -80,9 +80,9 @@ def test_clients_have_prices_of_their_own():
         (lambda: Switches((1.0, 2.0), (3,)), "one for each of the 2 levels"),
         (lambda: Switches((1.0,), (0,)), "lengths = 0"),
         (lambda: Switches((0.0,), (5,)), "mean of levels"),
-        (lambda: PerClient(Uniform(1, 10), ()), "per_client"),
-        (lambda: PerClient(Uniform(1, 10), (1.0, -1.0)), "per_client"),
-        (lambda: PerClient(Uniform(1, 10), (1.0,), 2.0), "client_noise = 2.0"),
+        (lambda: PerClient(Uniform(1, 10), ()), "factors"),
+        (lambda: PerClient(Uniform(1, 10), (1.0, -1.0)), "factors"),
+        (lambda: PerClient(Uniform(1, 10), (1.0,), 2.0), "noise = 2.0"),
     ],
 )
 def test_bad_settings_are_named(make, message):

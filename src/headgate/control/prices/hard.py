@@ -152,11 +152,11 @@ class PerClient(PriceProcess):
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        positive("per_client", self.factors)
+        positive("factors", self.factors)
         if not self.factors:
-            raise SettingError("per_client = []: needs one factor for each client")
+            raise SettingError("factors = []: needs one factor for each client")
         if not 0 <= self.noise <= 1:
-            raise SettingError(f"client_noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)

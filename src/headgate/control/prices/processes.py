@@ -48,7 +48,7 @@ class UniformInteger(PriceProcess):
         Uniform(self.low, self.high)
         for name in ("low", "high"):
             if int(getattr(self, name)) != getattr(self, name):
-                raise SettingError(f"cost.{name} = {getattr(self, name)}: must be a whole number")
+                raise SettingError(f"{name} = {getattr(self, name)}: must be a whole number")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
