@@ -193,7 +193,8 @@ def measure_list(runs: Path, live: list[Path], times: int) -> list[dict[str, Any
 
 def measure_plans(runs: Path, times: int) -> list[dict[str, Any]]:
     def asked(number: int, **more: Any) -> dict[str, Any]:
-        return {"system": {**SYSTEM, "budget": 50.0 + number}, "price": PRICES, "rounds": 500, "seeds": 5, **more}
+        system = {**SYSTEM, "budget": 50.0 + number}
+        return {"system": system, "prices": PRICES, "rounds": 500, "seeds": 5, "policy": "acdpp", **more}
 
     with serving(runs) as ask:
         ask("/api/runs?limit=1000")  # what is read ahead is read

@@ -116,3 +116,18 @@ def test_many_clients_are_shown_together(tab, served):
     assert len(served.get("/api/runs/crowded/trace").json["buffers"]) <= 60
     page.keyboard.press("ArrowRight")
     expect(readout(page, "Round")).to_have_text("4 / 6")
+
+
+def test_what_an_older_run_did_not_record_is_not_invented(tab, served):
+    page = tab(served)
+    trace = served.get("/api/runs/done/trace?policy=headgate&seed=0").json | {"admitted_by_client": None, "recorded": False}
+    labels, held = page.evaluate(
+        """async (trace) => {
+          const { modelOf } = await import("/static/js/gate/model.js");
+          const { labels, held } = modelOf(trace);
+          return [labels, held];
+        }""",
+        trace,
+    )
+    assert labels == ["all clients"]
+    assert held == [[n] for n in trace["n"]]
