@@ -41,7 +41,7 @@ class Playing:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         run = {"rounds": rounds, "seeds": SEEDS, "policies": list(POLICIES)}
-        made = build("soak", {"system": SYSTEM, "price": PRICES, "run": run}, Path())
+        made = build("soak", {"system": SYSTEM, "prices": PRICES, "run": run}, Path())
         create(folder, made.tables(), {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "executor": "none"}, [])
         self.writer, self.rounds, self.t = RunWriter(folder), rounds, 0
         self.draws = np.random.default_rng(0)
@@ -144,7 +144,7 @@ def soak(pid: int, port: int, runs: list[Playing], rounds: int) -> tuple[list[in
                 browser.ask(f"/api/runs/{name}")
         browsers[-1].ask("/api/runs")
         if t % 30 == 0:  # a minute
-            browsers[-1].ask("/api/plan", {"system": {**SYSTEM, "budget": 40.0 + t % 50}, "price": PRICES, "rounds": 100})
+            browsers[-1].ask("/api/plan", {"system": {**SYSTEM, "budget": 40.0 + t % 50}, "prices": PRICES, "rounds": 100})
         if t % every == 0:
             at.append(t)
             held.append(resident_mib(pid))

@@ -8,10 +8,11 @@ import numpy as np
 
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
+from headgate.analysis.limits import limits
 from headgate.analysis.runs import Runs
 from headgate.analysis.summary import estimate_told
 from headgate.errors import SettingError
-from headgate.web.answers import JUDGED, LINES, line, number, plain, runs_in
+from headgate.web.answers import JUDGED, line, number, plain, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
@@ -43,10 +44,6 @@ def compare(
     to: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
     """`to` is the run and the policy of the line that the others are compared with; the first, unless said."""
-    if not 1 <= len(names) <= MOST_RUNS:
-        raise SettingError(f"runs: {len(names)} names; 1 to {MOST_RUNS} can be compared")
-    if x not in AXES or metric not in LINES:
-        raise SettingError(f"x = {x[:100]}, metric = {metric[:100]}: must be one of {', '.join(AXES)}, and {', '.join(LINES)}")
     names = list(dict.fromkeys(names))
     found = [
         runs_in(library, name, policy)
@@ -113,7 +110,7 @@ def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
 
 def _told(own: Line, runs: Runs) -> dict[str, Any]:
     mean, half = means(own.values) if own.x.size else Means(own.x, own.x)
-    known = np.isfinite(mean)
+    known, kept = np.isfinite(mean), limits(runs)
     return {
         "run": own.run,
         "policy": own.policy,
@@ -123,6 +120,9 @@ def _told(own: Line, runs: Runs) -> dict[str, Any]:
         "half": plain(half[known]),
         "end": estimate_told(estimate(own.ends)) if np.isfinite(own.ends).any() else None,
         "spend_per_round": number(runs.spend.mean()) if runs.complete else None,
+        "runs": kept.runs,
+        "runs_over_budget": kept.runs_over_budget,
+        "dearest_share": kept.dearest if runs.complete else None,
     }
 
 

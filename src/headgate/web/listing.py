@@ -3,7 +3,6 @@
 from typing import Any
 
 from headgate.web.runs import Head, Library
-from headgate.web.uploads import Refused
 
 ORDERS = ("asc", "desc")
 BY_HEAD = {
@@ -19,10 +18,6 @@ UNREADABLE = 20
 
 
 def listing(library: Library, search: str, sort: str, order: str, limit: int, offset: int) -> dict[str, Any]:
-    if sort not in SORTS:
-        raise Refused(400, f"sort = {sort[:100]!r}: must be one of {', '.join(SORTS)}")
-    if order not in ORDERS:
-        raise Refused(400, f"order = {order[:100]!r}: must be one of {', '.join(ORDERS)}")
     heads = library.heads()
     found = [head for head in heads.values() if _matches(head, search)]
     found.sort(key=lambda head: head.name)

@@ -27,22 +27,27 @@ class Health(Shape):
     folder: str
 
 
-class Row(Shape):
-    """A run in the list."""
+class Standing(Shape):
+    """Which run, and how far it has come."""
 
     name: str
-    sweep: str | None
     state: State
     round: int
     rounds: int
+    budget: float | None
     data: str | None
     model: str | None
+
+
+class Row(Standing):
+    """A run in the list."""
+
+    sweep: str | None
     policies: list[str]
     seeds: int
     runs: int
     lost: int
     """runs whose model diverged"""
-    budget: float | None
     spend_per_round: dict[str, float]
     spend_shares: dict[str, float]
     """share of the budget that each policy spent a round"""
@@ -75,17 +80,15 @@ class RunList(Shape):
     unreadable: list[Unreadable]
 
 
-class Estimate(Shape):
-    """Mean over runs, half its 80 % interval, and how many runs."""
-
-    mean: float
-    half: float | None
-    runs: int
-
-
 class Difference(Shape):
+    """Mean over runs and half its 80 % interval."""
+
     mean: float
     half: float | None
+
+
+class Estimate(Difference):
+    runs: int
 
 
 class PolicySummary(Shape):
@@ -133,17 +136,12 @@ class SummaryTable(Shape):
     rows: list[list[SummaryCell]]
 
 
-class Detail(Shape):
-    name: str
+class Detail(Standing):
     sweep: str | None
-    state: State
-    round: int
-    rounds: int
     policies: list[str]
     seeds: list[int]
     diverged: list[dict[str, Any]]
     guessing: list[dict[str, Any]]
-    budget: float
     buffers: list[int]
     memory: int
     clients: int
@@ -233,38 +231,34 @@ class Trace(Shape):
     """what each client admitted"""
 
 
-class ComparedRun(Shape):
-    name: str
-    state: State
-    budget: float | None
-    round: int
-    rounds: int
-    data: str | None
-    model: str | None
+class ComparedRun(Standing):
     seeds: int
 
 
-class ComparedLine(Shape):
+class Compared(Shape):
+    """A line of a comparison, or how far it is from another."""
+
     run: str
     policy: str
     seeds: int
     x: list[float]
     mean: Numbers
     half: Numbers
+
+
+class ComparedLine(Compared):
     end: Estimate | None
+    runs: int
+    """all of them, those whose model was lost too"""
     spend_per_round: float | None
+    runs_over_budget: int
+    dearest_share: float | None
 
 
-class ComparedDifference(Shape):
-    run: str
-    policy: str
+class ComparedDifference(Compared):
     to_run: str
     to_policy: str
     paired: bool
-    seeds: int
-    x: list[float]
-    mean: Numbers
-    half: Numbers
     end: Difference | None
 
 

@@ -58,7 +58,7 @@ export class PlanAnswer {
     this.breaks.textContent = told.warning && `This plan breaks a limit: ${told.warning}`;
     this.gate.href = `/gate?${toQuery(plan)}`;
     refill(this.tiles, tilesOf(told).map(tile));
-    this.why.textContent = told.why || "";
+    this.why.textContent = `Why: ${told.why}.`;
     refill(this.more, candidates(told));
     for (const figure of this.figures) figure.update();
   }

@@ -4,7 +4,7 @@
 // dropped when `lo` passes it. From admissions and occupancies all windows and all ages follow.
 
 export function modelOf(given) {
-  const trace = given.held ? given : together(given);
+  const trace = given.held && given.admitted_by_client ? given : together(given);
   const rounds = trace.t.length;
   const clients = trace.buffers.length;
   const cumulative = trace.buffers.map(() => new Float64Array(rounds + 1));
@@ -69,7 +69,7 @@ function oldestAge(model) {
   return Math.min(oldest, 40); // beyond that nobody sees a difference
 }
 
-// Where nobody wrote down who holds what, all clients are one buffer.
+// Where it was not recorded who let in and who holds what, all clients are shown as one buffer: their totals are known.
 function together(trace) {
   return {
     ...trace,

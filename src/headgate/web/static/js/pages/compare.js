@@ -168,29 +168,28 @@ export function open({ main, signal, query }) {
     const said = (value, sign) => {
       if (!value) return "–";
       const mean = `${sign && value.mean > 0 ? "+" : ""}${text(scale * value.mean)}`;
-      return value.half === null || value.half === undefined ? `${mean}${unit}` : `${mean} ± ${text(scale * value.half)}${unit}`;
+      const after = unit && sign ? " points" : unit;
+      return value.half === null || value.half === undefined ? `${mean}${after}` : `${mean} ± ${text(scale * value.half)}${after}`;
     };
     const gap = (line) => answer.differences.find((one) => one.run === line.run && one.policy === line.policy);
-    const budgets = new Map(answer.runs.map((run) => [run.name, run.budget]));
     return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "At the end" }, h("table", null,
-      h("thead", null, h("tr", null, ["At the end", title, "Difference", "Seeds", "Spend a round", "Of budget"].map((one) => h("th", { scope: "col" }, one)))),
+      h("thead", null, h("tr", null, ["At the end", title, "Difference", "Seeds", "Spend a round", "Over budget"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", null, answer.lines.map((line, i) => {
         const one = gap(line);
         const clear = one?.end && one.end.half !== null && Math.abs(one.end.mean) > one.end.half;
-        const used = line.spend_per_round / budgets.get(line.run);
         return h("tr", null,
           h("th", { scope: "row" }, h("span", { class: "name" }, swatch(answer.looks[i]), named(line))),
           h("td", null, said(line.end)),
           h("td", { class: clear ? "clear" : null }, one ? said(one.end, true) : "–"),
           h("td", null, whole(line.seeds)),
           h("td", null, fixed(line.spend_per_round, 2)),
-          h("td", { class: used > 1.02 ? "over" : null }, line.spend_per_round === null ? "–" : percent(used, 0)));
+          h("td", { class: line.runs_over_budget ? "over" : null }, line.dearest_share === null ? "–" : `${whole(line.runs_over_budget)} of ${whole(line.runs)}, dearest ${percent(line.dearest_share)}`));
       }))));
   }
 
   function settingsTable() {
     if (!several()) return null;
-    const text = (value) => (value === null ? "–" : Array.isArray(value) ? value.join(", ") : String(value));
+    const text = (value) => (Array.isArray(value) ? value.map(text).join(", ") : value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(8))) : String(value));
     return [
       h("h2", null, "Settings that differ"),
       answer.settings.length

@@ -77,7 +77,7 @@ export async function open({ main, signal, name, query }) {
         h("span", { class: "keys soft" }, h("kbd", null, "space"), " plays, ", h("kbd", null, "←"), " ", h("kbd", null, "→"), " step")),
       readout),
     tour.node,
-    trace.recorded === false && h("p", { class: "below" }, "Which client let in how many was not recorded by this older run."),
+    h("p", { class: "below" }, trace.recorded ? "How many samples each client lets in and holds is as recorded; which of them leave is drawn as the oldest first." : "What each client let in was not recorded by this older run, so all clients are drawn as one buffer."),
     trace.rounds > model.rounds && h("p", { class: "below" }, `The first ${whole(model.rounds)} of ${whole(trace.rounds)} rounds.`));
 
   scene.prepare(model);

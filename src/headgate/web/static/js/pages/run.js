@@ -147,9 +147,9 @@ function heading(run) {
 }
 
 function facts(run) {
-  const { settings, environment } = run;
+  const { environment } = run;
   return [
-    ["data", settings.data?.name], ["model", settings.model?.name],
+    ["data", run.data], ["model", run.model],
     ["clients", `${whole(run.clients)}, buffers ${range(run.buffers)}`],
     ["budget", `${number(run.budget)} a round`],
     ["seeds", whole(run.seeds.length)],

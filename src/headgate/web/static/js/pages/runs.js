@@ -15,7 +15,7 @@ const COLUMNS = [
   { key: "progress", title: "Rounds", order: "desc" },
   { key: null, title: "Policies" },
   { key: "spend", title: "Spend, of budget", order: "desc" },
-  { key: "accuracy", title: "Best accuracy", order: "desc" },
+  { key: "accuracy", title: "Best within limits", order: "desc" },
   { key: "started", title: "Started", order: "desc" },
 ];
 
@@ -151,7 +151,7 @@ export function open({ main, signal, query }) {
       h("td", { class: "cell-state" }, stateMark(row.state), row.lost > 0 && row.state !== "diverged" && h("span", { class: "small-print over" }, `${row.lost} of ${row.runs} lost`)),
       h("td", { class: "cell-rounds" }, h("span", { class: "numeral" }, `${whole(row.round)} / ${whole(row.rounds)}`), row.state !== "finished" && progress(row.round, row.rounds, `Rounds of ${row.name}`)),
       h("td", { class: "cell-policies" }, h("span", { class: "policies" }, row.policies.join(", ")), h("span", { class: "soft small-print" }, plural(row.seeds, "seed"))),
-      h("td", { class: "cell-spend", title: shares, "data-label": "Spend" }, h("span", { class: over ? "numeral over" : "numeral" }, percent(row.spend_share, 0)), h("span", { class: "soft small-print" }, dearest(row))),
+      h("td", { class: "cell-spend", title: shares, "data-label": "Spend" }, h("span", { class: over ? "numeral over" : "numeral" }, percent(row.spend_share, 0)), h("span", { class: over ? "over small-print" : "soft small-print" }, over ? `${plural(row.runs_over_budget, "run")} over budget, dearest ${percent(row.dearest_share)}` : dearest(row))),
       h("td", { class: "cell-accuracy", "data-label": "Best" }, spark(row.spark, `Best accuracy so far, ${row.spark.length} points`), h("span", { class: "numeral" }, percent(row.best_accuracy)), h("span", { class: "soft small-print" }, row.best_policy || "")),
       h("td", { class: "cell-started", title: moment(row.started) }, h("time", { datetime: new Date(row.started * 1000).toISOString() }, ago(row.started))));
   }
