@@ -8,6 +8,7 @@ import pytest
 
 from headgate.analysis.provenance import how_made
 from headgate.studies.paper.batches import NAMES, batches
+from headgate.studies.paper.claims import claims
 from headgate.studies.paper.conclude import check_pages, conclude_claims
 
 DOCS = Path(__file__).parents[3] / "docs" / "results"
@@ -20,6 +21,12 @@ def test_the_table_of_all_claims_is_up_to_date(tmp_path, kind):
     check_pages(tmp_path, quick=False)
     conclude_claims(tmp_path)
     assert (tmp_path / f"claims.{kind}").read_text("utf-8") == (DOCS / f"claims.{kind}").read_text("utf-8")
+
+
+def test_the_claims_are_those_that_were_judged():
+    committed = json.loads((DOCS / "claims.json").read_text("utf-8"))["claims"]
+    judged = [(row["key"], row["claim"], row["place"], row["paper"]) for row in committed if row["study"] in NAMES]
+    assert [(claim.key, claim.text, claim.place, claim.paper) for claim in claims()] == judged
 
 
 @pytest.mark.parametrize("name", NAMES)
