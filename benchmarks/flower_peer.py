@@ -49,7 +49,7 @@ def worker(name: str) -> tuple[Any, ...]:
     torch.set_num_threads(1)
     pool = same_work.images()
     pixels, labels = torch.from_numpy(pool.pixels), torch.from_numpy(pool.labels)
-    model = loops.build_model(name, same_work.SHAPE, same_work.CLASSES)
+    model = loops.build_model(loops.MODEL.kinds[name](), same_work.SHAPE, same_work.CLASSES)
     normalised = pixels.float().div_(255).sub_(same_work.MEAN).div_(same_work.STD)
     return model, normalised, loops.Images(pixels, labels), labels
 

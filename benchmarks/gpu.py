@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import MODEL, ResNet9
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import Executor, Packed, Task, pick
@@ -94,9 +95,9 @@ def make(name: str, runs: int, bfloat16: bool = False, sizes: np.ndarray | None 
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     images = torch.from_numpy(rng.integers(0, 256, (int(offsets[-1]), *shape), dtype=np.uint8)).to(DEVICE)
     labels = torch.from_numpy(rng.integers(0, CLASSES, int(offsets[-1]))).to(DEVICE)
-    model = build_model(name, shape, CLASSES)
+    model = build_model(MODEL.kinds[name](), shape, CLASSES)
     task = Task(model, shape, CLASSES, (0.4,) * shape[0], (0.3,) * shape[0], device=DEVICE, bfloat16=bfloat16)
-    theta = torch.stack([initial_parameters(name, shape, CLASSES, seed) for seed in range(runs)]).to(DEVICE)
+    theta = torch.stack([initial_parameters(MODEL.kinds[name](), shape, CLASSES, seed) for seed in range(runs)]).to(DEVICE)
     weights = torch.from_numpy(sizes / sizes.sum(axis=1, keepdims=True)).to(theta)
     return Work(name, task, theta, Packed(images, labels, offsets), weights)
 
@@ -312,11 +313,11 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
     training, admitted, kept = TRAINING["resnet9"], 4, 20
     classes = len(data.classes)
     task = Task(
-        build_model("resnet9", data.shape, classes), data.shape, classes, data.mean, data.std, device=DEVICE, bfloat16=coarse
+        build_model(ResNet9(), data.shape, classes), data.shape, classes, data.mean, data.std, device=DEVICE, bfloat16=coarse
     )
     # several sizes for a few rounds each: float32 is not worth compiling
     ours = pick(task, training, executor) if coarse else CudaStreams(task, compiled=False)
-    theta = torch.stack([initial_parameters("resnet9", data.shape, classes, seed) for seed in range(seeds)]).to(DEVICE)
+    theta = torch.stack([initial_parameters(ResNet9(), data.shape, classes, seed) for seed in range(seeds)]).to(DEVICE)
     images, labels = torch.from_numpy(data.train_images).to(DEVICE), torch.from_numpy(data.train_labels).to(DEVICE)
     owners = []
     for seed in range(seeds):

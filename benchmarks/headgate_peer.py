@@ -11,6 +11,7 @@ import same_work
 import torch
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import MODEL
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import Packed, Task, pick
 
@@ -18,7 +19,7 @@ from headgate.simulation.executors import Packed, Task, pick
 def main(name: str, rounds: int, result: str, runs: int) -> None:
     pool, clients = same_work.images(), range(same_work.CLIENTS)
     pixels, labels = torch.from_numpy(pool.pixels), torch.from_numpy(pool.labels)
-    model = build_model(name, same_work.SHAPE, same_work.CLASSES)
+    model = build_model(MODEL.kinds[name](), same_work.SHAPE, same_work.CLASSES)
     task = Task(model, same_work.SHAPE, same_work.CLASSES, (same_work.MEAN,), (same_work.STD,))
     training = LocalTraining(same_work.LR[name], same_work.STEPS)
     executor = pick(task, training)

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import MODEL
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.executors import Packed, Task, pick
 
@@ -77,8 +78,8 @@ def make(name: str, runs: int) -> Work:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     images = torch.from_numpy(rng.integers(0, 256, (int(offsets[-1]), *SHAPE), dtype=np.uint8))
     labels = torch.from_numpy(rng.integers(0, CLASSES, int(offsets[-1])))
-    task = Task(build_model(name, SHAPE, CLASSES), SHAPE, CLASSES, (MEAN,), (STD,))
-    theta = torch.stack([initial_parameters(name, SHAPE, CLASSES, seed) for seed in range(runs)])
+    task = Task(build_model(MODEL.kinds[name](), SHAPE, CLASSES), SHAPE, CLASSES, (MEAN,), (STD,))
+    theta = torch.stack([initial_parameters(MODEL.kinds[name](), SHAPE, CLASSES, seed) for seed in range(runs)])
     weights = torch.from_numpy(sizes / sizes.sum(axis=1, keepdims=True)).float()
     return Work(name, task, theta, Packed(images, labels, offsets), weights)
 

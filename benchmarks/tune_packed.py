@@ -18,6 +18,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from headgate.learning.local import LocalTraining
+from headgate.learning.models import ResNet9
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import packed_steps
 from headgate.simulation.executors.packed_net import Block, read_blocks
@@ -73,7 +74,7 @@ def launch(space: Workspace, room: Room, kind: Kind, i: int) -> None:
 
 def task_for(size: int) -> Task:
     shape, half = (3, size, size), (0.5,) * 3
-    return Task(build_model("resnet9", shape, 10), shape, 10, half, half, bfloat16=True)
+    return Task(build_model(ResNet9(), shape, 10), shape, 10, half, half, bfloat16=True)
 
 
 class NoDriver:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.learning.models import MODEL
 from headgate.learning.networks import initial_parameters
 
 ROOT = Path(__file__).parent.parent
@@ -244,4 +245,4 @@ def test_a_client_trains_on_different_images_of_its_own_the_same_for_everybody(t
 
 @pytest.mark.parametrize("model", ["logistic", "lenet"])
 def test_the_starting_model_is_as_large_as_the_one_it_stands_for(model):
-    assert WORK.start(model).size == initial_parameters(model, WORK.SHAPE, WORK.CLASSES, 0).numel()
+    assert WORK.start(model).size == initial_parameters(MODEL.kinds[model](), WORK.SHAPE, WORK.CLASSES, 0).numel()

@@ -19,6 +19,6 @@ def test_the_weights_of_all_rounds_sum_to_one_and_rise(rounds, eta):
 
 
 def test_a_negative_average_is_refused():
-    with pytest.raises(SettingError, match=r"training.average = -1"):
+    with pytest.raises(SettingError, match=r"^average = -1"):
         check_average(-1.0)
     check_average(None)

@@ -11,7 +11,8 @@ from torch import nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining, batch_order, schedule
-from headgate.learning.networks import NAMES, Flat, Residual, build_model, initial_parameters
+from headgate.learning.models import MODEL, LeNet, Logistic, OwnModel, ResNet9
+from headgate.learning.networks import Flat, Residual, build_model, initial_parameters
 
 
 def size_of(model):
@@ -22,7 +23,7 @@ def size_of(model):
 
 
 def test_logistic_starts_at_zero_and_is_linear():
-    model = build_model("logistic", (1, 28, 28), 10)
+    model = build_model(Logistic(), (1, 28, 28), 10)
     assert size_of(model) == 7850
     assert not any(parameter.any() for parameter in model.parameters())
     torch.nn.init.normal_(model[1].weight)
@@ -31,7 +32,7 @@ def test_logistic_starts_at_zero_and_is_linear():
 
 
 def test_lenet_is_lenet_5():
-    shapes = [tuple(parameter.shape) for parameter in build_model("lenet", (1, 28, 28), 10).parameters()]
+    shapes = [tuple(parameter.shape) for parameter in build_model(LeNet(), (1, 28, 28), 10).parameters()]
     assert shapes[0::2] == [(6, 1, 5, 5), (16, 6, 5, 5), (120, 400), (84, 120), (10, 84)]
     assert shapes[1::2] == [(6,), (16,), (120,), (84,), (10,)]
 
@@ -40,20 +41,20 @@ def test_lenet_is_lenet_5():
     ("shape", "features"), [((1, 28, 28), 400), ((3, 32, 32), 400), ((1, 28, 32), 320), ((3, 64, 64), 2704)]
 )
 def test_lenet_fits_images_of_28_and_more(shape, features):
-    model = build_model("lenet", shape, 7)
+    model = build_model(LeNet(), shape, 7)
     assert model[7].in_features == features
     assert model[0].padding == ((2, 2) if shape[1:] == (28, 28) else (0, 0))
 
 
 @pytest.mark.parametrize(("name", "least"), [("lenet", 28), ("resnet9", 8)])
 def test_too_small_images_are_refused(name, least):
-    refusal = f"^model.name = {name}: needs images of {least}x{least} or more, these are {least - 1}x32$"
+    refusal = f"^model.kind = {name}: needs images of {least}x{least} or more, these are {least - 1}x32$"
     with pytest.raises(SettingError, match=refusal):
-        build_model(name, (1, least - 1, 32), 10)
+        build_model(MODEL.kinds[name](), (1, least - 1, 32), 10)
 
 
 def test_resnet9_has_its_blocks_and_six_and_a_half_million_parameters():
-    model = build_model("resnet9", (3, 32, 32), 10)
+    model = build_model(ResNet9(), (3, 32, 32), 10)
     assert size_of(model) == 6_573_130
     convolutions = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
     assert [(part.in_channels, part.out_channels) for part in convolutions] == [
@@ -76,10 +77,12 @@ def test_a_residual_adds_what_it_computes():
 @pytest.mark.parametrize("name", ["logistic", "lenet"])
 def test_initial_parameters_are_those_of_torch_and_leave_its_generator_alone(name):
     torch.manual_seed(5)
-    expected = torch.cat([parameter.detach().flatten() for parameter in build_model(name, (1, 28, 28), 10).parameters()])
+    expected = torch.cat(
+        [parameter.detach().flatten() for parameter in build_model(MODEL.kinds[name](), (1, 28, 28), 10).parameters()]
+    )
     torch.manual_seed(99)
     state = torch.get_rng_state()
-    first, again = (initial_parameters(name, (1, 28, 28), 10, seed=5) for _ in range(2))
+    first, again = (initial_parameters(MODEL.kinds[name](), (1, 28, 28), 10, seed=5) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first, expected)
     assert torch.equal(first, again)
@@ -88,11 +91,11 @@ def test_initial_parameters_are_those_of_torch_and_leave_its_generator_alone(nam
 
 
 def test_initial_parameters_differ_between_seeds():
-    assert not torch.equal(*(initial_parameters("lenet", (1, 28, 28), 10, seed) for seed in (1, 2)))
+    assert not torch.equal(*(initial_parameters(LeNet(), (1, 28, 28), 10, seed) for seed in (1, 2)))
 
 
 def test_flat_vectors_and_parameters_are_the_same_numbers_in_the_same_memory():
-    model = build_model("lenet", (1, 28, 28), 10)
+    model = build_model(LeNet(), (1, 28, 28), 10)
     flat = Flat(model)
     parameters = dict(model.named_parameters())
     vector = flat.vector(parameters)
@@ -149,10 +152,10 @@ def test_a_class_of_two_arguments_is_given_shape_and_classes(own_module):
         """
     )
     before = list(sys.path)
-    model = build_model(f"{module}:Net", (3, 4, 5), 6)
+    model = build_model(OwnModel(f"{module}:Net"), (3, 4, 5), 6)
     assert model[1].weight.shape == (6, 60)
     assert sys.path == before
-    assert initial_parameters(f"{module}:Net", (3, 4, 5), 6, seed=1).shape == (6 * 61,)
+    assert initial_parameters(OwnModel(f"{module}:Net"), (3, 4, 5), 6, seed=1).shape == (6 * 61,)
 
 
 def test_a_class_without_arguments_is_called_without(own_module):
@@ -163,7 +166,7 @@ def test_a_class_without_arguments_is_called_without(own_module):
                 super().__init__(nn.Flatten(), nn.Linear(60, 6))
         """
     )
-    assert build_model(f"{module}:Net", (3, 4, 5), 6)[1].in_features == 60
+    assert build_model(OwnModel(f"{module}:Net"), (3, 4, 5), 6)[1].in_features == 60
 
 
 REFUSED = {
@@ -185,8 +188,8 @@ REFUSED = {
 def test_models_that_cannot_be_averaged_or_scored_are_refused(own_module, reason):
     module = own_module(f"def net(shape, classes):\n    return nn.Sequential({REFUSED[reason]})\n")
     with pytest.raises(SettingError) as refusal:
-        build_model(f"{module}:net", (3, 4, 5), 6)
-    assert str(refusal.value).startswith(f"model.name = {module}:net: {reason}")
+        build_model(OwnModel(f"{module}:net"), (3, 4, 5), 6)
+    assert str(refusal.value).startswith(f"model.kind = {module}:net: {reason}")
     assert "\n" not in str(refusal.value)
 
 
@@ -196,23 +199,37 @@ def test_models_that_cannot_be_averaged_or_scored_are_refused(own_module, reason
         ("1 / 0", "Net", "cannot be imported (ZeroDivisionError: division by zero)"),
         ("Net = 3", "Net", "has nothing to call by the name Net"),
         ("", "Net", "has nothing to call by the name Net"),
-        ("def net(): return 3", "net", "must be a torch.nn.Module, is int"),
+        ("def net(): return 3", "net", "must make a torch.nn.Module, made int"),
         ("def net(shape, classes):\n    raise OSError('no\\nfile')", "net", "OSError: no file"),
     ],
 )
 def test_what_is_no_model_is_refused_in_one_line(own_module, source, name, reason):
     module = own_module(source)
     with pytest.raises(SettingError) as refusal:
-        build_model(f"{module}:{name}", (3, 4, 5), 6)
-    assert str(refusal.value).startswith(f"model.name = {module}:{name}: ")
+        build_model(OwnModel(f"{module}:{name}"), (3, 4, 5), 6)
+    assert str(refusal.value).startswith(f"model.kind = {module}:{name}: ")
     assert reason in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(SettingError, match=r"^model\.name = lenet5: must be logistic, lenet, resnet9 or module:Class$"):
-        build_model("lenet5", (1, 28, 28), 10)
-    assert NAMES == ("logistic", "lenet", "resnet9")
+def test_a_model_is_a_part_and_may_be_one_of_the_users(own_module):
+    module = own_module(
+        """
+        from dataclasses import dataclass
+        from headgate.learning.models import Model
+
+        @dataclass(frozen=True)
+        class Wide(Model):
+            width: int = 3
+
+            def build(self, shape, classes):
+                return nn.Sequential(nn.Flatten(), nn.Linear(60, self.width), nn.Tanh(), nn.Linear(self.width, classes))
+        """
+    )
+    assert build_model(OwnModel(f"{module}:Wide", {"width": 7}), (3, 4, 5), 6)[1].out_features == 7
+    with pytest.raises(SettingError, match=r"model\.widht: unknown key; did you mean width\?"):
+        build_model(OwnModel(f"{module}:Wide", {"widht": 7}), (3, 4, 5), 6)
+    assert [MODEL.kinds[kind]().kind for kind in MODEL.kinds] == ["logistic", "lenet", "resnet9"]
 
 
 # local training
@@ -221,17 +238,17 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
 @pytest.mark.parametrize(
     ("settings", "refusal"),
     [
-        ({"lr": -1}, "training.lr = -1: must be a positive, finite number"),
-        ({"lr": 0.0}, "training.lr = 0.0: must be a positive, finite number"),
-        ({"lr": float("inf")}, "training.lr = inf: must be a positive, finite number"),
-        ({"steps": 0}, "training.steps = 0: must be a whole number, 1 or more"),
-        ({"steps": 1.5}, "training.steps = 1.5: must be a whole number, 1 or more"),
-        ({"steps": True}, "training.steps = True: must be a whole number, 1 or more"),
-        ({"momentum": -0.1}, "training.momentum = -0.1: must be a finite number, zero or more"),
-        ({"momentum": 1.0}, "training.momentum = 1.0: must be less than 1"),
-        ({"weight_decay": float("nan")}, "training.weight_decay = nan: must be a finite number, zero or more"),
-        ({"batch_size": 0}, "training.batch_size = 0: must be a whole number, 1 or more"),
-        ({"batch_size": 8, "steps": 65_537}, "training.steps = 65537: at most 65536 epochs of mini-batches"),
+        ({"lr": -1}, "lr = -1: must be a positive, finite number"),
+        ({"lr": 0.0}, "lr = 0.0: must be a positive, finite number"),
+        ({"lr": float("inf")}, "lr = inf: must be a positive, finite number"),
+        ({"steps": 0}, "steps = 0: must be a whole number, 1 or more"),
+        ({"steps": 1.5}, "steps = 1.5: must be a whole number, 1 or more"),
+        ({"steps": True}, "steps = True: must be a whole number, 1 or more"),
+        ({"momentum": -0.1}, "momentum = -0.1: must be a finite number, zero or more"),
+        ({"momentum": 1.0}, "momentum = 1.0: must be less than 1"),
+        ({"weight_decay": float("nan")}, "weight_decay = nan: must be a finite number, zero or more"),
+        ({"batch_size": 0}, "batch_size = 0: must be a whole number, 1 or more"),
+        ({"batch_size": 8, "steps": 65_537}, "steps = 65537: at most 65536 epochs of mini-batches"),
     ],
 )
 def test_meaningless_training_is_refused(settings, refusal):

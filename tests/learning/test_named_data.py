@@ -168,7 +168,7 @@ def test_listing_decodes_nothing(tmp_path: Path) -> None:
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
     with pytest.raises(SettingError) as error:
         load_dataset(name)
-    one_line(error, repr(name), "digits, mnist, cifar10, imagenette or module:function")
+    one_line(error, f"data.kind = {name}", "digits, mnist, cifar10, imagenette or module:Class")
 
 
 @needs_digits

@@ -9,14 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from headgate.errors import DataError, SettingError
-from headgate.learning.datasets import (
-    channel_statistics,
-    load_dataset,
-)
+from headgate.learning.data import Data, OwnData
+from headgate.learning.datasets import Dataset, channel_statistics
 
 from .said import one_line
 
 Bytes = NDArray[np.uint8]
+
+
+def read(name: str) -> Dataset:
+    return Data(OwnData(name)).load()
 
 
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
@@ -47,7 +49,7 @@ def test_a_function_may_return_the_usual_shapes(
 ) -> None:
     array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
     for returned in ("return i, l, i, l", "return dict(train_images=i, train_labels=l, test_images=i, test_labels=l)"):
-        data = load_dataset(module(tmp_path, monkeypatch, FOUR.format(n=array.size, shape=shape, kind=kind) + returned))
+        data = read(module(tmp_path, monkeypatch, FOUR.format(n=array.size, shape=shape, kind=kind) + returned))
         np.testing.assert_array_equal(data.train_images, order(array))
         np.testing.assert_array_equal(data.test_images, order(array))
         assert data.train_images.flags.c_contiguous
@@ -61,11 +63,11 @@ def test_a_function_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monke
     body = FOUR.format(n=8, shape=(2, 2, 2), kind="int64")
     extra = "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
     four = "dict(train_images=i, train_labels=l, test_images=i, test_labels=l"
-    data = load_dataset(module(tmp_path, monkeypatch, body + f"return {four}, {extra})"))
+    data = read(module(tmp_path, monkeypatch, body + f"return {four}, {extra})"))
     assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
     assert data.columns["writer"].tolist() == [7, 8]
     made = "from headgate.learning.datasets import dataset_from_arrays\nreturn dataset_from_arrays('own', i, l, i, l)"
-    assert load_dataset(module(tmp_path, monkeypatch, body + made)).name == "own"
+    assert read(module(tmp_path, monkeypatch, body + made)).name == "own"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_function_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monke
 def test_what_a_function_returns_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
     name = module(tmp_path, monkeypatch, body)
     with pytest.raises((DataError, SettingError)) as error:
-        load_dataset(name)
+        read(name)
     one_line(error, name, message)
 
 
@@ -113,11 +115,11 @@ def test_a_function_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (name.partition(":")[0] + ":", "has nothing to call by the name (none)"),
     ):
         with pytest.raises(SettingError) as error:
-            load_dataset(wrong)
+            read(wrong)
         one_line(error, wrong, message)
 
 
 def test_a_refusal_of_the_function_itself_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = module(tmp_path, monkeypatch, "from headgate.errors import DataError\nraise DataError('the disk is not plugged in')")
     with pytest.raises(DataError, match=r"^the disk is not plugged in$"):
-        load_dataset(name)
+        read(name)

@@ -70,9 +70,9 @@ def test_a_column_names_the_owner():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Pairs(0), "data.per_class = 0"),
-        (lambda: Iid(0), "data.per_client = 0"),
-        (lambda: Dirichlet(0.0), "data.alpha = 0"),
+        (lambda: Pairs(0), "^per_class = 0"),
+        (lambda: Iid(0), "^per_client = 0"),
+        (lambda: Dirichlet(0.0), "^alpha = 0"),
         (lambda: Iid().split(np.zeros(3, dtype=np.int64), 5, 0, {}), "client 3 would have no data"),
     ],
 )
