@@ -76,13 +76,14 @@ def test_a_residual_adds_what_it_computes():
 
 @pytest.mark.parametrize("name", ["logistic", "lenet"])
 def test_initial_parameters_are_those_of_torch_and_leave_its_generator_alone(name):
+    model = MODEL.kinds[name]()
     torch.manual_seed(5)
     expected = torch.cat(
-        [parameter.detach().flatten() for parameter in build_model(MODEL.kinds[name](), (1, 28, 28), 10).parameters()]
+        [parameter.detach().flatten() for parameter in build_model(model, (1, 28, 28), 10).parameters()]
     )
     torch.manual_seed(99)
     state = torch.get_rng_state()
-    first, again = (initial_parameters(MODEL.kinds[name](), (1, 28, 28), 10, seed=5) for _ in range(2))
+    first, again = (initial_parameters(model, (1, 28, 28), 10, seed=5) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first, expected)
     assert torch.equal(first, again)
