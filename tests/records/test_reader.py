@@ -261,3 +261,22 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
     (tmp_path / "study" / "sweep.json").write_text('{"points": 3}')
     with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
         points_of(tmp_path / "study")
+
+
+def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
+    """Each round tells the largest excess over a buffer, also where clients are too many to be written down; older rows do not."""
+    from headgate.analysis.listing import list_rows
+    from headgate.analysis.runs import read_runs
+    from headgate.experiment import load
+    from headgate.simulation.schedule import perform
+
+    settings = ["run.rounds=4", "run.seeds=2", 'run.policies=["released", "headgate"]']
+    (folder,) = perform(load("digits", settings), tmp_path / "run", processes=1)
+    before, row = [one.peak_excess for one in read_runs([RunFolder.open(folder)])], list_rows([RunFolder.open(folder)])
+    assert before == [max(0, before[0]), 0]
+    assert before[0] > 0
+    (folder / "clients.parquet").unlink()
+    assert [one.peak_excess for one in read_runs([RunFolder.open(folder)])] == before
+    assert list_rows([RunFolder.open(folder)]) == row
+    pl.read_parquet(folder / "metrics.parquet").drop("excess").write_parquet(folder / "metrics.parquet")
+    assert [one.peak_excess for one in read_runs([RunFolder.open(folder)])] == [None, None]

@@ -79,6 +79,7 @@ class MadeUp:
                 "spend": float(spend[r]),
                 "debt": float(ledger.debt[r]),
                 "bound": float(learning_error(held[r].sum(), after.distinct[r], 1.0, self.experiment.bound)),
+                "excess": int((held[r] - self.experiment.system.buffer).max()),
             }
             for r, seed in enumerate(self.seeds)
         ]

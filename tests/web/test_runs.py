@@ -43,7 +43,7 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     library = Library(tmp_path)
     reads.clear()
     first = whole_list(library)
-    tables = ["clients.jsonl", "clients.parquet", "metrics.jsonl", "metrics.parquet"]
+    tables = ["metrics.jsonl", "metrics.parquet"]  # a line of the list needs no table of the clients
     assert sorted(set(reads)) == sorted(["config.toml", "environment.json", "state.json", *tables])
     reads.clear()
     assert whole_list(library) == first
@@ -52,7 +52,7 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     reads.clear()
     second = whole_list(library)
     assert {row["name"]: row["round"] for row in second["rows"]}["live"] == 3
-    of_the_live_one = ["clients.jsonl", "config.toml", "environment.json", "metrics.jsonl", "state.json"]
+    of_the_live_one = ["config.toml", "environment.json", "metrics.jsonl", "state.json"]
     assert sorted(set(reads)) == of_the_live_one
     assert len(reads) <= 7
 
@@ -158,7 +158,7 @@ def test_what_is_held_is_limited(tmp_path, monkeypatch):
         MadeUp(tmp_path / f"run-{i}", rounds=4).play(2)
     library = Library(tmp_path)
     whole_list(library)
-    assert len(library._followers) == 12  # of each two columns of the metrics, and what clients hold
+    assert len(library._followers) == 6  # of each three columns of the metrics
     one = library.metrics("run-0").nbytes
     monkeypatch.setattr(runs_module, "HELD_BYTES", int(3.5 * one))
     for i in range(6):

@@ -1,6 +1,6 @@
 """A run in one line of a list: how far it is, what it spent, which policy is best within its limits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
 
-LISTED = ("test_accuracy", "spend")
+LISTED = ("test_accuracy", "spend", "excess")
 """the columns it takes"""
 SPARK = 40
 """points of the small curve"""
@@ -23,17 +23,24 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         try:
-            rows.append(run_row(run, run.rows("metrics", *LISTED), run.rows("clients", "held")))
+            rows.append(run_row(run, run.rows("metrics", *LISTED), lambda own=run: own.rows("clients", "held")))  # type: ignore[misc]
         except DataError as error:
             rows.append(run_row(run, problem=str(error)))
     return rows
 
 
 def run_row(
-    run: RunFolder, metrics: Rows | None = None, held: Rows | None = None, problem: str | None = None
+    run: RunFolder,
+    metrics: Rows | None = None,
+    held: Callable[[], Rows | None] = lambda: None,
+    problem: str | None = None,
 ) -> dict[str, Any]:
-    """`metrics` of the columns `LISTED`. `problem` says why there are none."""
-    found = [runs_of(run, policy, metrics, LISTED, held) for policy in run.policies] if metrics is not None else []
+    """`metrics` of the columns `LISTED`. `held` is asked where they do not tell the memory, as in older folders. `problem`
+    says why there are none."""
+    found = [runs_of(run, policy, metrics, LISTED) for policy in run.policies] if metrics is not None else []
+    if metrics is not None and any(one.complete and one.peak_excess is None for one in found):
+        clients = held()
+        found = [runs_of(run, policy, metrics, LISTED, clients) for policy in run.policies]
     played = [one for one in found if one.complete]
     spend = {one.policy: float(one.spend.mean()) for one in played}
     # beside others a reference would be the dearest in every line

@@ -140,7 +140,8 @@ class Runs:
     @cached_property
     def peak_excess(self) -> int | None:
         """The largest n_m(t) − B_m of any client, round and run; None where it was not recorded."""
-        return None if self.held is None else _peak(self.held - self.buffers)
+        recorded = _peak(self.column("excess")) if "excess" in self.values else None
+        return _peak(self.held - self.buffers) if recorded is None and self.held is not None else recorded
 
     @property
     def fullest(self) -> float:

@@ -271,6 +271,7 @@ class AdmissionStrategy(Strategy):
             "spend": float(after.spent[0] - before.spent[0]),
             "debt": float(before.debt[0]),
             "bound": float(bound[0]),
+            "excess": int((after.occupancy - self.experiment.system.buffer).max()),
         }
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 

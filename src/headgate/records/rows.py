@@ -34,7 +34,9 @@ METRICS: Mapping[str, pl.DataType] = {
     "spend": pl.Float64(),
     "debt": pl.Float64(),
     "bound": pl.Float64(),
+    "excess": pl.Int64(),
 }
+"""`excess` is the largest n_m(t) − B_m of any client"""
 CLIENTS: Mapping[str, pl.DataType] = {
     **KEY,
     "admitted": pl.List(pl.Int32()),
@@ -47,6 +49,8 @@ MEASURED = tuple(name for name in METRICS if name not in KEY)
 OLDER_TABLES = {"clients": "occupancy"}
 OLDER_COLUMNS = {"metrics": {"price": "cost"}, "clients": {"held": "n"}}
 """as folders of earlier versions have them; of clients they tell only what is held"""
+MAY_LACK = ("excess",)
+"""what earlier versions did not record"""
 
 BLOCK = 8 * 2**20
 """bytes of JSON lines that are looked at together"""
@@ -144,8 +148,9 @@ def _named(path: Path, frame: pl.DataFrame, table: str, columns: Sequence[str], 
     missing = [name for name in columns if not {name, older.get(name)} & {*there}]
     if table == "clients":
         missing = [name for name in missing if name in KEY]
-    if missing:
-        raise DataError(f"{path.name}: has no column {', '.join(missing)}")
+    if needed := [name for name in missing if name not in MAY_LACK]:
+        raise DataError(f"{path.name}: has no column {', '.join(needed)}")
+    frame = frame.with_columns(pl.lit(None, pl.Float64()).alias(name) for name in missing if name not in frame.columns)
     for new, old in older.items():
         if new in columns and old in frame.columns:
             both = [pl.col(name) for name in (new, old) if name in frame.columns]

@@ -294,6 +294,7 @@ class Simulation:
         ever = [np.concatenate([ledger.admitted.sum(axis=-1) for ledger in ledgers]) for ledgers in (before, after)]
         spent = [np.concatenate([ledger.spent for ledger in ledgers]) for ledgers in (before, after)]
         price = now.price if now.price.ndim == 1 else now.price.mean(axis=-1)
+        buffer = self.experiment.system.buffer
         columns = {
             "policy": [name for name in self.names for _ in self.seeds],
             "seed": self.run_seeds,
@@ -309,6 +310,7 @@ class Simulation:
             "spend": (spent[1] - spent[0]).tolist(),
             "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
             "bound": bound.tolist(),
+            "excess": np.concatenate([(ledger.occupancy - buffer).max(axis=-1) for ledger in after]).tolist(),
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

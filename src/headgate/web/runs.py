@@ -184,12 +184,15 @@ class Library:
         try:
             run = self.open(head.name)
             if head.state == "running":
-                return run_row(run, self._followed(head.name, "metrics", LISTED), self.clients(head.name))
+                return run_row(run, self._followed(head.name, "metrics", LISTED), lambda: self.clients(head.name))
             # read for this line and not kept
             metrics = Follower(run.path, "metrics", run.rounds, LISTED, 0, MOST_BYTES).look()
-            fits = _clients_bytes(run) <= MOST_BYTES
-            clients = Follower(run.path, "clients", run.rounds, ("held",), len(run.buffers), MOST_BYTES)
-            return run_row(run, metrics, clients.look() if fits else None)
+
+            def clients() -> Rows | None:
+                found = Follower(run.path, "clients", run.rounds, ("held",), len(run.buffers), MOST_BYTES)
+                return found.look() if _clients_bytes(run) <= MOST_BYTES else None
+
+            return run_row(run, metrics, clients)
         except DataError as error:
             return run_row(head.run, problem=self._short(error))
 
