@@ -264,7 +264,7 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
 
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
-    """Each round tells the largest excess over a buffer, also where clients are too many to be written down; older rows do not."""
+    """Each round tells the largest excess over a buffer, also of clients too many to be written down; older rows do not."""
     from headgate.analysis.listing import list_rows
     from headgate.analysis.runs import read_runs
     from headgate.experiment import load
@@ -273,8 +273,7 @@ def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
     settings = ["run.rounds=4", "run.seeds=2", 'run.policies=["released", "headgate"]']
     (folder,) = perform(load("digits", settings), tmp_path / "run", processes=1)
     before, row = [one.peak_excess for one in read_runs([RunFolder.open(folder)])], list_rows([RunFolder.open(folder)])
-    assert before == [max(0, before[0]), 0]
-    assert before[0] > 0
+    assert before[0] > 0 >= before[1]
     (folder / "clients.parquet").unlink()
     assert [one.peak_excess for one in read_runs([RunFolder.open(folder)])] == before
     assert list_rows([RunFolder.open(folder)]) == row
