@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,15 +13,6 @@ from headgate.simulation.executors.types import Task, native_kernels
 
 CHUNK = 2_000
 """test images at once: bounds memory, and is normalised once for all models"""
-
-
-@runtime_checkable
-class Judging(Protocol):
-    """What an executor may offer beside its training: its own, faster way to a model's answers."""
-
-    def logits(self, theta: Tensor, images: Tensor) -> Tensor:
-        """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes)."""
-        ...
 
 
 class Evaluator:
@@ -36,7 +27,7 @@ class Evaluator:
         # functional_call may leave traces in a module that shares parts
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.linear = is_linear(task.model)
-        self.judging = executor if isinstance(executor, Judging) else None
+        self.judge = getattr(executor, "logits", None)
         # on CUDA convolutions are fastest on images with channels last
         self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
 
@@ -45,7 +36,7 @@ class Evaluator:
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad(), native_kernels():
-            models = None if self.judging or self.linear else [self._model(vector) for vector in theta]
+            models = None if self.judge or self.linear else [self._model(vector) for vector in theta]
             for start in range(0, len(self.labels), CHUNK):
                 y = self.labels[start : start + CHUNK]
                 for run, logits in self._logits(theta, models, self.images[start : start + CHUNK]):
@@ -58,8 +49,8 @@ class Evaluator:
         self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
     ) -> Iterator[tuple[int | slice, Tensor]]:
         """(which runs, their logits); all linear models together are one matrix product."""
-        if self.judging:
-            yield slice(None), self.judging.logits(theta, images)
+        if self.judge:
+            yield slice(None), self.judge(theta, images)
             return
         x = self.task.normalised(images)
         if self.linear:

@@ -54,7 +54,7 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
         pass
     facts: dict[str, Any] = {"environment": _environment(one)}
     if one.device.type == "cuda":
-        parameters, itemsize, working = one.theta.shape[1], one.theta.dtype.itemsize, getattr(one.executor, "memory", None)
+        parameters, itemsize, working = one.theta.shape[1], one.theta.dtype.itemsize, one.executor.memory
         images = len(dataset.train_labels) + len(dataset.test_labels)
         clients = experiment.training.cohort or experiment.system.clients
         del one
@@ -157,7 +157,7 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
     """Which runs these are, which of them broke down, and what the executor had to give up."""
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
-    note = getattr(simulation.executor, "note", None)
+    note = simulation.executor.note
     return {
         "policies": list(simulation.names),
         "seeds": [int(seed) for seed in simulation.seeds],

@@ -23,7 +23,7 @@ LARGE = 1_000_000
 
 
 def _packed(task: Task) -> Executor:
-    check_packed_form(task, None)
+    check_packed_form(task)
     from headgate.simulation.executors.packed import PackedKernels  # only where triton is installed
 
     return PackedKernels(task)
@@ -57,14 +57,13 @@ def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
     if task.bfloat16 and name not in ("auto", "packed", "streams"):
         raise SettingError(f"training.dtype = bfloat16: only for --executor packed or streams, not {name}")
     executor = _KINDS[_fastest(task, training) if name == "auto" else name](task)
-    if check := getattr(executor, "check", None):
-        check(training)
+    executor.check(training)
     return executor
 
 
 def _fastest(task: Task, training: LocalTraining) -> str:
     if task.bfloat16:
-        return "packed" if is_packed(task, training) else "streams"
+        return "packed" if training.batch_size is None and is_packed(task) else "streams"
     if training.batch_size is None and training.weight_decay == 0 and is_linear(task.model):
         return "gram"
     if is_compiled(task):

@@ -10,7 +10,7 @@ filled up to few shapes.
 
 import copy
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from torch.nn.functional import cross_entropy
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.flat import descend
 from headgate.simulation.executors.stacks import Stack, read_stack
-from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, native_kernels, rung, to_device
+from headgate.simulation.executors.types import Executor, Group, Ints, Task, Work, grouped, native_kernels, rung, to_device
 
 GRAPHS = 64
 """How many recorded shapes are kept."""
@@ -33,24 +34,23 @@ Outputs = tuple[Tensor, Tensor]
 """How far each client moved (G, P), and its loss before (G,)."""
 
 
-class Batched:
+class Batched(Executor):
     """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
 
     `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
     shapes, as CUDA graphs want it. `by_hand` batches the stacks it can without vmap.
     """
 
-    name = "batched"
+    name, full_batch_only = "batched", True
 
     def __init__(
         self, task: Task, memory: int | None = None, few_shapes: bool | None = None, by_hand: bool | None = None
     ) -> None:
         cuda = task.device.type == "cuda"
-        self.task = task
-        self.memory = memory or (1 << 33 if cuda else 1 << 29)
+        super().__init__(task)
+        self.memory: int = memory or (1 << 33 if cuda else 1 << 29)
         self.few_shapes = cuda if few_shapes is None else few_shapes
         self.graphs = cuda
-        self.note: str | None = None
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.stack: Stack | None = read_stack(task) if (cuda if by_hand is None else by_hand) else None
         self.gradients = self._stack_gradients if self.stack else vmap(grad_and_value(self._loss))
@@ -62,22 +62,8 @@ class Batched:
         # A group costs as much as the rows computed while its kernels are started: in saved numbers, measured.
         self.overhead = (1.5e7 if self.stack else 3e6 if cuda else 2.5e5) / self.saved
 
-    def check(self, training: LocalTraining) -> None:
-        if training.batch_size is not None:
-            raise SettingError(f"--executor batched: full-batch only, training.batch_size = {training.batch_size}")
-
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.check(training)
-        self.task.check(theta, packed, weights)
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, *_ = work
         runs, clients = weights.shape
         sizes, shares = np.diff(packed.offsets), weights.reshape(-1)
         images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
@@ -123,19 +109,12 @@ class Batched:
             name: view.clone(memory_format=torch.contiguous_format) for name, view in self.task.flat.views(start).items()
         }
         places = list(parameters.values())
-        velocity = [torch.zeros_like(place) for place in places] if training.momentum else None
+        velocity = [torch.zeros_like(place) for place in places if training.momentum]
         before = None
         for _ in range(training.steps):
             gradients, loss = self.gradients(parameters, images, labels, share)
             before = loss if before is None else before
-            change = [gradients[name] for name in parameters]
-            if training.weight_decay:
-                change = list(torch._foreach_add(change, places, alpha=training.weight_decay))
-            if velocity is not None:
-                torch._foreach_mul_(velocity, training.momentum)
-                torch._foreach_add_(velocity, change)
-                change = velocity
-            torch._foreach_sub_(places, change, alpha=training.lr)
+            descend(places, velocity, [gradients[name] for name in parameters], training)
         assert before is not None  # there is at least one step
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
 

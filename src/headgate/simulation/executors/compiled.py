@@ -19,7 +19,7 @@ from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.compiled_layers import Floats
 from headgate.simulation.executors.compiled_net import AtWork, read_net
 from headgate.simulation.executors.compiled_shapes import WIDE
-from headgate.simulation.executors.types import Ints, Packed, Task
+from headgate.simulation.executors.types import Executor, Ints, Packed, Task, Work
 
 CHUNK = 64
 """Images that are looked at together; their numbers stay in the second-level cache."""
@@ -37,7 +37,7 @@ class _Job(NamedTuple):
     """the rows that each of its steps looks at"""
 
 
-class Compiled:
+class Compiled(Executor):
     """For a Sequential of the layers in `compiled_net`, on the CPU.
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
@@ -46,21 +46,14 @@ class Compiled:
     name = "compiled"
 
     def __init__(self, task: Task) -> None:
-        self.task = task
-        check_compiled_form(task)
+        super().__init__(task)
         self.net = read_net(task)
 
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.task.check(theta, packed, weights)
+    def check(self, training: LocalTraining | None) -> None:
+        check_compiled_form(self.task)
+
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, seeds, t = work
         labels, models = packed.labels.numpy(), theta.detach().numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")

@@ -1,17 +1,16 @@
 """Any model, client by client, with little around the arithmetic: made for the CPU, where a loop beats vmap."""
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors.types import Packed, Task, native_kernels
+from headgate.simulation.executors.types import Executor, Task, Work, native_kernels
 
 
-class FlatLoop:
+class FlatLoop(Executor):
     """One model serves all clients: its parameters are views of one vector, which a client starts from and moves.
 
     A run's numbers do not depend on the runs beside it, to the bit.
@@ -20,7 +19,7 @@ class FlatLoop:
     name = "flat"
 
     def __init__(self, task: Task) -> None:
-        self.task = task
+        super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.vector = torch.empty(task.flat.size, dtype=task.dtype, device=task.device)
         self.parameters = list(self.model.parameters())
@@ -28,17 +27,8 @@ class FlatLoop:
         for parameter, place in zip(self.parameters, self.places, strict=True):
             parameter.data = place
 
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.task.check(theta, packed, weights)
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, seeds, t = work
         clients, offsets, shares = weights.shape[1], packed.offsets.tolist(), weights.tolist()
         after, losses = theta.clone(), []
         with native_kernels():
@@ -67,18 +57,25 @@ class FlatLoop:
     def _descend(self, images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int) -> Tensor:
         """Moves the vector by the client's local training; the loss of all its samples before that."""
         before = None if training.batch_size is None else self._loss(images, labels)
-        velocity = [torch.zeros_like(place) for place in self.places] if training.momentum else None
+        velocity = [torch.zeros_like(place) for place in self.places if training.momentum]
         for rows in schedule(training, seed, client, t, len(labels)):
             with torch.enable_grad():
                 loss = cross_entropy(self.model(images[rows]), labels[rows])
             before = loss.detach() if before is None else before
             change = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-            if training.weight_decay:
-                change = torch._foreach_add(change, self.places, alpha=training.weight_decay)
-            if velocity is not None:
-                torch._foreach_mul_(velocity, training.momentum)
-                torch._foreach_add_(velocity, change)
-                change = tuple(velocity)
-            torch._foreach_sub_(self.places, change, alpha=training.lr)
+            descend(self.places, velocity, change, training)
         assert before is not None  # there is at least one step
         return before
+
+
+def descend(
+    places: list[Tensor], velocity: list[Tensor], change: list[Tensor] | tuple[Tensor, ...], training: LocalTraining
+) -> None:
+    """One step of torch.optim.SGD down the gradients `change`, in place; without momentum the velocity may be empty."""
+    if training.weight_decay:
+        change = torch._foreach_add(change, places, alpha=training.weight_decay)
+    if training.momentum:
+        torch._foreach_mul_(velocity, training.momentum)
+        torch._foreach_add_(velocity, change)
+        change = velocity
+    torch._foreach_sub_(places, change, alpha=training.lr)

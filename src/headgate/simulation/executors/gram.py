@@ -15,7 +15,7 @@ wake another takes longer, on a busy machine much longer, and so bits do not han
 has the form for other devices.
 """
 
-from collections.abc import Sequence
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.types import Ints, Packed, Task
+from headgate.simulation.executors.types import Executor, Ints, Task, Work
 
 BIN = 48
 """Rows of a bin of small clients: more make the Gram matrices dearer, fewer make more of them. Measured."""
@@ -35,33 +35,39 @@ Floats = NDArray[Any]
 """float32 or float64, as the task says."""
 
 
-class Gram:
-    """For a module that is a Flatten and a Linear, full-batch and without weight decay, on the CPU."""
+class GramForm(Executor):
+    """For a module that is a Flatten and a Linear, full-batch and without weight decay."""
 
-    name = "gram"
+    name, full_batch_only = "gram", True
 
     def __init__(self, task: Task) -> None:
-        self.task = task
-        self.check(None)
-        self.features = task.shape[0] * task.shape[1] * task.shape[2]
+        super().__init__(task)
+        self.features = math.prod(task.shape)
         self.has_bias = task.flat.size > task.classes * self.features
-        self.blas = ThreadpoolController().select(user_api="blas")  # looks for libraries, which takes milliseconds
 
     def check(self, training: LocalTraining | None) -> None:
-        check_gram_form(self.task, training)
+        if not is_linear(self.task.model):
+            raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
+        super().check(training)
+        if training is not None and training.weight_decay != 0:
+            raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
 
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.check(training)
-        self.task.check(theta, packed, weights)
+    def _matrices(self, models: Any) -> tuple[Any, Any]:
+        """Weights (R, classes, features) and biases (R, classes, 1) as views of the models; without biases, None."""
+        size = self.task.classes * self.features
+        weight = models[:, :size].reshape(-1, self.task.classes, self.features)
+        return weight, models[:, size:, None] if self.has_bias else None
+
+
+class Gram(GramForm):
+    """On the CPU."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.blas = ThreadpoolController().select(user_api="blas")  # looks for libraries, which takes milliseconds
+
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, *_ = work
         labels, models = packed.labels.numpy(), theta.detach().numpy()
         if labels.size and labels.view(np.uint64).max() >= self.task.classes:  # a negative one is huge there
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
@@ -86,30 +92,18 @@ class Gram:
         samples += shift
         return samples.reshape(len(images), self.features)
 
-    def _matrices(self, models: Floats) -> tuple[Floats, Floats | None]:
-        """Weights (R, classes, features) and biases (R, classes, 1) as views of the models."""
-        size = self.task.classes * self.features
-        weight = models[:, :size].reshape(-1, self.task.classes, self.features)
-        return weight, models[:, size:, None] if self.has_bias else None
-
     def _logits(self, models: Floats, samples: Floats, run_offsets: Ints) -> Floats:
         """The logits (classes, S) of all samples at the model of their run."""
         weight, bias = self._matrices(models)
         logits = np.empty((self.task.classes, len(samples)), samples.dtype)
-        for r, span in enumerate(_slices(run_offsets)):
+        for r, span in enumerate(slices(run_offsets)):
             own = np.matmul(weight[r], samples[span].T, out=logits[:, span])
             if bias is not None:
                 own += bias[r]
         return logits
 
     def _descend(
-        self,
-        samples: Floats,
-        logits: Floats,
-        labels: Ints,
-        offsets: Ints,
-        weights: Floats,
-        training: LocalTraining,
+        self, samples: Floats, logits: Floats, labels: Ints, offsets: Ints, weights: Floats, training: LocalTraining
     ) -> Floats:
         """What each sample adds to its run's model, as a factor for each class: (classes, S)."""
         sizes = offsets[1:] - offsets[:-1]
@@ -122,7 +116,7 @@ class Gram:
         here, velocity, total = logits.copy(), np.zeros_like(logits), np.zeros_like(logits)
         bins = [
             (total[:, span], self._gram(samples[span], owner[span], -training.lr), here[:, span])
-            for span in _slices(binned(offsets, weights.shape[1]))
+            for span in slices(binned(offsets, weights.shape[1]))
             if training.steps > 1
         ]
         for step in range(training.steps):
@@ -155,22 +149,12 @@ class Gram:
         """The models after their samples' moves: one product for each run."""
         after = np.empty(models.shape, models.dtype)
         weight, bias = self._matrices(after)
-        for r, span in enumerate(_slices(run_offsets)):
+        for r, span in enumerate(slices(run_offsets)):
             np.matmul(moves[:, span], samples[span], out=weight[r])
             if bias is not None:
                 np.sum(moves[:, span], axis=1, keepdims=True, out=bias[r])
         after += models
         return after
-
-
-def check_gram_form(task: Task, training: LocalTraining | None) -> None:
-    """Refuse what has no Gram form, or none here."""
-    if not is_linear(task.model):
-        raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
-    if training is not None and training.batch_size is not None:
-        raise SettingError(f"--executor gram: full-batch only, training.batch_size = {training.batch_size}")
-    if training is not None and training.weight_decay != 0:
-        raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
 
 
 def is_linear(model: nn.Module) -> bool:
@@ -196,9 +180,8 @@ def binned(offsets: Ints, clients: int) -> Ints:
     return np.array([*edges, offsets[-1]] if offsets[-1] > edges[-1] else edges, dtype=np.int64)
 
 
-def _slices(offsets: Ints) -> list[slice]:
-    ends = offsets.tolist()
-    return [slice(first, last) for first, last in pairwise(ends)]
+def slices(offsets: Ints) -> list[slice]:
+    return [slice(first, last) for first, last in pairwise(offsets.tolist())]
 
 
 def _softmax(logits: Floats) -> None:

@@ -3,7 +3,6 @@
 A group of G bins is a rectangle of G x p samples, and a step of it is one batched product.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,41 +12,22 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.gram import binned, check_gram_form
-from headgate.simulation.executors.types import Group, Ints, Packed, Task, grouped, mean_by_run, native_kernels
+from headgate.simulation.executors.gram import GramForm, binned, slices
+from headgate.simulation.executors.types import Group, Ints, Task, Work, grouped, mean_by_run, native_kernels
 
 
-class GramTorch:
-    """For a module that is a Flatten and a Linear, full-batch and without weight decay, on any device."""
-
-    name = "gram"
+class GramTorch(GramForm):
+    """On any device."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.on_cpu = task, task.device.type == "cpu"
-        self.check(None)
-        self.features = task.shape[0] * task.shape[1] * task.shape[2]
-        self.has_bias = task.flat.size > task.classes * self.features
+        super().__init__(task)
         # How many rows cost as much as starting the kernels for one more group.
         self.overhead = 4_000.0 if task.device.type == "cuda" else 50.0
 
-    def check(self, training: LocalTraining | None) -> None:
-        check_gram_form(self.task, training)
-
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.check(training)
-        self.task.check(theta, packed, weights)
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, *_ = work
         run_offsets = packed.offsets[:: weights.shape[1]]
-        spans = [slice(first, last) for first, last in zip(run_offsets[:-1].tolist(), run_offsets[1:].tolist(), strict=True)]
-        labels = packed.labels.to(self.task.device)
+        spans, labels = slices(run_offsets), packed.labels.to(self.task.device)
         with torch.no_grad(), native_kernels():
             samples = self.task.normalised(packed.images).flatten(1)
             logits = self._logits(theta, samples, spans)
@@ -56,17 +36,10 @@ class GramTorch:
             return self._moved(theta, samples, moves, spans), mean_by_run(losses, run_offsets)
 
     def _index(self, rows: NDArray[Any]) -> Tensor:
-        on_cpu = torch.from_numpy(rows)
-        return on_cpu if self.on_cpu else on_cpu.to(self.task.device)  # a `to` that does nothing still takes 10 µs
+        return torch.from_numpy(rows).to(self.task.device)
 
     def _factors(self, values: NDArray[Any]) -> Tensor:
         return self._index(values.astype(np.float64 if self.task.dtype == torch.float64 else np.float32))
-
-    def _matrices(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Weights (R, classes, features) and biases (R, classes, 1) as views of theta."""
-        size = self.task.classes * self.features
-        weight = theta[:, :size].view(-1, self.task.classes, self.features)
-        return weight, theta[:, size:, None] if self.has_bias else None
 
     def _logits(self, theta: Tensor, samples: Tensor, spans: list[slice]) -> Tensor:
         """The logits (classes, S) of all samples at the model of their run."""
@@ -76,13 +49,7 @@ class GramTorch:
         return torch.cat([torch.addmm(bias[r], weight[r], samples[span].T) for r, span in enumerate(spans)], dim=1)
 
     def _descend(
-        self,
-        samples: Tensor,
-        logits: Tensor,
-        labels: Tensor,
-        offsets: Ints,
-        weights: Tensor,
-        training: LocalTraining,
+        self, samples: Tensor, logits: Tensor, labels: Tensor, offsets: Ints, weights: Tensor, training: LocalTraining
     ) -> Tensor:
         """What each sample adds to its run's model, as a factor for each class: (classes, S)."""
         sizes = offsets[1:] - offsets[:-1]

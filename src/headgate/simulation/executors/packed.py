@@ -5,7 +5,7 @@ recorded once as a graph and played for every step of every round. Sizes change 
 is the number of programs, on a ladder of few sizes, and programs without work end at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -15,43 +15,35 @@ from torch.nn.functional import pad
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.packed_net import check_packed_form, read_blocks
 from headgate.simulation.executors.packed_steps import Room, Workspace, bytes_needed
-from headgate.simulation.executors.types import Ints, Packed, Task, rung, to_device
+from headgate.simulation.executors.types import Executor, Ints, Task, Work, rung, to_device
 
 SPARE = 0.8
 """of the device's free memory are taken at most"""
 
 
-class PackedKernels:
+class PackedKernels(Executor):
     """For the nets of `packed_net`, full-batch: bfloat16 products on float32 parameters, or float32 to check them.
 
     A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a
     single run is never cut.
     """
 
-    name = "packed"
+    name, full_batch_only = "packed", True
 
     def __init__(self, task: Task, memory: int | None = None) -> None:
-        self.task, self.memory = task, memory
-        self.check(None)
+        super().__init__(task)
+        self.memory = memory
         self.net = read_blocks(task).to(task.device)
         self.workspace: Workspace | None = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
     def check(self, training: LocalTraining | None) -> None:
-        check_packed_form(self.task, training)
+        check_packed_form(self.task)
+        super().check(training)
 
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`. Nothing here waits for the device."""
-        self.check(training)
-        self.task.check(theta, packed, weights)
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        """Nothing here waits for the device."""
+        theta, packed, weights, training, *_ = work
         runs, clients = weights.shape
         start = self.net.packed(theta.detach())
         after, means = torch.empty_like(start), theta.new_empty(runs)

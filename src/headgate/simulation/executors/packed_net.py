@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from headgate.errors import SettingError
-from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Flat, Residual
 from headgate.simulation.executors.types import Task
 
@@ -233,7 +232,7 @@ def _refuse(reason: str) -> NoReturn:
     raise SettingError(f"--executor packed: {reason}")
 
 
-def check_packed_form(task: Task, training: LocalTraining | None) -> None:
+def check_packed_form(task: Task) -> None:
     """Refuse what these kernels do not do, or not here."""
     if importlib.util.find_spec("triton") is None:
         raise SettingError("--executor packed: needs triton, which is not installed (extra gpu)")
@@ -241,8 +240,6 @@ def check_packed_form(task: Task, training: LocalTraining | None) -> None:
         raise SettingError(f"--executor packed: needs CUDA, the device is {task.device.type}")
     if task.dtype != torch.float32:
         raise SettingError(f"--executor packed: training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
-    if training is not None and training.batch_size is not None:
-        raise SettingError(f"--executor packed: full-batch only, training.batch_size = {training.batch_size}")
 
 
 def interpreted() -> bool:
@@ -252,10 +249,10 @@ def interpreted() -> bool:
     return bool(knobs.runtime.interpret)
 
 
-def is_packed(task: Task, training: LocalTraining) -> bool:
+def is_packed(task: Task) -> bool:
     """Whether these kernels take it: layers are looked at, not a name."""
     try:
-        check_packed_form(task, training)
+        check_packed_form(task)
         read_blocks(task)
     except SettingError:
         return False

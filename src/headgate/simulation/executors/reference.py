@@ -1,7 +1,6 @@
 """The judge: the paper's local training and aggregation as they are written, client by client in float64."""
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,31 +9,22 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat
-from headgate.simulation.executors.types import Packed, Task
+from headgate.simulation.executors.types import Executor, Packed, Task, Work
 from headgate.theory.labels import paper
 
 
 @paper("eq:local-update", "eq:global-aggregation")
-class Reference:
+class Reference(Executor):
     """Slow and plain; takes any model and any local training. It computes in float64 and answers in theta's dtype."""
 
     name = "reference"
 
     def __init__(self, task: Task) -> None:
-        self.task = task
+        super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, torch.float64)
 
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.task.check(theta, packed, weights)
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, seeds, t = work
         runs, clients = weights.shape
         models, losses = [], []
         for r in range(runs):

@@ -17,21 +17,21 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
 from headgate.parts import in_one_line
-from headgate.simulation.executors.types import Packed, Task, native_kernels, rung, to_device
+from headgate.simulation.executors.flat import descend
+from headgate.simulation.executors.types import Executor, Task, Work, native_kernels, rung, to_device
 
 STREAMS = 5
 """fewer leave the GPU idle between small kernels, more only share it"""
 
 
-class CudaStreams:
+class CudaStreams(Executor):
     """`note` says so when a step could not be compiled or recorded. A run's numbers do not depend on the runs beside it."""
 
     name = "streams"
 
     def __init__(self, task: Task, streams: int | None = None, compiled: bool | None = None) -> None:
         cuda = task.device.type == "cuda"
-        self.task = task
-        self.note: str | None = None
+        super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.compiled = cuda if compiled is None else compiled
         self.graphs = cuda
@@ -39,17 +39,8 @@ class CudaStreams:
         self._fast_loss: Callable[..., Tensor] = torch.compile(self._loss) if self.compiled else self._loss
         self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
 
-    def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
-    ) -> tuple[Tensor, Tensor]:
-        """See `Executor.advance`."""
-        self.task.check(theta, packed, weights)
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, packed, weights, training, seeds, t = work
         clients, offsets = weights.shape[1], packed.offsets.tolist()
         images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
         after, losses = theta.clone(), []
@@ -221,14 +212,7 @@ class _Lane:
 
     def descend(self, change: Sequence[Tensor], training: LocalTraining) -> None:
         with torch.no_grad():
-            change = [each.to(self.task.dtype) for each in change]
-            if training.weight_decay:
-                torch._foreach_add_(change, self.places, alpha=training.weight_decay)
-            if training.momentum:
-                torch._foreach_mul_(self.velocity, training.momentum)
-                torch._foreach_add_(self.velocity, change)
-                change = self.velocity
-            torch._foreach_sub_(self.places, change, alpha=training.lr)
+            descend(self.places, self.velocity, [each.to(self.task.dtype) for each in change], training)
             torch._foreach_copy_(self.low, self.places)
 
     def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:

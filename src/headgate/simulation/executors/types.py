@@ -1,17 +1,19 @@
 """What an executor is given and what it gives back, and how ragged buffers become few rectangles."""
 
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 from headgate.learning.networks import Flat
@@ -83,20 +85,44 @@ class Task:
             raise ValueError(f"images are {given}, must be {(samples, *self.shape)} torch.uint8")
 
 
-class Executor(Protocol):
-    """Does the local training of all clients of all runs for one round, and the server's sum of their updates."""
+class Work(NamedTuple):
+    """A round of all runs, as an executor is given it."""
 
-    @property
-    def name(self) -> str: ...
+    theta: Tensor
+    """(R, P) the global models before"""
+    packed: Packed
+    weights: Tensor
+    """(R, M) of the clients' updates"""
+    training: LocalTraining
+    seeds: Sequence[int]
+    """(R,)"""
+    t: int
+
+
+class Executor(ABC):
+    """Does the local training of all clients of all runs for one round, and the server's sum of their updates.
+
+    One that has a faster way to the answers of models (R, P) for images (n, C, H, W) offers `logits(theta, images)`.
+    """
+
+    name: str
+    full_batch_only = False
+    memory: int | None = None
+    """bound on the bytes it takes for itself, where it has one"""
+    note: str | None = None
+    """what it had to give up"""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.check(None)
+
+    def check(self, training: LocalTraining | None) -> None:
+        """Refuse what it does not do, or not here; without a training, what it does with none."""
+        if self.full_batch_only and training is not None and training.batch_size is not None:
+            raise SettingError(f"--executor {self.name}: full-batch only, training.batch_size = {training.batch_size}")
 
     def advance(
-        self,
-        theta: Tensor,
-        packed: Packed,
-        weights: Tensor,
-        training: LocalTraining,
-        seeds: Sequence[int],
-        t: int,
+        self, theta: Tensor, packed: Packed, weights: Tensor, training: LocalTraining, seeds: Sequence[int], t: int
     ) -> tuple[Tensor, Tensor]:
         """The global models after round t, (R, P), and each run's loss before it, (R,).
 
@@ -104,7 +130,12 @@ class Executor(Protocol):
         samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
         is the mean over all samples of the run at theta[r], nan where there are none. Arguments are left alone.
         """
-        ...
+        self.check(training)
+        self.task.check(theta, packed, weights)
+        return self._advance(Work(theta, packed, weights, training, seeds, t))
+
+    @abstractmethod
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]: ...
 
 
 @contextmanager

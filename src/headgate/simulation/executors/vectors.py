@@ -10,6 +10,7 @@ are compile-time constants. Whole vectors are read and written: arrays need some
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -24,8 +25,6 @@ SUMS = 24
 _INDEX, _SMALL = ir.IntType(64), ir.IntType(32)
 Value = Any
 """An LLVM value."""
-_inline: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic(prefer_literal=True)
-"""Makes a function known to numba: given types, it says how to write it down."""
 
 
 class _Code:
@@ -97,212 +96,192 @@ class _Code:
         return now
 
 
-def _inlined(write: Callable[..., Any], constants: int, *kinds: Any, gives_number: bool = False) -> Any:
-    """What numba wants to know of a function: its types, and how to write it down given values.
+def _inlined(constants: int, gives_number: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a function that writes instructions down known to numba, which calls it without `code`.
 
-    The first `constants` arguments must be known when it is compiled; of arrays the function gets the pointer.
+    Its first `constants` arguments must be known when it is compiled; of arrays it gets the pointer.
     """
-    if not all(isinstance(kind, types.IntegerLiteral) for kind in kinds[:constants]):
-        return None
-    known = [kind.literal_value for kind in kinds[:constants]]
-    others = [kind if isinstance(kind, types.Array) else types.int64 for kind in kinds[constants:]]
-    dtype = next(kind.dtype for kind in others if isinstance(kind, types.Array))
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        given = [
-            context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
-            for kind, value in zip(others, values[constants:], strict=True)
-        ]
-        result = write(_Code(context, builder, dtype), *known, *given)
-        return result if gives_number else context.get_dummy_value()
+    def decorate(write: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(write)
+        def typed(_: Any, *kinds: Any) -> Any:
+            if not all(isinstance(kind, types.IntegerLiteral) for kind in kinds[:constants]):
+                return None
+            known = [kind.literal_value for kind in kinds[:constants]]
+            others = [kind if isinstance(kind, types.Array) else types.int64 for kind in kinds[constants:]]
+            dtype = next(kind.dtype for kind in others if isinstance(kind, types.Array))
 
-    return (types.int64 if gives_number else types.void)(*kinds[:constants], *others), generate
+            def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                given = [
+                    context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+                    for kind, value in zip(others, values[constants:], strict=True)
+                ]
+                result = write(_Code(context, builder, dtype), *known, *given)
+                return result if gives_number else context.get_dummy_value()
+
+            return (types.int64 if gives_number else types.void)(*kinds[:constants], *others), generate
+
+        made: Callable[..., Any] = intrinsic(prefer_literal=True)(typed)
+        return made
+
+    return decorate
 
 
-@_inline
-def multiply(_, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
+@_inlined(3)
+def multiply(code, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
     """out[p, :] = Σ_t a[p, t]·b[t, :] + bias[:] for P rows of V vectors.
 
     The terms t come in `runs` of `whole` vectors and TAIL numbers of a, the runs `a_run` apart.
     """
+    block = [(p, v) for p in range(P) for v in range(V)]
 
-    def write(code, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
-        block = [(p, v) for p in range(P) for v in range(V)]
+    def terms(a, b, sums, lanes):
+        left = [code.load(row) for row in code.rows(a, a_step, P)]
+        for lane in range(lanes):
+            right = [code.load(code.at(b, LANES * v)) for v in range(V)]
+            sums = [
+                code.fma(code.everywhere(left[p], lane), right[v], total) for (p, v), total in zip(block, sums, strict=True)
+            ]
+            b = code.at(b, b_step)
+        return [b, *sums]
 
-        def terms(a, b, sums, lanes):
-            left = [code.load(row) for row in code.rows(a, a_step, P)]
-            for lane in range(lanes):
-                right = [code.load(code.at(b, LANES * v)) for v in range(V)]
-                sums = [
-                    code.fma(code.everywhere(left[p], lane), right[v], total) for (p, v), total in zip(block, sums, strict=True)
-                ]
-                b = code.at(b, b_step)
-            return [b, *sums]
+    def run(i, carried):
+        first = code.at(a, a_at, code.builder.mul(i, a_run))
 
-        def run(i, carried):
-            first = code.at(a, a_at, code.builder.mul(i, a_run))
+        def vector(j, carried):
+            b, *sums = carried
+            return terms(code.at(first, code.builder.mul(j, _INDEX(LANES))), b, sums, LANES)
 
-            def vector(j, carried):
-                b, *sums = carried
-                return terms(code.at(first, code.builder.mul(j, _INDEX(LANES))), b, sums, LANES)
+        b, *sums = code.loop(whole, carried, vector)
+        return terms(code.at(first, code.builder.mul(whole, _INDEX(LANES))), b, sums, TAIL) if TAIL else [b, *sums]
 
-            b, *sums = code.loop(whole, carried, vector)
-            return terms(code.at(first, code.builder.mul(whole, _INDEX(LANES))), b, sums, TAIL) if TAIL else [b, *sums]
-
-        _, *sums = code.loop(runs, [code.at(b, b_at), *[code.zero] * len(block)], run)
-        added = [code.load(code.at(bias, bias_at, LANES * v)) for v in range(V)]  # last, as torch does: equals stay equals
-        rows = code.rows(code.at(out, out_at), out_step, P)
-        for (p, v), total in zip(block, sums, strict=True):
-            code.store(code.builder.fadd(total, added[v]), code.at(rows[p], LANES * v))
-
-    kinds = (runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step)
-    return _inlined(write, 3, P, V, TAIL, *kinds)
+    _, *sums = code.loop(runs, [code.at(b, b_at), *[code.zero] * len(block)], run)
+    added = [code.load(code.at(bias, bias_at, LANES * v)) for v in range(V)]  # last, as torch does: equals stay equals
+    rows = code.rows(code.at(out, out_at), out_step, P)
+    for (p, v), total in zip(block, sums, strict=True):
+        code.store(code.builder.fadd(total, added[v]), code.at(rows[p], LANES * v))
 
 
-@_inline
-def add_scaled(_, ROWS, V, values, places, count, source, step, out, out_at, out_step):
+@_inlined(2)
+def add_scaled(code, ROWS, V, values, places, count, source, step, out, out_at, out_step):
     """out[r, :] += Σ_i values[i]·source[places[i] + r·step + :] for ROWS rows of V vectors and i < count."""
+    block = [(row, v) for row in range(ROWS) for v in range(V)]
+    passes = -(-len(block) // SUMS)
+    rows = code.rows(code.at(out, out_at), out_step, ROWS)
+    for i in range(passes):
+        part = block[i * len(block) // passes : (i + 1) * len(block) // passes]
 
-    def write(code, ROWS, V, values, places, count, source, step, out, out_at, out_step):
-        block = [(row, v) for row in range(ROWS) for v in range(V)]
-        passes = -(-len(block) // SUMS)
-        rows = code.rows(code.at(out, out_at), out_step, ROWS)
-        for i in range(passes):
-            part = block[i * len(block) // passes : (i + 1) * len(block) // passes]
+        def term(i, sums, part=part):
+            value = code.number(code.at(values, i))
+            seen = code.rows(code.at(source, code.builder.load(code.at(places, i))), step, ROWS)
+            return [
+                code.fma(value, code.load(code.at(seen[row], LANES * v)), total)
+                for (row, v), total in zip(part, sums, strict=True)
+            ]
 
-            def term(i, sums, part=part):
-                value = code.number(code.at(values, i))
-                seen = code.rows(code.at(source, code.builder.load(code.at(places, i))), step, ROWS)
-                return [
-                    code.fma(value, code.load(code.at(seen[row], LANES * v)), total)
-                    for (row, v), total in zip(part, sums, strict=True)
-                ]
-
-            for (row, v), total in zip(part, code.loop(count, [code.zero] * len(part), term), strict=True):
-                to = code.at(rows[row], LANES * v)
-                code.store(code.builder.fadd(code.load(to), total), to)
-
-    return _inlined(write, 2, ROWS, V, values, places, count, source, step, out, out_at, out_step)
+        for (row, v), total in zip(part, code.loop(count, [code.zero] * len(part), term), strict=True):
+            to = code.at(rows[row], LANES * v)
+            code.store(code.builder.fadd(code.load(to), total), to)
 
 
-@_inline
-def spread_scaled(_, ROWS, V, values, places, count, source, source_at, step, out, out_step):
+@_inlined(2)
+def spread_scaled(code, ROWS, V, values, places, count, source, source_at, step, out, out_step):
     """out[places[i] + r·out_step + :] += values[i]·source[r·step + :] for ROWS rows of V vectors and each i < count in turn."""
+    passes = -(-V // SUMS)
+    for row, start in enumerate(code.rows(code.at(source, source_at), step, ROWS)):
+        for i in range(passes):
+            part = range(i * V // passes, (i + 1) * V // passes)
+            kept = [code.load(code.at(start, LANES * v)) for v in part]
 
-    def write(code, ROWS, V, values, places, count, source, source_at, step, out, out_step):
-        passes = -(-V // SUMS)
-        for row, start in enumerate(code.rows(code.at(source, source_at), step, ROWS)):
-            for i in range(passes):
-                part = range(i * V // passes, (i + 1) * V // passes)
-                kept = [code.load(code.at(start, LANES * v)) for v in part]
+            def term(i, _, row=row, part=part, kept=kept):
+                value = code.number(code.at(values, i))
+                there = code.at(out, code.builder.load(code.at(places, i)), code.builder.mul(out_step, _INDEX(row)))
+                for v, each in zip(part, kept, strict=True):
+                    to = code.at(there, LANES * v)
+                    code.store(code.fma(value, each, code.load(to)), to)
+                return []
 
-                def term(i, _, row=row, part=part, kept=kept):
-                    value = code.number(code.at(values, i))
-                    there = code.at(out, code.builder.load(code.at(places, i)), code.builder.mul(out_step, _INDEX(row)))
-                    for v, each in zip(part, kept, strict=True):
-                        to = code.at(there, LANES * v)
-                        code.store(code.fma(value, each, code.load(to)), to)
-                    return []
-
-                code.loop(count, [], term)
-
-    return _inlined(write, 2, ROWS, V, values, places, count, source, source_at, step, out, out_step)
+            code.loop(count, [], term)
 
 
-@_inline
-def dots(_, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
+@_inlined(1)
+def dots(code, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
     """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, as many rows w as a vector has lanes, and `length` vectors."""
+    left, right = code.rows(code.at(x, x_at), x_step, P), code.rows(code.at(w, w_at), w_step, LANES)
 
-    def write(code, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
-        left, right = code.rows(code.at(x, x_at), x_step, P), code.rows(code.at(w, w_at), w_step, LANES)
+    def term(i, sums):
+        along = code.builder.mul(i, _INDEX(LANES))
+        ours, theirs = ([code.load(code.at(row, along)) for row in rows] for rows in (left, right))
+        pairs = [(one, other) for one in ours for other in theirs]
+        return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
 
-        def term(i, sums):
-            along = code.builder.mul(i, _INDEX(LANES))
-            ours, theirs = ([code.load(code.at(row, along)) for row in rows] for rows in (left, right))
-            pairs = [(one, other) for one in ours for other in theirs]
-            return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
-
-        sums = code.loop(length, [code.zero] * (P * LANES), term)
-        added = code.load(code.at(bias, bias_at))
-        for p, row in enumerate(code.rows(code.at(out, out_at), out_step, P)):
-            parts = sums[p * LANES : (p + 1) * LANES]
-            while len(parts) > 1:  # neighbours are added until one vector holds the sum of each
-                pairs = zip(parts[::2], parts[1::2], strict=True)
-                evens, odds = range(0, 2 * LANES, 2), range(1, 2 * LANES, 2)
-                parts = [code.builder.fadd(code.shuffled(a, b, evens), code.shuffled(a, b, odds)) for a, b in pairs]
-            code.store(code.builder.fadd(parts[0], added), row)
-
-    return _inlined(write, 1, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step)
+    sums = code.loop(length, [code.zero] * (P * LANES), term)
+    added = code.load(code.at(bias, bias_at))
+    for p, row in enumerate(code.rows(code.at(out, out_at), out_step, P)):
+        parts = sums[p * LANES : (p + 1) * LANES]
+        while len(parts) > 1:  # neighbours are added until one vector holds the sum of each
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            evens, odds = range(0, 2 * LANES, 2), range(1, 2 * LANES, 2)
+            parts = [code.builder.fadd(code.shuffled(a, b, evens), code.shuffled(a, b, odds)) for a, b in pairs]
+        code.store(code.builder.fadd(parts[0], added), row)
 
 
-@_inline
-def outer(_, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
+@_inlined(1)
+def outer(code, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
     """out[p, :] = Σ_i a[i, p]·b[i, :] for as many rows p as a vector has lanes, V vectors, and i < count."""
 
-    def write(code, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
-        def term(i, sums):
-            left = code.load(code.at(a, a_at, code.builder.mul(i, a_step)))
-            row = code.at(b, b_at, code.builder.mul(i, b_step))
-            right = [code.load(code.at(row, LANES * v)) for v in range(V)]
-            pairs = [(code.everywhere(left, lane), each) for lane in range(LANES) for each in right]
-            return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
+    def term(i, sums):
+        left = code.load(code.at(a, a_at, code.builder.mul(i, a_step)))
+        row = code.at(b, b_at, code.builder.mul(i, b_step))
+        right = [code.load(code.at(row, LANES * v)) for v in range(V)]
+        pairs = [(code.everywhere(left, lane), each) for lane in range(LANES) for each in right]
+        return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
 
-        sums = code.loop(count, [code.zero] * (LANES * V), term)
-        for lane, row in enumerate(code.rows(code.at(out, out_at), out_step, LANES)):
-            for v in range(V):
-                code.store(sums[lane * V + v], code.at(row, LANES * v))
-
-    return _inlined(write, 1, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step)
+    sums = code.loop(count, [code.zero] * (LANES * V), term)
+    for lane, row in enumerate(code.rows(code.at(out, out_at), out_step, LANES)):
+        for v in range(V):
+            code.store(sums[lane * V + v], code.at(row, LANES * v))
 
 
-@_inline
-def largest(_, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at):
+@_inlined(3)
+def largest(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at):
     """The largest of K x K pixels of V vectors, and which it is: the first of several; nan if any is.
 
     `chosen` holds uint16. If RELU is 1, what is negative is given as 0.
     """
-
-    def write(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at):
-        builder, whole = code.builder, ir.VectorType(_SMALL, LANES)
-        pixels = [pixel for row in code.rows(code.at(x, x_at), x_row, K) for pixel in code.rows(row, x_pixel, K)]
-        for v in range(V):
-            best, which = code.load(code.at(pixels[0], LANES * v)), ir.Constant(whole, [0] * LANES)
-            for number, pixel in enumerate(pixels[1:], start=1):
-                here = code.load(code.at(pixel, LANES * v))
-                more = builder.fcmp_ordered(">", here, best)
-                which = builder.select(more, ir.Constant(whole, [number] * LANES), which)
-                best = code.maximum(here, best)
-            if RELU:
-                best = code.maximum(best, code.zero)
-            code.store(best, code.at(out, out_at, LANES * v))
-            short = builder.trunc(which, ir.VectorType(ir.IntType(16), LANES))
-            code.store(short, code.at(chosen, chosen_at, LANES * v), aligned=2)
-
-    return _inlined(write, 3, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at)
+    builder, whole = code.builder, ir.VectorType(_SMALL, LANES)
+    pixels = [pixel for row in code.rows(code.at(x, x_at), x_row, K) for pixel in code.rows(row, x_pixel, K)]
+    for v in range(V):
+        best, which = code.load(code.at(pixels[0], LANES * v)), ir.Constant(whole, [0] * LANES)
+        for number, pixel in enumerate(pixels[1:], start=1):
+            here = code.load(code.at(pixel, LANES * v))
+            more = builder.fcmp_ordered(">", here, best)
+            which = builder.select(more, ir.Constant(whole, [number] * LANES), which)
+            best = code.maximum(here, best)
+        if RELU:
+            best = code.maximum(best, code.zero)
+        code.store(best, code.at(out, out_at, LANES * v))
+        short = builder.trunc(which, ir.VectorType(ir.IntType(16), LANES))
+        code.store(short, code.at(chosen, chosen_at, LANES * v), aligned=2)
 
 
-@_inline
-def collect(_, count, slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places):
+@_inlined(0, gives_number=True)
+def collect(code, count, slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places):
     """Appends to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
 
     Slopes and chosen are `step` apart. Returns how many there are now; beyond the last, one may be written.
     """
+    builder = code.builder
 
-    def write(code, count, slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places):
-        builder = code.builder
+    def look(i, carried):
+        (count,) = carried
+        along = builder.mul(i, step)
+        value = builder.load(code.at(slope, slope_at, along))
+        pixel = builder.zext(builder.load(code.at(chosen, chosen_at, along)), _INDEX)
+        there = builder.add(builder.add(place, builder.mul(i, place_step)), builder.load(code.at(shifts, pixel)))
+        builder.store(value, code.at(values, count))
+        builder.store(there, code.at(places, count))
+        counts = builder.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
+        return [builder.add(count, builder.zext(counts, _INDEX))]
 
-        def look(i, carried):
-            (count,) = carried
-            along = builder.mul(i, step)
-            value = builder.load(code.at(slope, slope_at, along))
-            pixel = builder.zext(builder.load(code.at(chosen, chosen_at, along)), _INDEX)
-            there = builder.add(builder.add(place, builder.mul(i, place_step)), builder.load(code.at(shifts, pixel)))
-            builder.store(value, code.at(values, count))
-            builder.store(there, code.at(places, count))
-            counts = builder.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
-            return [builder.add(count, builder.zext(counts, _INDEX))]
-
-        return code.loop(length, [count], look)[0]
-
-    kinds = (slope, slope_at, chosen, chosen_at, step, length, shifts, place, place_step, values, places)
-    return _inlined(write, 0, count, *kinds, gives_number=True)
+    return code.loop(length, [count], look)[0]
