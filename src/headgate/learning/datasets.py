@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
-from headgate.learning.formats import SIZE, Labels, PictureFiles, Pictures, Pixels, Tick, recognise
+from headgate.learning.formats import SIZE, Labels, PictureFiles, Pixels, Tick, recognise
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")
@@ -43,8 +43,8 @@ class Dataset:
     def __post_init__(self) -> None:
         if not self.classes:
             self._refuse("has no classes")
-        for split in ("train", "test"):
-            self._check_split(f"{split}_images", f"{split}_labels")
+        self._check_split("train_images", "train_labels")
+        self._check_split("test_images", "test_labels")
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             self._refuse(f"train_images are {self.train_images.shape[1:]}, test_images {self.test_images.shape[1:]}")
         self._check_scale("mean", positive=False)
@@ -161,14 +161,14 @@ def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tic
     if name == "digits":
         return _load_digits()
     if name in _KNOWN:
-        return _load_known(name, _data_root(folder), size, tick)
+        return _load_known(name, folder or data_folder(), size, tick)
     raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
 
 
 def available(folder: Path | None = None) -> list[Found]:
     """What `load_dataset` would find, one entry for each known name, without decoding images."""
     embedded = Found("digits", None, "scikit-learn", *DIGITS_COUNTS)
-    return [embedded, *(_look(name, _data_root(folder)) for name in _KNOWN)]
+    return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN)]
 
 
 def hold_out(dataset: Dataset, fraction: float) -> Dataset:
@@ -215,10 +215,6 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
     return tuple(means), tuple(deviations)
 
 
-def _data_root(folder: Path | None) -> Path:
-    return data_folder() if folder is None else Path(folder)
-
-
 # by name
 
 
@@ -257,20 +253,14 @@ def _load_known(name: str, root: Path, size: int, tick: Tick | None) -> Dataset:
         pictures = source.read(len(known.mean), len(known.classes), size, tick)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
-    _check_fits(name, path, pictures)
-    classes = tuple(known.other_names.get(title, title) for title in pictures.classes or known.classes)
-    arrays = {key: np.ascontiguousarray(getattr(pictures, key)) for key in _ARRAYS}
-    return Dataset(name, **arrays, classes=classes, mean=known.mean, std=known.std, columns=pictures.columns)
-
-
-def _check_fits(name: str, path: Path, pictures: Pictures) -> None:
-    """That the files hold the data set their folder is named after."""
-    known = _KNOWN[name]
     channels = pictures.train_images.shape[1]
-    if channels != len(known.mean):
+    if channels != len(known.mean):  # the folder is named after another data set
         raise DataError(f"{path}: images have {channels} channel(s), those of {name} have {len(known.mean)}")
     if pictures.classes is not None and len(pictures.classes) != len(known.classes):
         raise DataError(f"{path}: holds {len(pictures.classes)} classes, {name} has {len(known.classes)}")
+    classes = tuple(known.other_names.get(title, title) for title in pictures.classes or known.classes)
+    arrays = {key: np.ascontiguousarray(getattr(pictures, key)) for key in _ARRAYS}
+    return Dataset(name, **arrays, classes=classes, mean=known.mean, std=known.std, columns=pictures.columns)
 
 
 def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
@@ -286,12 +276,9 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
             continue
         if source is not None:
             return path, source
-    raise problem or DataError(_missing(name, root))
-
-
-def _missing(name: str, root: Path) -> str:
     folders = ", ".join(_KNOWN[name].folders)
-    return f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it"
+    missing = f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it"
+    raise problem or DataError(missing)
 
 
 def _look(name: str, root: Path) -> Found:
@@ -310,12 +297,8 @@ def dataset_of(name: str, made: Any) -> Dataset:
     """What a user's data source returned, as a data set."""
     if isinstance(made, Dataset):
         return made
-    return dataset_from_arrays(name, **_named_arrays(name, made))
-
-
-def _named_arrays(name: str, made: Any) -> dict[str, Any]:
     if isinstance(made, tuple) and len(made) == len(_ARRAYS):
-        return dict(zip(_ARRAYS, made, strict=True))
+        made = dict(zip(_ARRAYS, made, strict=True))
     if not isinstance(made, dict):
         raise DataError(f"data.kind = {name}: must return a Dataset, a dict or a tuple ({', '.join(_ARRAYS)})")
     missing = [key for key in _ARRAYS if key not in made]
@@ -323,7 +306,7 @@ def _named_arrays(name: str, made: Any) -> dict[str, Any]:
     if missing or unknown:
         wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, which means nothing here"
         raise DataError(f"data.kind = {name}: the dict returned {wrong}")
-    return made
+    return dataset_from_arrays(name, **made)
 
 
 def dataset_from_arrays(

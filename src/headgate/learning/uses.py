@@ -49,11 +49,7 @@ class UseCounts:
         before = self._counts[places].astype(np.int64)
         self._counts[places] += times.astype(np.int32)
         edges = np.searchsorted(keys, np.arange(self.runs + 1) * self.samples)
-        for sums, terms in (
-            (self.distinct, before == 0),
-            (self.total, times),
-            (self.squares, times * (2 * before + times)),
-        ):
+        for sums, terms in ((self.distinct, before == 0), (self.total, times), (self.squares, times * (2 * before + times))):
             sums += np.diff(np.concatenate([[0], np.cumsum(terms, dtype=np.int64)])[edges])
 
     def _places(self, keys: Ints) -> Ints:

@@ -12,9 +12,8 @@ from typing import Any
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build, load
-from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
-from headgate.simulation.players import LOOK, ONE_THREAD, cores, error_from, raise_first, told
+from headgate.simulation.players import LOOK, ONE_THREAD, Datasets, cores, error_from, raise_first, told
 from headgate.simulation.stopping import told_to_stop
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -94,14 +93,8 @@ class Cluster:
 # on the workers
 
 
-_DATASETS: dict[str, Any] = {}
-"""read once by each worker: Ray gives it one task after the other"""
-
-
-def _dataset(data: Data) -> Any:
-    if data.key not in _DATASETS:
-        _DATASETS[data.key] = data.load()
-    return _DATASETS[data.key]
+_DATASETS = Datasets()
+"""of each worker: Ray gives it one task after the other"""
 
 
 def _examine(settings: dict[str, Any], device: str, executor: str) -> Told:
@@ -109,7 +102,7 @@ def _examine(settings: dict[str, Any], device: str, executor: str) -> Told:
 
     try:
         experiment = build("", settings)
-        return examine(experiment, _dataset(experiment.data), _on_worker(device), executor), None
+        return examine(experiment, _DATASETS.of(experiment.data), _on_worker(device), executor), None
     except Exception as error:
         return None, told(error)
 
@@ -123,7 +116,7 @@ def _play(folder: str, device: str) -> Told:
             raise Interrupted("interrupted")
         if not own.is_dir():
             raise DataError(f"{own}: is not there on {os.uname().nodename}; --out must be a folder that every node sees")
-        dataset = _dataset(load(own / CONFIG).data)
+        dataset = _DATASETS.of(load(own / CONFIG).data)
         with told_to_stop() as stop:
             play_folder(own, None, dataset, _on_worker(device), lambda done: None, lambda: stop() or (own / STOP).exists())
     except (Exception, KeyboardInterrupt) as error:

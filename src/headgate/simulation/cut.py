@@ -4,7 +4,6 @@ The cut hangs on the experiment, the executor and the device's memory, never on 
 the results: prices and streams are addressed by seed, and a policy sees only its own run.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,13 +44,9 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
     names, seeds = list(experiment.policies), experiment.seeds
     if len(seeds) <= most:
         groups = -(-len(names) // (most // len(seeds)))
-        return [experiment.only(own) for own in _split(names, groups)]
+        return [experiment.only(own.tolist()) for own in np.array_split(np.array(names, dtype=object), groups)]
     spans = np.array_split(seeds, -(-len(seeds) // most))
     return [experiment.only([name], span) for name in names for span in spans]
-
-
-def _split(names: Sequence[str], groups: int) -> list[list[str]]:
-    return [[str(name) for name in own] for own in np.array_split(np.array(names, dtype=object), groups)]
 
 
 @dataclass(frozen=True)

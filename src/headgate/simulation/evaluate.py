@@ -27,7 +27,7 @@ class Evaluator:
         # functional_call may leave traces in a module that shares parts
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.linear = is_linear(task.model)
-        self.judge = getattr(executor, "logits", None)
+        self.judging = executor if hasattr(executor, "logits") else None
         # on CUDA convolutions are fastest on images with channels last
         self.format = torch.channels_last if task.device.type == "cuda" else torch.preserve_format
 
@@ -36,7 +36,7 @@ class Evaluator:
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad(), native_kernels():
-            models = None if self.judge or self.linear else [self._model(vector) for vector in theta]
+            models = None if self.judging or self.linear else [self._model(vector) for vector in theta]
             for start in range(0, len(self.labels), CHUNK):
                 y = self.labels[start : start + CHUNK]
                 for run, logits in self._logits(theta, models, self.images[start : start + CHUNK]):
@@ -49,8 +49,8 @@ class Evaluator:
         self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
     ) -> Iterator[tuple[int | slice, Tensor]]:
         """(which runs, their logits); all linear models together are one matrix product."""
-        if self.judge:
-            yield slice(None), self.judge(theta, images)
+        if self.judging:
+            yield slice(None), self.judging.logits(theta, images)
             return
         x = self.task.normalised(images)
         if self.linear:

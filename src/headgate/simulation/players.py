@@ -56,6 +56,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
+class Datasets(dict[str, Any]):
+    """Data sets by their key, each read once."""
+
+    def of(self, data: Data) -> Any:
+        if data.key not in self:
+            self[data.key] = data.load()
+        return self[data.key]
+
+
 class Here:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
@@ -63,14 +72,14 @@ class Here:
 
     def __init__(self, experiments: Mapping[Path, Experiment] | None = None) -> None:
         """`experiments`: what is played in these folders as it is; in others, what their config says."""
-        self._datasets: dict[str, Any] = {}
+        self._datasets = Datasets()
         self._experiments = dict(experiments or {})
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         with _one_thread():
             from headgate.simulation.run import examine
 
-            return examine(experiment, self._dataset(experiment.data), device, executor)
+            return examine(experiment, self._datasets.of(experiment.data), device, executor)
 
     def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
         with _one_thread():
@@ -81,17 +90,13 @@ class Here:
                     raise Interrupted("interrupted")
                 experiment = self._experiments.get(folder) or load(folder / CONFIG)
                 try:
-                    play_folder(folder, experiment, self._dataset(experiment.data), device, tick=lambda done: look(), stop=told)
+                    data = self._datasets.of(experiment.data)
+                    play_folder(folder, experiment, data, device, tick=lambda done: look(), stop=told)
                 except Interrupted:
                     raise
                 except HeadgateError as error:
                     raise ChunkError(folder, error) from None
                 give_back(device)
-
-    def _dataset(self, data: Data) -> Any:
-        if data.key not in self._datasets:
-            self._datasets[data.key] = data.load()
-        return self._datasets[data.key]
 
     def close(self) -> None:
         self._datasets.clear()

@@ -76,17 +76,14 @@ def perform(
         left = [run for run in runs if not run.finished]
         began = time.monotonic()
         if any(run.fresh or run.left() for run in left):
+            say = say or (lambda text: None)
             with closing(_player(left, processes, ray)) as player:
-                _start(runs, folder, player, device, executor, say or _nobody, held)
-                _play(runs, folder, player, device, tick, watch, say or _nobody)
+                _start(runs, folder, player, device, executor, say, held)
+                _play(runs, folder, player, device, tick, watch, say)
         for run in left:
             with saying_how_to_go_on(folder):
                 conclude(run.folder, time.monotonic() - began)
     return [run.folder for run in runs]
-
-
-def _nobody(text: str) -> None:
-    pass
 
 
 # what there is to do

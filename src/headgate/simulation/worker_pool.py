@@ -22,12 +22,11 @@ import torch
 
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, build, load
-from headgate.learning.data import Data
 from headgate.learning.datasets import Dataset
 from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
 from headgate.simulation.engine import Simulation
-from headgate.simulation.players import told
+from headgate.simulation.players import Datasets, told
 from headgate.simulation.run import choose_device, examine, give_back, play_folder
 from headgate.simulation.stopping import told_to_stop
 
@@ -39,7 +38,7 @@ LOOK = 0.5
 class WorkerPool:
     def __init__(self, answers: int) -> None:
         self.answers, self.parent = answers, os.getppid()
-        self.datasets: dict[str, Dataset] = {}
+        self.datasets = Datasets()
 
     def serve(self) -> None:
         """Answer until nobody asks any more."""
@@ -63,24 +62,19 @@ class WorkerPool:
     def answer(self, **content: Any) -> None:
         os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
 
-    def dataset(self, data: Data) -> Dataset:
-        if data.key not in self.datasets:
-            self.datasets[data.key] = data.load()
-        return self.datasets[data.key]
-
     def examine(self, settings: Mapping[str, Any], device: str, executor: str) -> dict[str, Any]:
         experiment = build("", settings)
-        return examine(experiment, self.dataset(experiment.data), device, executor)
+        return examine(experiment, self.datasets.of(experiment.data), device, executor)
 
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
         experiments = {folder: load(str(folder / CONFIG)) for folder in folders}
-        chunks = [(folder, self.dataset(each.data)) for folder, each in experiments.items()]
+        chunks = [(folder, self.datasets.of(each.data)) for folder, each in experiments.items()]
         if choose_device(device).type == "cuda":
             self.one_by_one(chunks, device)
             return
         compiled = [each for folder, each in experiments.items() if Checkpoint(folder).environment["executor"] == "compiled"]
         for each in {each.model.kind: each for each in compiled}.values():
-            _compile(each, self.dataset(each.data))
+            _compile(each, self.datasets.of(each.data))
         self.fork(chunks, device, processes)
 
     def one_by_one(self, chunks: Sequence[tuple[Path, Dataset]], device: str) -> None:

@@ -1,8 +1,7 @@
 """cifar-10-batches-py: pickles, replayed without anything that could run code."""
 
 import math
-import struct
-from collections.abc import Iterator
+import pickletools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ def read_batch(path: Path) -> dict[str, Any]:
         batch = _Replay().run(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({reason(error)})") from None
-    except (_RefusedError, ValueError, LookupError, TypeError, struct.error) as error:
+    except (_RefusedError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: not a CIFAR-10 batch, or a damaged one ({reason(error)})") from None
     if not isinstance(batch, dict):
         raise DataError(f"{path}: not a CIFAR-10 batch (no dict)")
@@ -54,54 +53,9 @@ class _Array:
 
 
 _RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
-# Opcode: its name and what follows it: a number in struct's notation, a counted string ("text", "bytes" after
-# the notation of its length), or two lines which name a global. Everything not listed is refused unparsed.
-_OPCODES = {
-    0x80: ("PROTO", "<B"), 0x95: ("FRAME", "<Q"), ord("."): ("STOP", ""),
-    ord("J"): ("NUMBER", "<i"), ord("K"): ("NUMBER", "<B"), ord("M"): ("NUMBER", "<H"),
-    ord("U"): ("STRING", "<B bytes"), ord("T"): ("STRING", "<I bytes"),  # what Python 2 calls a string
-    ord("C"): ("STRING", "<B bytes"), ord("B"): ("STRING", "<I bytes"),
-    0x8C: ("STRING", "<B text"), ord("X"): ("STRING", "<I text"),
-    ord("N"): ("NONE", ""), 0x88: ("TRUE", ""), 0x89: ("FALSE", ""),
-    ord(")"): ("TUPLE0", ""), 0x85: ("TUPLE1", ""), 0x86: ("TUPLE2", ""), 0x87: ("TUPLE3", ""), ord("t"): ("TUPLE", ""),
-    ord("]"): ("LIST", ""), ord("a"): ("APPEND", ""), ord("e"): ("APPENDS", ""),
-    ord("}"): ("DICT", ""), ord("s"): ("SETITEM", ""), ord("u"): ("SETITEMS", ""), ord("("): ("MARK", ""),
-    ord("q"): ("PUT", "<B"), ord("r"): ("PUT", "<I"), 0x94: ("MEMOIZE", ""), ord("h"): ("GET", "<B"), ord("j"): ("GET", "<I"),
-    ord("c"): ("GLOBAL", "lines"), 0x93: ("STACK_GLOBAL", ""), ord("R"): ("REDUCE", ""), ord("b"): ("BUILD", ""),
-}  # fmt: skip
-_CONSTANTS = {"NONE": None, "TRUE": True, "FALSE": False}
-_TUPLES = {"TUPLE0": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
-
-
-def _opcodes(data: bytes) -> Iterator[tuple[str, Any]]:
-    """The opcodes of a pickle with their arguments."""
-    at = 0
-    while at < len(data):
-        if data[at] not in _OPCODES:
-            raise _RefusedError(f"the opcode {data[at]:#04x} has no place in it")
-        name, form = _OPCODES[data[at]]
-        argument, at = _argument(data, at + 1, form)
-        yield name, argument
-
-
-def _argument(data: bytes, at: int, form: str) -> tuple[Any, int]:
-    """What follows an opcode, and where the next one starts."""
-    if not form:
-        return None, at
-    if form == "lines":
-        middle = data.index(b"\n", at)
-        end = data.index(b"\n", middle + 1)
-        return f"{data[at:middle].decode('ascii')} {data[middle + 1 : end].decode('ascii')}", end + 1
-    number, _, string = form.partition(" ")
-    (value,) = struct.unpack_from(number, data, at)
-    at += struct.calcsize(number)
-    if not string:
-        return value, at
-    content = data[at : at + value]
-    if len(content) != value:
-        raise _RefusedError("it ends within a string")
-    return content.decode("utf-8", "surrogatepass") if string == "text" else content, at + value
 
 
 class _Replay:
@@ -112,46 +66,52 @@ class _Replay:
         self.memo: dict[int, Any] = {}
 
     def run(self, data: bytes) -> Any:
-        for name, argument in _opcodes(data):
-            if name == "STOP":
+        for opcode, argument, _ in pickletools.genops(data):  # parses, and does nothing of what it reads
+            if opcode.name == "STOP":
                 return self.stack.pop()
-            self.step(name, argument)
+            self.step(opcode.name, argument)
         raise _RefusedError("it ends too early")
 
     def step(self, name: str, argument: Any) -> None:
         push = self.stack.append
-        if name in ("NUMBER", "STRING"):
-            push(argument)
-        elif name in _CONSTANTS:
-            push(_CONSTANTS[name])
-        elif name in ("PUT", "MEMOIZE"):
-            self.memo[len(self.memo) if name == "MEMOIZE" else argument] = self.stack[-1]
-        elif name == "GET":
-            push(self.memo[argument])
-        elif name in ("GLOBAL", "STACK_GLOBAL"):
-            push(_Global(argument if name == "GLOBAL" else " ".join(self.take(2))))
-        elif name == "REDUCE":
-            push(_made(*self.take(2)))
-        elif name == "BUILD":
-            _fill(self.stack[-2], self.stack.pop())
-        elif name not in ("PROTO", "FRAME"):
-            self.gather(name)
-
-    def gather(self, name: str) -> None:
-        """Opcodes which make or grow a list, a dict or a tuple."""
-        if name in ("LIST", "DICT"):
-            self.stack.append([] if name == "LIST" else {})
-        elif name == "MARK":
-            self.stack.append(_MARK)
-        elif name in _TUPLES or name == "TUPLE":
-            self.stack.append(tuple(self.take(_TUPLES[name]) if name in _TUPLES else self.take_to_mark()))
-        elif name in ("APPEND", "APPENDS"):
-            items = self.take(1) if name == "APPEND" else self.take_to_mark()
-            _grown(self.stack[-1], list).extend(items)
-        elif name in ("SETITEM", "SETITEMS"):
-            items = self.take(2) if name == "SETITEM" else self.take_to_mark()
-            pairs = zip(items[::2], items[1::2], strict=True)
-            _grown(self.stack[-1], dict).update((to_text(key), value) for key, value in pairs)
+        match name:
+            case "PROTO" | "FRAME":
+                pass
+            case "BININT" | "BININT1" | "BININT2" | "SHORT_BINBYTES" | "BINBYTES" | "SHORT_BINUNICODE" | "BINUNICODE":
+                push(argument)
+            case "SHORT_BINSTRING" | "BINSTRING":  # what Python 2 calls a string
+                push(argument.encode("latin-1"))
+            case "NONE" | "NEWTRUE" | "NEWFALSE":
+                push(_CONSTANTS[name])
+            case "MARK":
+                push(_MARK)
+            case "EMPTY_LIST":
+                push([])
+            case "EMPTY_DICT":
+                push({})
+            case "EMPTY_TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
+                push(tuple(self.take(_TUPLES[name])))
+            case "TUPLE":
+                push(tuple(self.take_to_mark()))
+            case "APPEND" | "APPENDS":
+                items = self.take(1) if name == "APPEND" else self.take_to_mark()
+                _grown(self.stack[-1], list).extend(items)
+            case "SETITEM" | "SETITEMS":
+                items = self.take(2) if name == "SETITEM" else self.take_to_mark()
+                pairs = zip(items[::2], items[1::2], strict=True)
+                _grown(self.stack[-1], dict).update((to_text(key), value) for key, value in pairs)
+            case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                self.memo[len(self.memo) if name == "MEMOIZE" else argument] = self.stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                push(self.memo[argument])
+            case "GLOBAL" | "STACK_GLOBAL":
+                push(_Global(argument if name == "GLOBAL" else " ".join(self.take(2))))
+            case "REDUCE":
+                push(_made(*self.take(2)))
+            case "BUILD":
+                _fill(self.stack[-2], self.stack.pop())
+            case _:
+                raise _RefusedError(f"the opcode {name} has no place in it")
 
     def take(self, many: int) -> list[Any]:
         if len(self.stack) < many:

@@ -57,7 +57,8 @@ def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
     if task.bfloat16 and name not in ("auto", "packed", "streams"):
         raise SettingError(f"training.dtype = bfloat16: only for --executor packed or streams, not {name}")
     executor = _KINDS[_fastest(task, training) if name == "auto" else name](task)
-    executor.check(training)
+    if check := getattr(executor, "check", None):
+        check(training)
     return executor
 
 

@@ -48,6 +48,9 @@ class Compiled(Executor):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.net = read_net(task)
+        from headgate.simulation.executors import kernels  # which needs numba
+
+        self.kernels = kernels
 
     def check(self, training: LocalTraining | None) -> None:
         check_compiled_form(self.task)
@@ -123,8 +126,6 @@ class Compiled(Executor):
 
     def _descend(self, desk: AtWork, job: _Job, training: LocalTraining) -> float:
         """Moves the model by the client's local training; the sum of its losses before that."""
-        from headgate.simulation.executors import kernels
-
         (_, theta, slope), first = desk.model, self.net.first
         velocity = np.zeros(len(theta) if training.momentum else 0, theta.dtype)
         rates = [theta.dtype.type(each) for each in (training.lr, training.momentum, training.weight_decay)]
@@ -139,7 +140,7 @@ class Compiled(Executor):
             before += 0 if number else len(labels) * loss
             for place in range(len(desk.steps) - 1, first - 1, -1):
                 desk.steps[place].backward(len(labels), place > first)
-            kernels.descend(theta, velocity, slope, *rates)
+            self.kernels.descend(theta, velocity, slope, *rates)
         return before
 
     def _losses(self, desk: AtWork, job: _Job, rows: Ints) -> float:
@@ -153,20 +154,16 @@ class Compiled(Executor):
 
     def _forward(self, desk: AtWork, labels: Ints) -> float:
         """The mean loss of the samples on the desk, and the slope of the logits."""
-        from headgate.simulation.executors import kernels
-
         for step in desk.steps:
             step.forward(len(labels))
         logits = desk.logits
-        mean: float = kernels.cross_entropy(logits.values, logits.grid.pitch, self.task.classes, labels, logits.slopes)
+        mean: float = self.kernels.cross_entropy(logits.values, logits.grid.pitch, self.task.classes, labels, logits.slopes)
         return mean
 
     def _put(self, images: NDArray[np.uint8], samples: Floats) -> None:
         """The normalised images where the first layer looks for them."""
-        from headgate.simulation.executors import kernels
-
         grid, (scale, shift) = self.net.grid, (each.numpy().reshape(-1) for each in self.task.line)
-        kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)
+        self.kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)
 
 
 def _jobs(

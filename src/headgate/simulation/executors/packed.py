@@ -51,33 +51,35 @@ class PackedKernels(Executor):
             segments = np.arange(first * clients, last * clients)
             members = segments[packed.offsets[segments + 1] > packed.offsets[segments]]
             rows = slice(int(packed.offsets[first * clients]), int(packed.offsets[last * clients]))
-            sizes = packed.offsets[members + 1] - packed.offsets[members]
-            self._train(
-                start[first:last],
-                packed.images[rows],
-                packed.labels[rows],
-                np.concatenate([[0], np.cumsum(sizes)]),
-                members // clients - first,
-                weights.reshape(-1).index_select(0, to_device(members, self.task.device)),
-                training,
-                after[first:last],
-                means[first:last],
-            )
+            sizes, run_of = packed.offsets[members + 1] - packed.offsets[members], members // clients - first
+            shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
+            room = Room(rung(rows.stop - rows.start), rung(len(members)))
+            space = self._make_room(room, training.momentum > 0)
+            space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
+            self._load(packed.images[rows], space)
+            space.labels[: rows.stop - rows.start] = packed.labels[rows]
+            step = self._step(space, room, training)
+            space.spread(start[first:last], run_of, training.momentum > 0)
+            run_offsets = np.searchsorted(run_of, np.arange(last - first + 1))
+            for turn in range(training.steps):
+                step()
+                if turn == 0:
+                    space.mean_losses(run_offsets, means[first:last])
+            space.average(start[first:last], shares, run_offsets, after[first:last])
         return self.net.flat(after), means
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes), float32."""
         runs, samples = len(theta), len(images)
         room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-        self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
-        space, most = self.workspace, max(room.samples, runs) // runs
-        assert space is not None
+        space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+        most = max(room.samples, runs) // runs
         space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
         made = []
         for first in range(0, samples, most):
             part = images[first : first + most]
             space.set_tables(np.arange(runs + 1) * len(part))
-            self._load(part)
+            self._load(part, space)
             space.repeat_inputs(len(part), runs)
             space.forward(Room(runs * len(part), runs), None)
             made.append(space.logits[: runs * len(part)].view(runs, len(part), -1).clone())
@@ -85,39 +87,8 @@ class PackedKernels(Executor):
 
     # a chunk of runs
 
-    def _train(
-        self,
-        start: Tensor,
-        images: Tensor,
-        labels: Tensor,
-        offsets: Ints,
-        run_of: Ints,
-        shares: Tensor,
-        training: LocalTraining,
-        after: Tensor,
-        means: Tensor,
-    ) -> None:
-        """All local steps of clients that have samples, and the server's sums."""
-        room = Room(rung(len(labels)), rung(len(run_of)))
-        self._make_room(room, training.momentum > 0)
-        space = self.workspace
-        assert space is not None
-        space.set_tables(offsets)
-        self._load(images)
-        space.labels[: len(labels)] = labels
-        step = self._step(room, training)
-        space.spread(start, run_of, training.momentum > 0)
-        run_offsets = np.searchsorted(run_of, np.arange(len(start) + 1))
-        for turn in range(training.steps):
-            step()
-            if turn == 0:
-                space.mean_losses(run_offsets, means)
-        space.average(start, shares, run_offsets, after)
-
-    def _step(self, room: Room, training: LocalTraining) -> Callable[[], None]:
+    def _step(self, space: Workspace, room: Room, training: LocalTraining) -> Callable[[], None]:
         """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
-        space = self.workspace
-        assert space is not None
 
         def step() -> None:
             space.forward(room, training)
@@ -134,10 +105,10 @@ class PackedKernels(Executor):
             self._recorded[room, training] = graph.replay
         return self._recorded[room, training]
 
-    def _make_room(self, room: Room, momentum: bool) -> None:
+    def _make_room(self, room: Room, momentum: bool) -> Workspace:
         old = self.workspace
         if old and old.holds(room, momentum):
-            return
+            return old
         if old:
             larger = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
             momentum = momentum or old.momentum
@@ -146,6 +117,7 @@ class PackedKernels(Executor):
         self.workspace = old = None  # before the new one is made: both may not fit
         self._recorded.clear()
         self.workspace = Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
+        return self.workspace
 
     def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
         """Consecutive runs that fit into the memory."""
@@ -165,12 +137,11 @@ class PackedKernels(Executor):
             yield first, last
             first = last
 
-    def _load(self, images: Tensor) -> None:
+    def _load(self, images: Tensor, space: Workspace) -> None:
         """Normalises images into the first block's input."""
-        assert self.workspace is not None
         block, channels = self.net.blocks[0], self.task.shape[0]
         pixels = self.task.normalised(images).to(self.task.arithmetic).permute(0, 2, 3, 1)
-        into = self.workspace.inputs[0].view(-1, block.height, block.width, block.inward)[: len(images)]
+        into = space.inputs[0].view(-1, block.height, block.width, block.inward)[: len(images)]
         if block.taps == 9:
             into.copy_(pixels)
             return

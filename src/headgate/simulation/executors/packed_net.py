@@ -2,7 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import torch
@@ -112,23 +112,16 @@ def read_blocks(task: Task) -> PackedNet:
     place = torch.empty(flat.size, dtype=torch.int64)
     place[order[real]] = torch.arange(len(order))[real]
     before_affine = sum(map(len, weights))
-    return PackedNet(
-        tuple(found.blocks),
-        task.classes,
-        before_affine,
-        before_affine + sum(map(len, affine)),
-        order,
-        place,
-    )
+    return PackedNet(tuple(found.blocks), task.classes, before_affine, before_affine + sum(map(len, affine)), order, place)
 
 
+@dataclass
 class _Found:
     """What has been read so far."""
 
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-        self.weights: list[Tensor] = []
-        self.affine: list[Tensor] = []
+    blocks: list[Block] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    affine: list[Tensor] = field(default_factory=list)
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:

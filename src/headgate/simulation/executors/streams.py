@@ -73,7 +73,7 @@ class CudaStreams(Executor):
         self, lane: "_Lane", images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int
     ) -> Tensor:
         """All its steps; the loss of all its samples before them."""
-        pixels = self._pixels(images)
+        pixels = self.task.normalised(images).to(self.task.arithmetic, memory_format=torch.channels_last)
         before = None if training.batch_size is None else self._whole_loss(lane, pixels, labels)
         inputs = None
         for rows in schedule(training, seed, client, t, len(labels)):
@@ -133,9 +133,6 @@ class CudaStreams(Executor):
     def _whole_loss(self, lane: "_Lane", pixels: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
             return self._loss(lane.parameters, pixels, labels, torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype))
-
-    def _pixels(self, images: Tensor) -> Tensor:
-        return self.task.normalised(images).to(self.task.arithmetic, memory_format=torch.channels_last)
 
 
 class _Inputs:
