@@ -256,10 +256,10 @@ def shown_kind(slot: Slot, part: Any) -> str:
 
 
 def _toml(name: str, value: Any) -> Any:
-    if isinstance(value, bool | int | float | str):
-        return value
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, bool | int | float | str):
+        return value
     if isinstance(value, np.ndarray | list | tuple):
         return [_toml(name, each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)]
     if isinstance(value, Mapping):

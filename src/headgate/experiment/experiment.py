@@ -1,6 +1,7 @@
 """An experiment: its objects are the truth, and what is written to a file is derived from them."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -120,7 +121,10 @@ class Experiment:
                 return table()
             except Unnamed as error:
                 unnamed[key] = str(error)
-                return {"kind": f"{IN_PROCESS}{type(part).__qualname__}"}
+                said: dict[str, Any] = {"kind": f"{IN_PROCESS}{type(part).__qualname__}"}
+                with suppress(Unnamed):  # the settings that can be said, so that others are not taken for the same
+                    said |= settings_of(part)
+                return said
 
         run: dict[str, Any] = {"rounds": self.rounds, "seeds": len(self.seeds), "first_seed": int(self.seeds[0])}
         run["policies"] = list(self.policies)

@@ -1,0 +1,201 @@
+"""Parts of one's own on equal terms: what is handed over is what runs, and what can be named can be resumed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headgate.control import AdmissionPolicy, Ask, Reservoir
+from headgate.control.prices import Fixed
+from headgate.control.rehearse import rehearse
+from headgate.errors import DataError, Interrupted, SettingError
+from headgate.experiment import load
+from headgate.simulation.schedule import perform
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = ["run.seeds=2", "run.rounds=4", 'run.policies=["constant"]', "training.steps=1"]
+TABLES = ("metrics.parquet", "clients.parquet")
+
+
+def local(each):
+    """A policy whose class no recipe can name."""
+
+    @dataclass(frozen=True, eq=False)
+    class Local(AdmissionPolicy):
+        each: int
+
+        def admit(self, view, memory):
+            return Ask(np.full(view.debt.shape, float(self.each))), memory
+
+    return Local(each)
+
+
+def admitted(folder, policy):
+    rows = pl.read_parquet(folder / "metrics.parquet").filter(pl.col("policy") == policy)
+    return rows.sort("seed", "t")["admitted"].to_list()
+
+
+def stopping():
+    """Presses Ctrl-C when it sees the first rows."""
+
+    def watch(folder, rows):
+        if rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return watch
+
+
+def test_an_object_is_what_runs_and_one_without_a_name_is_marked(tmp_path):
+    experiment = load("digits", SMALL).with_policy("mine", local(7))
+    (folder,) = perform(experiment, tmp_path / "run", processes=1)
+    assert admitted(folder, "mine") == [7] * 8
+    written = tomllib.loads((folder / "config.toml").read_text())["policies"]
+    assert written["mine"] == {"kind": "in this process: local.<locals>.Local", "each": 7}
+    assert written["constant"]["K"] == experiment.policies["constant"].K
+    marked = json.loads((folder / "environment.json").read_text())["unnamed"]
+    assert list(marked) == ["policies.mine"]
+    assert "is not a class at the top of its module" in marked["policies.mine"]
+
+
+def test_what_has_no_name_is_neither_resumed_nor_sent_to_other_processes(tmp_path):
+    experiment = load("digits", SMALL).with_policy("mine", local(7))
+    with pytest.raises(SettingError, match=r"--processes 2: this process alone can play policies.mine: .*Local"):
+        perform(experiment, tmp_path / "never", processes=2)
+    assert not (tmp_path / "never").exists()
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(experiment, folder, processes=1, watch=stopping())
+    for given in (None, experiment):
+        with pytest.raises(SettingError, match=r"cannot be resumed: policies.mine was handed over in Python \(.*Local"):
+            perform(given, folder, processes=1, resume=True)
+    with pytest.raises(SettingError, match=r"policies.mine: ran in this process: .*which no recipe can name"):
+        load(folder / "config.toml")
+    (done,) = perform(experiment, tmp_path / "done", processes=1)
+    with pytest.raises(SettingError, match="cannot be resumed"):
+        perform(None, done, resume=True)
+    assert perform(experiment, done, processes=1, resume=True) == [done]
+    with pytest.raises(DataError, match="was begun with other settings"):  # never taken for the one that ran
+        perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1, resume=True)
+
+
+@dataclass(frozen=True)
+class Halved(Fixed):
+    """A price process without a name: tests are imported under no name that Python finds."""
+
+    def path(self, seeds, start, stop):
+        return super().path(seeds, start, stop) / 2
+
+    def mean(self, rounds):
+        return self.value / 2
+
+
+def test_any_other_part_may_be_an_object_too(tmp_path):
+    experiment = replace(load("digits", SMALL), prices=Halved(6.0))
+    (folder,) = perform(experiment, tmp_path / "run", processes=1)
+    rows = pl.read_parquet(folder / "metrics.parquet")
+    assert set(rows["price"]) == {3.0}
+    assert (rows["spend"] == 3.0 * rows["admitted"]).all()
+
+
+MODULE = """
+from dataclasses import dataclass
+import numpy as np
+from headgate.control import AdmissionPolicy, Ask, Fifo, Retention
+
+@dataclass(frozen=True, eq=False)
+class Each(AdmissionPolicy):
+    each: int = 3
+    rule: Retention = Fifo(4)
+
+    def retention(self, system):
+        return self.rule
+
+    def admit(self, view, memory):
+        return Ask(np.full(view.debt.shape, float(self.each))), memory
+"""
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """A module in the working folder, imported as anybody would."""
+    (tmp_path / "named_part.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "named_part", raising=False)
+    import named_part
+
+    yield named_part
+    monkeypatch.delitem(sys.modules, "named_part")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="several processes need Linux")
+def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_same_bytes(tmp_path, named):
+    experiment = load("digits", SMALL).with_policy("mine", named.Each(5, Reservoir(3)))
+    assert not experiment.unnamed
+    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    assert admitted(whole, "mine") == [5] * 8
+    written = tomllib.loads((whole / "config.toml").read_text())["policies"]["mine"]
+    assert written == {"kind": "named_part:Each", "each": 5, "rule": {"kind": "reservoir", "capacity": 3}}
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(experiment, folder, processes=1, watch=stopping())
+    perform(None, folder, processes=2, resume=True)
+    for name in TABLES:
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    assert "unnamed" not in json.loads((whole / "environment.json").read_text())
+
+
+def test_the_shipped_examples_keep_the_limits_of_their_recipe():
+    experiment = load(EXAMPLES / "mine.toml")
+    for name in ("headgate", "steps", "below"):
+        result = rehearse(experiment.system, experiment.policies[name], experiment.prices, np.arange(20), experiment.rounds)
+        assert result.spend.sum(axis=-1).max() <= experiment.system.budget * experiment.rounds * (1 + 1e-9), name
+        assert result.peak_excess.max() <= 0, name
+
+
+SCRIPT = """
+from headgate.simulation import cut
+cut.LIGHT = 0.0
+from headgate.cli import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="several processes need Linux")
+def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tmp_path):
+    """Rule, prices, server update, data, model, policy and a subclass of the buyers' base, each in a file of its own."""
+    beside, elsewhere = tmp_path / "beside", tmp_path / "elsewhere"
+    shutil.copytree(EXAMPLES, beside, ignore=shutil.ignore_patterns("__pycache__"))
+    elsewhere.mkdir()
+
+    def headgate(*words):
+        command = [sys.executable, "-c", SCRIPT, "run", *map(str, words), "--progress", "none"]
+        done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    few = ["--set", "run.rounds=5", "--set", "training.steps=2"]
+    headgate(beside / "mine.toml", *few, "--processes", 2, "--out", "two")
+    headgate(beside / "mine.toml", *few, "--processes", 1, "--out", "one")
+    assert len(list((elsewhere / "two" / "parts").iterdir())) > 1
+    for name in TABLES:
+        assert (elsewhere / "two" / name).read_bytes() == (elsewhere / "one" / name).read_bytes()
+    written = tomllib.loads((elsewhere / "two" / "config.toml").read_text())
+    kinds = [written[section]["kind"] for section in ("prices", "data", "model", "server")]
+    assert kinds == ["my_prices:Weekends", "my_data:Stripes", "my_model:TwoLayers", "my_server:Halfway"]
+    assert written["policies"]["steps"]["rule"] == {"kind": "my_rule:OldestAndUnlucky", "capacity": "buffer", "luck": 3.0}
+    frame = pl.read_parquet(elsewhere / "two" / "metrics.parquet")
+    again = load(elsewhere / "two" / "config.toml")
+    assert again.tables() == written
+    prices = again.prices.path(again.seeds, 1, 6)
+    for seed in (0, 1, 2):
+        own = frame.filter((pl.col("policy") == "steps") & (pl.col("seed") == seed)).sort("t")
+        assert own["price"].to_list() == prices[seed].tolist()
