@@ -177,7 +177,7 @@ def test_clients_hold_what_the_ledger_says(page, runs):
 @pytest.mark.parametrize(("name", "policy"), [("done", "acdpp"), ("done", "constant"), ("live", "headgate")])
 def test_a_trace_adds_up(page, runs, name, policy):
     made = runs[1][name]
-    told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1", shapes.Trace)
+    told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1", shapes.TraceShape)
     rounds = made.ledgers[policy].t
     assert told["t"] == list(range(1, rounds + 1))
     assert told["recorded"] is True
@@ -193,7 +193,7 @@ def test_a_trace_adds_up(page, runs, name, policy):
             own += [0] * new
             del own[: len(own) - left]
             assert len(own) == left
-    part = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1&first=2&limit=2", shapes.Trace)
+    part = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1&first=2&limit=2", shapes.TraceShape)
     assert part["t"] == [2, 3]
     assert part["price"] == told["price"][1:3]
 
@@ -212,7 +212,7 @@ def test_a_table_for_every_figure(page, runs):
 
 
 def test_runs_side_by_side(page):
-    told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent", shapes.Comparison)
+    told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent", shapes.ComparisonShape)
     assert [(line["run"], line["policy"]) for line in told["lines"]] == [("done", "acdpp"), ("dead", "acdpp")]
     (difference,) = told["differences"]
     assert (difference["to_run"], difference["paired"]) == ("done", False)
@@ -223,8 +223,8 @@ def test_runs_side_by_side(page):
 
 
 def test_any_line_can_be_the_one_to_compare_with(page):
-    there = get(page, "/api/compare?runs=done&metric=n", shapes.Comparison)["differences"][0]
-    back = get(page, "/api/compare?runs=done&metric=n&to_run=done&to_policy=constant", shapes.Comparison)["differences"][0]
+    there = get(page, "/api/compare?runs=done&metric=n", shapes.ComparisonShape)["differences"][0]
+    back = get(page, "/api/compare?runs=done&metric=n&to_run=done&to_policy=constant", shapes.ComparisonShape)["differences"][0]
     assert (back["policy"], back["to_policy"]) == (there["to_policy"], there["policy"]) == ("acdpp", "constant")
     assert back["mean"] == pytest.approx([-value for value in there["mean"]])
     assert back["half"] == pytest.approx(there["half"])
@@ -232,7 +232,7 @@ def test_any_line_can_be_the_one_to_compare_with(page):
 
 
 def test_policies_of_a_run_are_compared_seed_by_seed(page):
-    told = get(page, "/api/compare?runs=done&x=money&points=50", shapes.Comparison)
+    told = get(page, "/api/compare?runs=done&x=money&points=50", shapes.ComparisonShape)
     (difference,) = told["differences"]
     assert difference["paired"] is True
     assert difference["seeds"] == 3
@@ -296,7 +296,7 @@ def test_what_an_older_run_did_not_record_is_not_made_up(tmp_path):
     path.unlink()
     (run.folder / "occupancy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in older))
     with Served(tmp_path) as served:
-        told = get(served, "/api/runs/old/trace?policy=acdpp&seed=0", shapes.Trace)
+        told = get(served, "/api/runs/old/trace?policy=acdpp&seed=0", shapes.TraceShape)
         assert (told["admitted_by_client"], told["recorded"]) == (None, False)
         assert told["held"] == [row["n"] for row in older if (row["policy"], row["seed"]) == ("acdpp", 0)]
         assert get(served, "/api/runs/old", shapes.Detail)["recorded"] is True  # what they hold
@@ -327,5 +327,5 @@ def test_a_run_of_the_simulator(tmp_path):
         told = get(served, "/api/runs/real", shapes.Detail)
         assert told["summary"] == [summary_told(each) for each in summaries(folder, experiment.training.target)]
         assert (told["state"], told["round"], told["clients"]) == ("finished", 3, 10)
-        for path, shape in (("curves", shapes.Curves), ("clients", shapes.Clients), ("trace", shapes.Trace)):
+        for path, shape in (("curves", shapes.Curves), ("clients", shapes.Clients), ("trace", shapes.TraceShape)):
             get(served, f"/api/runs/real/{path}", shape)

@@ -32,7 +32,7 @@ TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 def answer(**more):
     told = Planner().answer({**ASKED, **more})
-    shapes.Plan.model_validate(told)
+    shapes.PlanShape.model_validate(told)
     assert finite(told)
     return told
 

@@ -32,7 +32,7 @@ def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
     return json.dumps({"points": list(dict.fromkeys(point.name for point in (*before, *points)))}).encode()
 
 
-class Found(NamedTuple):
+class FoundRun(NamedTuple):
     """A run folder below another folder."""
 
     name: str
@@ -42,18 +42,18 @@ class Found(NamedTuple):
     """of its state"""
 
 
-def find_runs(folder: Path) -> Iterator[Found]:
+def find_runs(folder: Path) -> Iterator[FoundRun]:
     """`folder` where it is a run itself; else the run folders below it, and in its sweeps. Links are not followed."""
     if (mark := mark_of(folder / STATE)) is not None:
-        yield Found(folder.resolve().name, None, folder, mark)
+        yield FoundRun(folder.resolve().name, None, folder, mark)
         return
     for path in _folders_in(folder):
         if (mark := mark_of(path / STATE)) is not None:
-            yield Found(path.name, None, path, mark)
+            yield FoundRun(path.name, None, path, mark)
         elif mark_of(path / SWEEP) is not None:
             for point in _folders_in(path):
                 if (mark := mark_of(point / STATE)) is not None:
-                    yield Found(f"{path.name}{BETWEEN}{point.name}", path.name, point, mark)
+                    yield FoundRun(f"{path.name}{BETWEEN}{point.name}", path.name, point, mark)
 
 
 def _folders_in(folder: Path) -> list[Path]:

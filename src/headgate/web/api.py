@@ -126,7 +126,7 @@ class Api:
         """How full each client's buffer is; without a seed in the mean over seeds."""
         return answers.clients(self.library, name, policy, seed)
 
-    @ENDPOINTS.get("/api/runs/{name}/trace", shapes.Trace, 404, 422)
+    @ENDPOINTS.get("/api/runs/{name}/trace", shapes.TraceShape, 404, 422)
     def trace(
         self,
         name: str,
@@ -160,7 +160,7 @@ class Api:
         headers = {"Content-Disposition": f'attachment; filename="{safe}.csv"'}
         return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
-    @ENDPOINTS.get("/api/compare", shapes.Comparison, 404, 422)
+    @ENDPOINTS.get("/api/compare", shapes.ComparisonShape, 404, 422)
     def compare(
         self,
         runs: Annotated[tuple[str, ...], Field(description="names of runs; repeated", min_length=1, max_length=MOST_RUNS)],
@@ -179,7 +179,7 @@ class Api:
         """What can be planned: policies, kinds of prices, recipes, limits."""
         return choices()
 
-    @ENDPOINTS.post("/api/plan", shapes.Plan, Body("application/json", MOST_JSON, PlanRequest), 409)
+    @ENDPOINTS.post("/api/plan", shapes.PlanShape, Body("application/json", MOST_JSON, PlanRequest), 409)
     async def plan(self, body: bytes) -> Response:
         """Plan and rehearse."""
         work = self.planner.arrive(json_object(body))

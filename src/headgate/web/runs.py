@@ -16,7 +16,7 @@ from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, check_state, read_object
 from headgate.records.rows import MEASURED, Follower, Mark, Rows, mark_of, table_files
-from headgate.records.sweeps import STATE, Found, find_runs
+from headgate.records.sweeps import STATE, FoundRun, find_runs
 
 MOST_BYTES = 128 * 2**20
 """of one table of one run"""
@@ -207,7 +207,7 @@ class Library:
             return Progress(done, done // max(1, len(runs)), rounds, head.state, diverged)
 
 
-def _read_head(found: Found) -> Head:
+def _read_head(found: FoundRun) -> Head:
     for file in (CONFIG, ENVIRONMENT):
         if mark_of(found.path / file) is None:
             raise DataError(f"{found.path}: not a run folder, {file} is missing or is a link")

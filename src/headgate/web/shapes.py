@@ -80,27 +80,27 @@ class RunList(Shape):
     unreadable: list[Unreadable]
 
 
-class Difference(Shape):
+class DifferenceShape(Shape):
     """Mean over runs and half its 80 % interval."""
 
     mean: float
     half: float | None
 
 
-class Estimate(Difference):
+class EstimateShape(DifferenceShape):
     runs: int
 
 
-class PolicySummary(Shape):
+class PolicySummaryShape(Shape):
     policy: str
     reference: bool
     runs: int
     lost: int
     rounds: int
     budget: float
-    best_accuracy: Estimate | None
-    final_accuracy: Estimate | None
-    mean_accuracy: Estimate | None
+    best_accuracy: EstimateShape | None
+    final_accuracy: EstimateShape | None
+    mean_accuracy: EstimateShape | None
     target: float | None
     reached: int
     first_round: float | None
@@ -156,7 +156,7 @@ class Detail(Standing):
     environment: dict[str, Any]
     conclusion: str
     warning: str
-    summary: list[PolicySummary]
+    summary: list[PolicySummaryShape]
     table: SummaryTable
 
 
@@ -201,7 +201,7 @@ class Clients(Shape):
     held: list[Numbers]
 
 
-class Trace(Shape):
+class TraceShape(Shape):
     """One run, round by round."""
 
     name: str | None
@@ -247,7 +247,7 @@ class Compared(Shape):
 
 
 class ComparedLine(Compared):
-    end: Estimate | None
+    end: EstimateShape | None
     runs: int
     """all of them, those whose model was lost too"""
     spend_per_round: float | None
@@ -259,7 +259,7 @@ class ComparedDifference(Compared):
     to_run: str
     to_policy: str
     paired: bool
-    end: Difference | None
+    end: DifferenceShape | None
 
 
 class DifferingSetting(Shape):
@@ -267,7 +267,7 @@ class DifferingSetting(Shape):
     values: list[Any]
 
 
-class Comparison(Shape):
+class ComparisonShape(Shape):
     x: Literal["round", "money"]
     metric: str
     runs: list[ComparedRun]
@@ -302,14 +302,14 @@ class PlanCurves(Shape):
     series: dict[str, Series]
 
 
-class Clairvoyant(Shape):
+class ClairvoyantShape(Shape):
     bound: float
     surrogate: float
     ratio: float
     seeds: int
 
 
-class Candidate(Shape):
+class CandidateShape(Shape):
     K: int
     rate: float
     spend: float
@@ -320,7 +320,7 @@ class Candidate(Shape):
     chosen: bool
 
 
-class Plan(Shape):
+class PlanShape(Shape):
     policy: str
     K: int | None
     rate: float | None
@@ -350,11 +350,11 @@ class Plan(Shape):
     oracle_bound: float
     regret: float | None
     surrogate: float | None
-    clairvoyant: Clairvoyant | None
+    clairvoyant: ClairvoyantShape | None
     clairvoyant_note: str
-    candidates: list[Candidate]
+    candidates: list[CandidateShape]
     curves: PlanCurves
-    trace: Trace | None
+    trace: TraceShape | None
     toml: str
     command: str
     took_ms: float
