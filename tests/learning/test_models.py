@@ -78,9 +78,7 @@ def test_a_residual_adds_what_it_computes():
 def test_initial_parameters_are_those_of_torch_and_leave_its_generator_alone(name):
     model = MODEL.kinds[name]()
     torch.manual_seed(5)
-    expected = torch.cat(
-        [parameter.detach().flatten() for parameter in build_model(model, (1, 28, 28), 10).parameters()]
-    )
+    expected = torch.cat([parameter.detach().flatten() for parameter in build_model(model, (1, 28, 28), 10).parameters()])
     torch.manual_seed(99)
     state = torch.get_rng_state()
     first, again = (initial_parameters(model, (1, 28, 28), 10, seed=5) for _ in range(2))

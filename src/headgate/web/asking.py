@@ -129,8 +129,6 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
         for key, each in value.items():
             if key in NOT_ASKED:
                 raise SettingError(f"{where[:100]}.{key}: a plan names no file; prices are sent with it, as prices.prices")
-            if key == "kind" and isinstance(each, str) and ":" in each:
-                raise SettingError(f"{where[:100]}.kind = {each[:100]}: a plan knows what is shipped, nothing else")
             _check_values(f"{where}.{key}", each, depth + 1)
     elif isinstance(value, list):
         most = LIMITS["prices"] if where == "prices.prices" else LIMITS["clients"]
@@ -138,6 +136,8 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
             raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
         for each in value:
             _check_values(where, each, depth + 1)
+    elif isinstance(value, str) and ":" in value:  # a module:Class, whichever key says it
+        raise SettingError(f"{where[:100]} = {value[:100]}: a plan knows what is shipped, nothing else")
     elif isinstance(value, int | float) and abs(value) > LIMITS["number"]:
         raise SettingError(f"{where[:100]} = {str(value)[:40]}: must not be beyond {LIMITS['number']:g}")
     elif isinstance(value, int) and where in ("prices.length", "prices.rounds") and value > LIMITS["rounds"]:
