@@ -1,5 +1,6 @@
 """Files stay small enough to be read at once, and lines of the docs short enough for one sentence to change alone."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -38,3 +39,14 @@ def test_lines_of_the_docs_are_short(page):
 def test_only_prose_counts():
     text = "one\n\n    indented\n```sh\nfenced\n```\n| a | table |\n- see [this](that.md) and https://example.org/long\n"
     assert [line for _, line in prose(text)] == ["one", "", "- see  and "]
+
+
+def test_no_two_classes_have_one_name():
+    """Whoever searches for a class finds one. Those with an underscore are their file's own."""
+    found = {}
+    for path in sorted((ROOT / "src" / "headgate").rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert len(found) > 200
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
