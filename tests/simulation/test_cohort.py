@@ -135,7 +135,7 @@ def test_images_dealt_out_do_not_suffice_for_everybody():
             played("million", *MANY, f"data.partition={partition}")
 
 
-def test_a_folder_without_occupancies_is_whole(monkeypatch, tmp_path):
+def test_a_folder_without_rows_of_clients_is_whole(monkeypatch, tmp_path):
     """As a user types it: a run, its folder and a page."""
     folder, page = tmp_path / "many", tmp_path / "page.html"
     settings = [word for setting in MANY for word in ("--set", setting)]
@@ -147,7 +147,7 @@ def test_a_folder_without_occupancies_is_whole(monkeypatch, tmp_path):
     run = RunFolder.open(folder)
     assert run.status == "finished"
     assert run.clients().is_empty()
-    assert run.metrics().height == 6 * 2 * 2
+    assert run.metrics().height == 6 * 2 * 3  # rounds, seeds, policies
     assert page.stat().st_size > 10_000
-    ledger = next((folder / "checkpoints").glob("*/ledger-0.npz"))
+    ledger = next((folder / "checkpoints").glob(f"*/ledger-{run.policies.index('acdpp')}.npz"))
     assert ledger.stat().st_size < 20_000 * 2 * 20  # clients, seeds, bytes: eight for each number would take over 200

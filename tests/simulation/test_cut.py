@@ -41,7 +41,7 @@ def test_a_chunks_settings_make_the_chunk_again(tmp_path_factory, most):
         assert list(again.policies) == list(chunk.policies)
         assert np.array_equal(again.seeds, chunk.seeds)
         assert again.tables() == chunk.tables()
-        assert {"price", "run", "policies", "bound", "model"} < set(chunk.tables())
+        assert {"prices", "run", "policies", "bound", "model"} < set(chunk.tables())
 
 
 def test_light_work_stays_together_and_heavy_work_is_cut(monkeypatch):

@@ -160,9 +160,9 @@ def test_bad_settings_are_named():
     for cohort in (0, 11):
         with pytest.raises(SettingError, match=rf"training.cohort = {cohort}: must be 1 to 10, the number of clients"):
             played(f"training.cohort={cohort}")
-    with pytest.raises(SettingError, match=r"data.column: is missing"):
+    with pytest.raises(SettingError, match=r"data.partition.column: is missing"):
         played("data.partition=column")
-    with pytest.raises(SettingError, match=r"model.name = lenet"):
+    with pytest.raises(SettingError, match=r"model.kind = lenet"):
         played("model.name=lenet")
 
 
@@ -196,8 +196,10 @@ def test_prices_fetched_in_blocks_are_the_same(monkeypatch):
 
 
 def test_prices_that_end_too_early_are_refused_at_the_start(monkeypatch):
-    e = load("digits", ["run.rounds=8", "run.seeds=2"])
-    short = replace(e, costs=Trace(np.ones(7)))
+    short, known = Trace((1.0,) * 7), load("digits", ["run.rounds=8", "run.seeds=2"])
+    with pytest.raises(DataError, match="ends after 7 rounds"):
+        replace(known, prices=short)
+    e = replace(load("digits", ["run.rounds=8", "run.seeds=2", "run.horizon=open"]), prices=short)
     monkeypatch.setattr("headgate.simulation.engine.PRICES", 2)
     with pytest.raises(DataError, match="ends after 7 rounds"):
-        Simulation(short, DATA, CPU)
+        Simulation(e, DATA, CPU)

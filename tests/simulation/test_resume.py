@@ -40,7 +40,7 @@ def begun(folder, rounds=3):
     made(folder)
     done = []
     with pytest.raises(Interrupted) as stop:
-        play_folder(folder, DATA, "cpu", done.append, lambda: len(done) == rounds)
+        play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == rounds)
     return str(stop.value)
 
 
@@ -62,7 +62,7 @@ def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):
     folder, experiment, done = tmp_path / "run", load("digits", [*SETTINGS, "training.evaluate_every=3"]), []
     create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
     with pytest.raises(Interrupted):
-        play_folder(folder, DATA, "cpu", done.append, lambda: len(done) == 4)
+        play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
     simulation, _ = resume(experiment, DATA, Checkpoint(folder), "cpu")
     assert simulation.accuracy.tolist() == [row["test_accuracy"] for row in done[2].metrics]
 
