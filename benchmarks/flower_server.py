@@ -89,14 +89,14 @@ def measured(clients: int, mode: str, rounds: int) -> dict[str, Any]:
     import numpy as np
     from flwr.app import Array, ArrayRecord
 
-    from headgate.experiment.experiment import build
+    from headgate.experiment import build
     from headgate.flower.rounds import Discipline
     from headgate.flower.strategy import AdmissionStrategy
 
     logging.getLogger("flwr").disabled = True
     recipe = {
         "system": {"buffers": [20, 30, 50], "clients": clients, "budget": 10.0 * clients},
-        "price": {"kind": "uniform", "low": 1.0, "high": 10.0},
+        "prices": {"kind": "uniform", "low": 1.0, "high": 10.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": ["headgate"]},
     }
     zeros = {"weight": np.zeros((CLASSES, FEATURES), np.float32), "bias": np.zeros(CLASSES, np.float32)}
