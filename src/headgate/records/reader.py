@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +56,7 @@ class RunFolder:
         if not self.name:
             object.__setattr__(self, "name", self.path.resolve().name)
 
-    @property
+    @cached_property
     def buffers(self) -> list[int]:
         """B_m; a list shorter than the clients is repeated, as recipes have it."""
         system = self.config["system"]
@@ -76,7 +77,7 @@ class RunFolder:
         """The state, or diverged where all models are lost. A run that says "running" while its process is gone was
         interrupted; that is known on the machine it runs on."""
         state: str = self.state["state"]
-        if self.runs and self.lost >= set(self.runs):
+        if self.lost and self.lost >= set(self.runs):
             return "diverged"
         return "interrupted" if state == "running" and not _alive(self.state["pid"]) else state
 
@@ -91,7 +92,7 @@ class RunFolder:
                 pass
         return (self.path / ENVIRONMENT).stat().st_mtime
 
-    @property
+    @cached_property
     def policies(self) -> list[str]:
         return list(dict.fromkeys(self.state["policies"]))
 
@@ -99,12 +100,12 @@ class RunFolder:
     def seeds(self) -> list[int]:
         return list(self.state["seeds"])
 
-    @property
+    @cached_property
     def runs(self) -> list[tuple[str, int]]:
         """(policy, seed) of all runs."""
         return [(policy, seed) for policy in self.policies for seed in self.seeds]
 
-    @property
+    @cached_property
     def lost(self) -> frozenset[tuple[str, int]]:
         """(policy, seed) of the runs whose model diverged: they have no learning numbers, but their money and memory count."""
         return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])

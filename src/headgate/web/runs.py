@@ -61,6 +61,19 @@ class Progress(NamedTuple):
     diverged: int
 
 
+class Marks(NamedTuple):
+    """The files that a line of the list was read from, as they were."""
+
+    tables: tuple[str, ...]
+    state: tuple[Mark, str]
+    files: list[dict[Path, Mark]]
+
+
+class KnownRow(NamedTuple):
+    marks: Marks
+    row: dict[str, Any]
+
+
 class Library:
     """All runs below `folder`; where that is a run folder itself, this one run."""
 
@@ -71,7 +84,7 @@ class Library:
         self._lock = RLock()
         self._heads: dict[str, Head] = {}
         self._unreadable: dict[str, tuple[Mark | None, str]] = {}
-        self._rows: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._rows: dict[str, KnownRow] = {}
         self._opened: OrderedDict[str, tuple[Mark, RunFolder]] = OrderedDict()
         self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = OrderedDict()
 
@@ -172,29 +185,32 @@ class Library:
         """The run's line in the list; read again only where its files have changed."""
         with self._lock:
             head = self.head(name)
-            tables = [table_files(head.run.path, table) for table in ("metrics", "clients")]
-            marks = head.mark, head.state, tables
             known = self._rows.get(name)
-            if known is None or known[0] != marks:
-                known = marks, self._read_row(head)
-                self._rows[name] = known
-            return known[1]
+            if known is None or known.marks != _marks(head, known.marks.tables):
+                seen = [_marks(head, tables) for tables in (("metrics",), ("metrics", "clients"))]
+                row, tables = self._read_row(head)
+                self._rows[name] = known = KnownRow(seen[len(tables) - 1], row)
+            return known.row
 
-    def _read_row(self, head: Head) -> dict[str, Any]:
+    def _read_row(self, head: Head) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """And the tables that it was read from."""
+        used = ["metrics"]
         try:
             run = self.open(head.name)
-            if head.state == "running":
-                return run_row(run, self._followed(head.name, "metrics", LISTED), lambda: self.clients(head.name))
-            # read for this line and not kept
-            metrics = Follower(run.path, "metrics", run.rounds, LISTED, 0, MOST_BYTES).look()
+            live = head.state == "running"
 
             def clients() -> Rows | None:
-                found = Follower(run.path, "clients", run.rounds, ("held",), len(run.buffers), MOST_BYTES)
-                return found.look() if _clients_bytes(run) <= MOST_BYTES else None
+                used.append("clients")
+                if live or _clients_bytes(run) > MOST_BYTES:
+                    return self.clients(head.name)
+                return Follower(run.path, "clients", run.rounds, ("held",), len(run.buffers), MOST_BYTES).look()
 
-            return run_row(run, metrics, clients)
+            # what no longer grows is read for this line and not kept
+            look = Follower(run.path, "metrics", run.rounds, LISTED, 0, MOST_BYTES).look
+            metrics = self._followed(head.name, "metrics", LISTED) if live else look()
+            return run_row(run, metrics, clients), tuple(used)
         except DataError as error:
-            return run_row(head.run, problem=self._short(error))
+            return run_row(head.run, problem=self._short(error)), tuple(used)
 
     def progress(self, name: str) -> Progress:
         """What has been written up to now, which the state may not know of yet."""
@@ -215,6 +231,10 @@ def _read_head(found: FoundRun) -> Head:
     check_state(found.path / STATE, state)
     run = RunFolder(found.path, {}, read_object(found.path / ENVIRONMENT), state, found.name, found.sweep)
     return Head(found.mark, run)
+
+
+def _marks(head: Head, tables: tuple[str, ...]) -> Marks:
+    return Marks(tables, (head.mark, head.state), [table_files(head.run.path, table) for table in tables])
 
 
 def _clients_bytes(run: RunFolder) -> int:
