@@ -111,7 +111,7 @@ def digits(seed):
     owners = Stream(Pairs().split(y, 10, seed, {}), seed, "reshuffle")
 
     def stream(m, i):
-        row = owners.rows[owners.samples(m, i, i + 1)[0]]
+        (row,) = owners.at(np.array([m]), np.array([i])).rows
         return x[row], y[row]
 
     return stream, pixels(data.test_images), data.test_labels

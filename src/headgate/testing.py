@@ -7,6 +7,7 @@ Each raises AssertionError with what is wrong. All members that come with headga
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,7 @@ from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.retention import Retention
-from headgate.control.types import Arrays, Ask, Contents, Floats, Ints, Ledger, Orders, System, View
+from headgate.control.types import Arrays, Ask, Floats, Ints, Ledger, Orders, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
 from headgate.theory.reuse import effective_sample_size
@@ -174,15 +175,13 @@ def _check_samples(controller: Controller, history: list[Step]) -> None:
 
 def _check_purity(controller: Controller, history: list[Step], prices: Floats) -> None:
     for before, orders, after in history[::5]:
-        copy = {f.name: _copied(getattr(before, f.name)) for f in fields(before)}
+        copy = deepcopy(before)
         again = controller.decide(before, prices[:, before.t].copy())
-        _same_orders(orders, again, f"round {orders.t}: decide is not repeatable")
-        for name, value in copy.items():
-            _same(getattr(before, name), value, f"round {orders.t}: decide changed {name} of the ledger")
+        _same_fields(orders, again, f"round {orders.t}: decide is not repeatable")
+        _same_fields(before, copy, f"round {orders.t}: decide changed {{}} of the ledger")
         contents = controller.post(before, again).contents
         _same(contents, after.contents, f"round {orders.t}: asked twice, the rule keeps other samples")
-        for name, value in copy.items():
-            _same(getattr(before, name), value, f"round {orders.t}: post changed {name} of the ledger it was given")
+        _same_fields(before, copy, f"round {orders.t}: post changed {{}} of the ledger it was given")
 
 
 def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], prices: Floats) -> None:
@@ -190,8 +189,10 @@ def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], p
         alone = list(_play(Controller(system, policy, 1, np.array([r]), _labels), prices[r : r + 1]))
         for (_, orders, after), (_, own_orders, own) in zip(history, alone, strict=True):
             _same(orders.admitted[r], own_orders.admitted[0], f"round {orders.t}: run {r} decides differently alone")
-            _same(after.debt[r], own.debt[0], f"round {orders.t}: run {r} has another debt alone")
-            _check_same_memory(after, r, own)
+            if after.places is not None and own.places is not None:
+                _same(after.places[r], own.places[0], f"round {orders.t}: run {r} keeps other samples alone")
+            for name in ("debt", "uses", "squared_uses", "distinct"):
+                _same(getattr(after, name)[r], getattr(own, name)[0], f"round {orders.t}: run {r} has other {name} alone")
 
 
 def _check_retained_alone(controller: Controller, history: list[Step]) -> None:
@@ -204,23 +205,11 @@ def _check_retained_alone(controller: Controller, history: list[Step]) -> None:
         own = Buffers(whole.rule, controller.system, 1, streams)
         contents = own.open()
         for before, orders, after in history:
-            alone = _row(before, r, contents)
+            alone = replace(before.of_runs(slice(r, r + 1)), contents=contents)
             contents = own.settle(alone, orders.t, own.kept_from(alone, orders.t), after.admitted[r : r + 1]).contents
             for name, array in contents._asdict().items():
                 if isinstance(array, np.ndarray):
                     _same(array[0], getattr(after.contents, name)[r], f"round {orders.t}: run {r} keeps other samples alone")
-
-
-def _row(ledger: Ledger, r: int, contents: Contents) -> Ledger:
-    """What a run alone knows of its windows."""
-    return replace(ledger, dropped=ledger.dropped[r : r + 1], admitted=ledger.admitted[r : r + 1], contents=contents)
-
-
-def _check_same_memory(after: Ledger, run: int, alone: Ledger) -> None:
-    if after.places is not None and alone.places is not None:
-        _same(after.places[run], alone.places[0], f"round {after.t}: run {run} keeps other samples alone")
-    for name in ("uses", "squared_uses", "distinct"):
-        _same(getattr(after, name)[run], getattr(alone, name)[0], f"round {after.t}: run {run} has other {name} alone")
 
 
 def _check_causality(controller: Controller, history: list[Step], prices: Floats) -> None:
@@ -228,7 +217,7 @@ def _check_causality(controller: Controller, history: list[Step], prices: Floats
     other = prices.copy()
     other[:, half:] = prices.max() + prices.min() - other[:, half:]
     for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other), strict=False):
-        _same_orders(orders, changed, f"round {orders.t}: a later price changed the decision")
+        _same_fields(orders, changed, f"round {orders.t}: a later price changed the decision")
 
 
 def _check_file(controller: Controller, history: list[Step], prices: Floats) -> None:
@@ -237,11 +226,10 @@ def _check_file(controller: Controller, history: list[Step], prices: Floats) -> 
         path = Path(folder) / "ledger.npz"
         save_ledger(middle, path)
         loaded = load_ledger(path, controller)
-    for f in fields(middle):
-        _same(getattr(middle, f.name), getattr(loaded, f.name), f"{f.name} does not survive its file")
+    _same_fields(middle, loaded, "{} does not survive its file")
     resumed = list(_play(controller, prices, loaded))
     for (_, orders, _), (_, again, _) in zip(history[middle.t :], resumed, strict=True):
-        _same_orders(orders, again, f"round {orders.t}: differs after a restart from a file")
+        _same_fields(orders, again, f"round {orders.t}: differs after a restart from a file")
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,33 +249,20 @@ class _Scripted(AdmissionPolicy):
         return Ask(sizes[(draw * len(sizes)).astype(int)]), memory
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copied(array) for name, array in value.items()}
-    if isinstance(value, Contents):
-        return Contents(*map(_copied, value))
-    if isinstance(value, tuple):
-        return tuple(map(_copied, value))
-    return None if value is None else np.copy(value)
-
-
-def _same_orders(one: Orders, other: Orders, message: str) -> None:
+def _same_fields(one: Orders | Ledger, other: Orders | Ledger, message: str) -> None:
+    """The message may say which field it is."""
     for f in fields(one):
-        _same(getattr(one, f.name), getattr(other, f.name), message)
+        _same(getattr(one, f.name), getattr(other, f.name), message.format(f.name))
 
 
 def _same(one: Any, other: Any, message: str) -> None:
     if isinstance(one, dict):
-        _same_arrays(one, other, message)
+        _need(one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one), message)
     elif isinstance(one, tuple):
         for own, its in zip(one, other, strict=True):
             _same(own, its, message)
     else:
         _need(np.array_equal(one, other), message)
-
-
-def _same_arrays(one: Arrays, other: Arrays, message: str) -> None:
-    _need(one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one), message)
 
 
 def _need(condition: bool, message: str) -> None:

@@ -69,7 +69,8 @@ def test_what_is_counted_is_what_the_cohort_trained_on(stream):
             s = r % len(e.seeds)
             ledger, served = simulation.ledgers[row["policy"]], simulation.streams[s]
             for m in draw_cohort(int(e.seeds[s]), t, 10, 4).tolist():
-                uses[r].update(served.samples(m, int(ledger.dropped[s, m]), int(ledger.admitted[s, m])).tolist())
+                window = np.arange(ledger.dropped[s, m], ledger.admitted[s, m])
+                uses[r].update(served.at(np.full_like(window, m), window).samples.tolist())
             assert row["N"] == len(uses[r])
             total, squares = sum(uses[r].values()), sum(count**2 for count in uses[r].values())
             assert row["n_eff"] == pytest.approx(total**2 / squares if squares else 0.0)
@@ -83,8 +84,8 @@ def test_only_the_cohort_moves_the_model():
     )
     ledger, stream = simulation.ledgers["constant"], simulation.streams[0]
     cohort = draw_cohort(0, 1, 10, 3)
-    samples = [stream.samples(m, 0, int(ledger.admitted[0, m])) for m in cohort]
-    rows = stream.rows[np.concatenate(samples)]
+    held = ledger.admitted[0, cohort]
+    rows = stream.at(np.repeat(cohort, held), np.concatenate([*map(np.arange, held)])).rows
     x = ((DATA.train_images[rows].reshape(len(rows), -1) / 255.0) - DATA.mean[0]) / DATA.std[0]
     error = np.full((len(rows), 10), 0.1)
     error[np.arange(len(rows)), DATA.train_labels[rows]] -= 1

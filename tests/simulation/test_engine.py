@@ -61,7 +61,7 @@ def test_runs_together_equal_runs_alone():
 def test_an_image_that_comes_by_again_is_not_a_new_sample():
     """The oracle empties streams of a hundred or so images quickly; N cannot exceed what clients own."""
     _, simulation, rounds = played('run.policies=["oracle"]', "run.rounds=40", "data.per_class=20", "training.steps=1")
-    owned = simulation.streams[0].rows.size
+    owned = simulation.streams[0].starts[-1]
     assert owned == 400
     distinct = [each.metrics[0]["N"] for each in rounds]
     assert distinct[-1] == owned
@@ -122,7 +122,8 @@ def test_the_average_is_the_weighted_one():
     """One local step of full-batch descent, aggregated by memory, is one step on all samples together."""
     e, simulation, _ = played('run.policies=["constant"]', "run.rounds=1", "training.steps=1", "run.seeds=1")
     ledger, stream = simulation.ledgers["constant"], simulation.streams[0]
-    rows = np.concatenate([stream.rows[stream.samples(m, 0, int(ledger.admitted[0, m]))] for m in range(10)])
+    held = ledger.admitted[0]
+    rows = stream.at(np.repeat(np.arange(10), held), np.concatenate([*map(np.arange, held)])).rows
     x = ((DATA.train_images[rows].reshape(len(rows), -1) / 255.0) - DATA.mean[0]) / DATA.std[0]
     error = np.full((len(rows), 10), 0.1)
     error[np.arange(len(rows)), DATA.train_labels[rows]] -= 1

@@ -13,22 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.types import Contents, Ledger
+from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger
 from headgate.errors import DataError
 
 FORMAT, OLDER = "headgate ledger 2", "headgate ledger 1"
-FIELDS = (
-    "debt",
-    "spent",
-    "admitted",
-    "dropped",
-    "unused",
-    "uses",
-    "squared_uses",
-    "uses_in_memory",
-    "carry",
-    "credit",
-)
 
 
 def save_ledger(ledger: Ledger, path: Path) -> None:
@@ -36,7 +24,7 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
 
     Whole numbers go into the narrowest type that holds them: a million clients' counts are mostly single bytes.
     """
-    arrays: dict[str, NDArray[Any]] = {name: getattr(ledger, name) for name in FIELDS}
+    arrays: dict[str, NDArray[Any]] = {name: getattr(ledger, name) for name in LEDGER_ARRAYS}
     arrays |= {f"contents/{name}": array for name, array in _contents(ledger.contents).items()}
     arrays |= {f"memory/{name}": array for name, array in ledger.memory.items()}
     head = json.dumps({"format": FORMAT, "t": ledger.t})
@@ -68,7 +56,7 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     if head.get("format") != FORMAT or not isinstance(t, int) or t < 0:
         raise DataError(f"{path}: not a ledger of this version")
     empty = controller.open()
-    fields = {name: _matching(path, name, stored.pop(name, None), getattr(empty, name)) for name in FIELDS}
+    fields = {name: _matching(path, name, stored.pop(name, None), getattr(empty, name)) for name in LEDGER_ARRAYS}
 
     def matching(state: str, own: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return {key: _matching(path, f"{state}/{key}", stored.pop(f"{state}/{key}", None), like) for key, like in own.items()}

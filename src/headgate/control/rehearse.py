@@ -97,8 +97,9 @@ def rehearse(
     R, T, M = len(seeds), rounds, system.clients
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
-    price, debt, spend = (np.empty((T, R)) for _ in range(3))
-    admitted, n, N, uses, squared, peak_excess, free = (np.zeros((T, R), dtype=np.int64) for _ in range(7))
+    money = {name: np.empty((T, R)) for name in ("price", "debt", "spend")}
+    counts = {name: np.zeros((T, R), dtype=np.int64) for name in ("admitted", "n", "N", "free", "peak_excess")}
+    uses, squared = np.zeros((2, T, R), dtype=np.int64)
     none = np.zeros((R, M), dtype=np.int64)
     clients = np.zeros((2, T, R, M), dtype=np.int64) if by_client else None
     reached = ledger, none, none  # one name, so that an interruption cannot tear it
@@ -111,13 +112,13 @@ def rehearse(
             orders = controller.decide(ledger, np.ascontiguousarray(path[:, i % BLOCK]))
             after = controller.post(ledger, orders)
             held = after.occupancy
-            price[i] = orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
-            debt[i], spend[i] = ledger.debt, orders.charge(orders.admitted)
-            admitted[i], n[i], N[i] = orders.admitted.sum(axis=-1), held.sum(axis=-1), after.distinct
+            money["price"][i] = orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
+            money["debt"][i], money["spend"][i] = ledger.debt, orders.charge(orders.admitted)
+            counts["admitted"][i], counts["n"][i] = orders.admitted.sum(axis=-1), held.sum(axis=-1)
+            counts["N"][i], counts["peak_excess"][i] = after.distinct, (held - system.buffer).max(axis=-1)
             uses[i], squared[i] = after.uses, after.squared_uses
-            peak_excess[i] = (held - system.buffer).max(axis=-1)
             if orders.free is not None:
-                free[i] = orders.free.sum(axis=-1)
+                counts["free"][i] = orders.free.sum(axis=-1)
             if clients is not None:
                 clients[:, i] = orders.admitted, held
             reached = after, occupancy + held, np.maximum(peak, held)
@@ -125,22 +126,13 @@ def rehearse(
     except KeyboardInterrupt:
         pass
     ledger, occupancy, peak = reached
-    n_eff = effective_sample_size(uses, squared)
-
     def by_run(rounds_first: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(np.moveaxis(rounds_first[: ledger.t], 0, 1))
 
     return Rehearsal(
         system=system,
-        price=by_run(price),
-        admitted=by_run(admitted),
-        n=by_run(n),
-        N=by_run(N),
-        n_eff=by_run(n_eff),
-        debt=by_run(debt),
-        spend=by_run(spend),
-        free=by_run(free),
-        peak_excess=by_run(peak_excess),
+        **{name: by_run(rows) for name, rows in (money | counts).items()},
+        n_eff=by_run(effective_sample_size(uses, squared)),
         occupancy=occupancy,
         peak_occupancy=peak,
         ledger=ledger,

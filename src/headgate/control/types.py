@@ -229,11 +229,13 @@ class Ledger:
         def some(value: Any) -> Any:
             return tuple(map(some, value)) if isinstance(value, tuple) else None if value is None else value[rows]
 
-        held = {own.name: some(getattr(self, own.name)) for own in fields(self) if own.name not in ("t", "contents", "memory")}
+        held = {name: some(getattr(self, name)) for name in LEDGER_ARRAYS}
         memory = {name: array[rows] for name, array in self.memory.items()}
         return Ledger(t=self.t, contents=Contents(*map(some, self.contents)), memory=memory, **held)
 
 
+LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory"))
+"""its fields that are one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]
 """(runs, clients, positions) → the class of each sample"""
 

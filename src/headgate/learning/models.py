@@ -28,34 +28,28 @@ class Model(ABC):
         """A module for images of this shape: (n, *shape) in, (n, classes) out."""
 
 
+class ShippedModel(Model):
+    """A model known by name."""
+
+    def build(self, shape: Shape, classes: int) -> "nn.Module":
+        from headgate.learning.networks import SHIPPED
+
+        return SHIPPED[self.kind](shape, classes)
+
+
 @dataclass(frozen=True)
-class Logistic(Model):
+class Logistic(ShippedModel):
     """Multinomial logistic regression, from zero."""
 
-    def build(self, shape: Shape, classes: int) -> "nn.Module":
-        from headgate.learning.networks import logistic
-
-        return logistic(shape, classes)
-
 
 @dataclass(frozen=True)
-class LeNet(Model):
+class LeNet(ShippedModel):
     """LeNet-5 with ReLU and max-pooling, for images of 28x28 or more."""
 
-    def build(self, shape: Shape, classes: int) -> "nn.Module":
-        from headgate.learning.networks import lenet
-
-        return lenet(shape, classes)
-
 
 @dataclass(frozen=True)
-class ResNet9(Model):
+class ResNet9(ShippedModel):
     """ResNet-9 with GroupNorm and Mish, for images of 8x8 or more."""
-
-    def build(self, shape: Shape, classes: int) -> "nn.Module":
-        from headgate.learning.networks import resnet9
-
-        return resnet9(shape, classes)
 
 
 @dataclass(frozen=True)

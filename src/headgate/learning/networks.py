@@ -125,6 +125,10 @@ def resnet9(shape: Shape, classes: int) -> nn.Module:
     )  # fmt: skip
 
 
+SHIPPED = {"logistic": logistic, "lenet": lenet, "resnet9": resnet9}
+"""by their names in recipes"""
+
+
 # what a model must be
 
 

@@ -46,12 +46,6 @@ class Stream:
         """the first sample number of each client, and after the last one how many there are"""
         self._passes = Passes(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
 
-    @property
-    def rows(self) -> Ints:
-        """Row of the training set for every sample number."""
-        clients = np.repeat(np.arange(self.lengths.size), self.lengths)
-        return self.owners.rows(clients, np.arange(clients.size) - self.starts[clients])
-
     def at(self, clients: Ints, positions: Ints) -> Served:
         """What comes at positions[i] of the stream of clients[i], for every i.
 
@@ -59,11 +53,6 @@ class Stream:
         """
         own = self._own(clients, positions)
         return Served(self.starts[clients] + own, self.owners.rows(clients, own))
-
-    def samples(self, client: int, first: int, last: int) -> Ints:
-        """The sample numbers at positions first ≤ i < last of a client's stream."""
-        positions = np.arange(first, last)
-        return self.at(np.full_like(positions, client), positions).samples
 
     def _own(self, clients: Ints, positions: Ints) -> Ints:
         """Which of its own images."""

@@ -28,7 +28,7 @@ from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.learning.server import State
 from headgate.learning.shift import check_shift, moves, shifted
-from headgate.learning.streams import Stream
+from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import pick
@@ -217,12 +217,15 @@ class Simulation:
         return Report(np.minimum(orders.admitted, np.maximum(ends - ledger.admitted, 0)))
 
     def _labels_at(self, seeds: Ints, clients: Ints, positions: Ints) -> Ints:
-        """The classes at positions of the clients' streams; of the seeds their places among all seeds."""
-        labels = np.empty_like(positions)
+        return np.asarray(self._train_labels[self._served(seeds, clients, positions).rows])
+
+    def _served(self, seeds: Ints, clients: Ints, positions: Ints) -> Served:
+        """What comes at positions of the clients' streams; of the seeds their places among all seeds."""
+        samples, rows = np.empty_like(positions), np.empty_like(positions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
-            labels[own] = self._train_labels[stream.at(clients[own], positions[own]).rows]
-        return labels
+            samples[own], rows[own] = stream.at(clients[own], positions[own])
+        return Served(samples, rows)
 
     def _pack(self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None]) -> tuple[Ints, Ints, Ints, Ints]:
         """(run, sample number, row of the training set) of all samples that clients train on in all runs, and the offsets.
@@ -238,11 +241,7 @@ class Simulation:
             if held is not None:
                 positions[begin:end] = held[held >= 0]  # run by run, client by client, as the windows are
         owners, runs = clients.ravel()[segments], segments // clients.shape[1]
-        samples, rows, seeds = np.empty_like(positions), np.empty_like(positions), runs % len(self.seeds)
-        for s, stream in enumerate(self.streams):
-            own = np.flatnonzero(seeds == s)
-            samples[own], rows[own] = stream.at(owners[own], positions[own])
-        return runs, samples, rows, offsets
+        return runs, *self._served(runs % len(self.seeds), owners, positions), offsets
 
     def _launch(self, now: Prepared) -> tuple[Tensor, Tensor, State, Tensor]:
         """Set the device to work: the models after the round, their mean over rounds, the state of the server update, and what

@@ -38,14 +38,14 @@ class Uniform(PriceProcess):
 
 
 @dataclass(frozen=True)
-class UniformInteger(PriceProcess):
+class UniformInteger(Uniform):
     """Independent and uniform on the whole numbers low..high: the prices of the released scripts."""
 
     low: int
     high: int
 
     def __post_init__(self) -> None:
-        Uniform(self.low, self.high)
+        super().__post_init__()
         for name in ("low", "high"):
             if int(getattr(self, name)) != getattr(self, name):
                 raise SettingError(f"{name} = {getattr(self, name)}: must be a whole number")
@@ -53,12 +53,6 @@ class UniformInteger(PriceProcess):
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         return self.low + np.floor((self.high - self.low + 1) * uniform(seed, Purpose.PRICE, t))
-
-    def mean(self, rounds: int | None) -> float:
-        return (self.low + self.high) / 2
-
-    def most(self, rounds: int | None) -> float:
-        return float(self.high)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,16 @@ Bits differ between executors, so one table of results takes one executor.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.batched import Batched
-from headgate.simulation.executors.compiled import Compiled, is_compiled
+from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram import Gram, is_linear
+from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.gram_torch import GramTorch
-from headgate.simulation.executors.packed_net import check_packed_form, is_packed
+from headgate.simulation.executors.packed_net import check_packed_form
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Executor, Packed, Task
@@ -56,21 +57,21 @@ def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
         raise SettingError(f"training.dtype = bfloat16: needs CUDA, the device is {task.device.type}")
     if task.bfloat16 and name not in ("auto", "packed", "streams"):
         raise SettingError(f"training.dtype = bfloat16: only for --executor packed or streams, not {name}")
-    executor = _KINDS[_fastest(task, training) if name == "auto" else name](task)
-    if check := getattr(executor, "check", None):
-        check(training)
+    for choosy in () if name != "auto" else ("packed",) if task.bfloat16 else ("gram", "compiled"):
+        with suppress(SettingError):
+            return _made(choosy, task, training)
+    return _made(_else(task, training) if name == "auto" else name, task, training)
+
+
+def _made(name: str, task: Task, training: LocalTraining) -> Executor:
+    """Refused where the executor does not do this, or not here: layers are looked at, not a name."""
+    executor = _KINDS[name](task)
+    executor.check(training)
     return executor
 
 
-def _fastest(task: Task, training: LocalTraining) -> str:
-    if task.bfloat16:
-        return "packed" if training.batch_size is None and is_packed(task) else "streams"
-    if training.batch_size is None and training.weight_decay == 0 and is_linear(task.model):
-        return "gram"
-    if is_compiled(task):
-        return "compiled"
-    if task.device.type != "cuda":
-        return "flat"
-    if task.flat.size >= LARGE:
+def _else(task: Task, training: LocalTraining) -> str:
+    """For any model."""
+    if task.bfloat16 or (task.device.type == "cuda" and task.flat.size >= LARGE):
         return "streams"
-    return "batched" if training.batch_size is None else "flat"
+    return "batched" if task.device.type == "cuda" and training.batch_size is None else "flat"

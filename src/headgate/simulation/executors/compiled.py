@@ -53,7 +53,12 @@ class Compiled(Executor):
         self.kernels = kernels
 
     def check(self, training: LocalTraining | None) -> None:
-        check_compiled_form(self.task)
+        task = self.task
+        if importlib.util.find_spec("numba") is None:
+            raise SettingError("--executor compiled: needs numba, which is not installed")
+        if task.device.type != "cpu" or task.dtype not in (torch.float32, torch.float64):
+            here = f"{task.dtype} on {task.device}"
+            raise SettingError(f"--executor compiled: only for float32 or float64 on the CPU, not {here}")
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, packed, weights, training, seeds, t = work
@@ -177,21 +182,3 @@ def _jobs(
             run, client = divmod(segment, weights.shape[1])
             batches = schedule(training, seeds[run], client, t, own.stop - own.start)
             yield _Job(run, share, images[own], labels[own], batches)
-
-
-def check_compiled_form(task: Task) -> None:
-    """Refuse what is not compiled, or not here."""
-    if importlib.util.find_spec("numba") is None:
-        raise SettingError("--executor compiled: needs numba, which is not installed")
-    if task.device.type != "cpu" or task.dtype not in (torch.float32, torch.float64):
-        raise SettingError(f"--executor compiled: only for float32 or float64 on the CPU, not {task.dtype} on {task.device}")
-
-
-def is_compiled(task: Task) -> bool:
-    """Whether all of it has a compiled form: the layers are looked at, not a name."""
-    try:
-        check_compiled_form(task)
-        read_net(task)
-    except SettingError:
-        return False
-    return True

@@ -43,7 +43,10 @@ class NetArrays(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A layer at work, for so many samples. Where the slope of its input is not wanted, `backward` leaves that out."""
+    """A layer at work, for so many samples. Where the slope of its input is not wanted, `backward` leaves that out.
+
+    Without arrays for slopes `backward` must not be called.
+    """
 
     forward: Callable[[int], None]
     backward: Callable[[int, bool], None]
@@ -89,8 +92,6 @@ class Convolution:
         bands = np.zeros(pool * pool * self.after.width * outputs + SLACK, dtype)
         chosen = np.zeros(model.most * pixels * outputs + SLACK, np.uint16)
         forward = partial(kernels.convolution(window), x.values, weight, bias, table, bands, out.values, chosen)
-        if not len(out.slopes):
-            return Step(forward, no_slope)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
@@ -137,8 +138,6 @@ class Linear:
         weight, bias = views(model.theta, self.start, self.sizes)
         pitch, out_pitch = self.before.pitch, self.after.pitch
         forward = partial(kernels.linear, x.values, pitch, weight, bias, out.values, out_pitch, len(bias), self.relu)
-        if not len(out.slopes):
-            return Step(forward, no_slope)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
         nothing = np.zeros(WIDE * LANES, weight.dtype)
         taken = (x.values, pitch, out.values, out.slopes, out_pitch, len(bias), self.relu, weight_slope, bias_slope)
@@ -193,10 +192,6 @@ class Pool:
 
 
 Layer = Convolution | Linear | Activation | Pool
-
-
-def no_slope(n: int, wanted: bool) -> None:
-    raise RuntimeError("made without arrays for slopes")
 
 
 def views(vector: Floats, start: int, sizes: tuple[int, int]) -> tuple[Floats, Floats]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import nn
 
 from headgate.errors import SettingError
@@ -21,8 +22,10 @@ from headgate.simulation.executors.compiled_layers import (
     arrays,
 )
 from headgate.simulation.executors.compiled_shapes import Grid, Window
+from headgate.simulation.executors.layers import is_plain, side
 from headgate.simulation.executors.types import Ints, Task
 
+COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
 MOST_NUMBERS = 1 << 20
 """What the kernels of all convolutions may see of a sample; LeNet's see 35 thousand. More is better done by others."""
 
@@ -76,7 +79,8 @@ def read_net(task: Task) -> Net:
     model = task.model
     if type(model) is not nn.Sequential:
         raise _refused(f"the model must be a torch.nn.Sequential, is {type(model).__name__}")
-    modules, shapes = _checked(_pooled_first(list(model)), task.shape)
+    modules = _pooled_first(list(model))
+    shapes = _shapes(modules, task.shape)
     if not any(isinstance(module, nn.Conv2d) for module in modules):
         raise _refused("made for convolutions, the model has none")
     if shapes[-1] != (task.classes,):
@@ -113,7 +117,7 @@ def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
             pool = 1
             if isinstance(module, nn.Conv2d) and type(_get(modules, last + 1)) is nn.MaxPool2d:
                 last += 1
-                pool = _side(modules[last].kernel_size)  # type: ignore[arg-type]
+                pool = side(modules[last].kernel_size)  # type: ignore[arg-type]
             relu = type(_get(modules, last + 1)) is nn.ReLU
             last += relu
             before, after, biased = grids[place], grids[last + 1], module.bias is not None
@@ -128,7 +132,7 @@ def _joined(modules: list[nn.Module], shapes: list[tuple[int, ...]]) -> Net:
             start += layer.sizes[1]
             learning = len(layers) if learning < 0 else learning
         elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-            layer = Pool(_side(module.kernel_size), isinstance(module, nn.MaxPool2d), grids[place], grids[place + 1])
+            layer = Pool(side(module.kernel_size), isinstance(module, nn.MaxPool2d), grids[place], grids[place + 1])
         else:
             layer = Activation("relu" if isinstance(module, nn.ReLU) else "tanh", grids[place + 1])
         layers.append(layer)
@@ -168,65 +172,35 @@ def _pooled_first(modules: list[nn.Module]) -> list[nn.Module]:
     return modules
 
 
-def _checked(modules: list[nn.Module], shape: tuple[int, ...]) -> tuple[list[nn.Module], list[tuple[int, ...]]]:
-    """The modules, and the shape of a sample before each and after the last."""
+def _shapes(modules: list[nn.Module], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shape of a sample before each module and after the last."""
     shapes = [tuple(shape)]
     for module in modules:
-        _check_layer(module, shapes[-1])
-        shapes.append(_shape_after(module, shapes[-1]))
-    return modules, shapes
+        _check_layer(module)
+        fits = is_plain(module) and not (isinstance(module, nn.Linear) and len(shapes[-1]) > 1)
+        try:
+            like = next(module.parameters(), torch.empty(0))
+            with torch.no_grad():
+                after = module(like.new_zeros(1, *shapes[-1])).shape[1:] if fits else None
+        except RuntimeError:
+            after = None
+        if after is None:
+            raise _refused(f"{module} does not take what comes before it ({'x'.join(map(str, shapes[-1]))})")
+        shapes.append(tuple(after))
+    return shapes
 
 
-def _check_layer(module: nn.Module, shape: tuple[int, ...]) -> None:
-    kind, flat = type(module), len(shape) == 1
-    if kind not in (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten):
-        known = "Conv2d, Linear, ReLU, Tanh, MaxPool2d, AvgPool2d and Flatten"
-        raise _refused(f"the model has a {kind.__name__}, only {known} are compiled")
-    if kind in (nn.Conv2d, nn.Linear) and [name for name, _ in module.named_parameters()] not in (
-        ["weight"],
-        ["weight", "bias"],
-    ):
+def _check_layer(module: nn.Module) -> None:
+    if type(module) not in COMPILED:
+        *known, last = (kind.__name__ for kind in COMPILED)
+        raise _refused(f"the model has a {type(module).__name__}, only {', '.join(known)} and {last} are compiled")
+    learning = isinstance(module, nn.Conv2d | nn.Linear)
+    if learning and [name for name, _ in module.named_parameters()] not in (["weight"], ["weight", "bias"]):
         raise _refused(f"{module} must have a weight, and a bias or none")
-    if isinstance(module, nn.Conv2d):
-        plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
-        square = len({*module.kernel_size}) == 1 and len({*module.padding}) == 1 and not isinstance(module.padding, str)
-        if not plain or not square:
-            raise _refused(f"{module} must be square, of stride 1 and one group, padded with zeros")
-        fits = not flat and shape[0] == module.in_channels
-    elif isinstance(module, nn.Linear):
-        fits = shape == (module.in_features,)
-    elif isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-        k = _side(module.kernel_size)
-        whole = 0 < k < 256 and _side(module.stride) == k and _side(module.padding) == 0 and not module.ceil_mode
-        if isinstance(module, nn.MaxPool2d):
-            whole = whole and _side(module.dilation) == 1 and not module.return_indices
-        elif module.divisor_override is not None:
-            whole = False
-        if not whole:
-            raise _refused(f"{module} must have square windows side by side, without padding")
-        fits = not flat
-    else:
-        fits = not isinstance(module, nn.Flatten) or (module.start_dim, module.end_dim) == (1, -1)
-    if not fits or min(_shape_after(module, shape)) < 1:
-        raise _refused(f"{module} does not take what comes before it ({'x'.join(map(str, shape))})")
-
-
-def _shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if isinstance(module, nn.Conv2d):
-        less = module.kernel_size[0] - 1 - 2 * int(module.padding[0])
-        return (module.out_channels, shape[1] - less, shape[2] - less)
-    if isinstance(module, nn.Linear):
-        return (module.out_features,)
-    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
-        k = _side(module.kernel_size)
-        return (shape[0], shape[1] // k, shape[2] // k)
-    return (math.prod(shape),) if isinstance(module, nn.Flatten) else shape
-
-
-def _side(size: int | tuple[int, ...]) -> int:
-    """The one number of a size that is the same both ways, −1 if it is not."""
-    sides = {size} if isinstance(size, int) else {*size}
-    return sides.pop() if len(sides) == 1 else -1
+    if isinstance(module, nn.Conv2d) and not is_plain(module):
+        raise _refused(f"{module} must be square, of stride 1 and one group, padded with zeros")
+    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d) and not is_plain(module):
+        raise _refused(f"{module} must have square windows side by side, without padding")
 
 
 def _refused(why: str) -> SettingError:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.layers import is_plain
 from headgate.simulation.executors.types import Executor, Ints, Task, Work
 
 BIN = 48
@@ -162,8 +163,7 @@ def is_linear(model: nn.Module) -> bool:
     if type(model) is not nn.Sequential or len(model) != 2:
         return False
     flatten, linear = model
-    whole = type(flatten) is nn.Flatten and (flatten.start_dim, flatten.end_dim) == (1, -1)
-    return whole and type(linear) is nn.Linear
+    return type(flatten) is nn.Flatten and is_plain(flatten) and type(linear) is nn.Linear
 
 
 def binned(offsets: Ints, clients: int) -> Ints:

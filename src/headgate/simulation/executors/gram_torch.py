@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.gram import GramForm, binned, slices
-from headgate.simulation.executors.types import Group, Ints, Task, Work, grouped, mean_by_run, native_kernels
+from headgate.simulation.executors.types import Group, Ints, Task, Work, grouped, native_kernels, to_device
 
 
 class GramTorch(GramForm):
@@ -33,13 +33,12 @@ class GramTorch(GramForm):
             logits = self._logits(theta, samples, spans)
             losses = cross_entropy(logits.T, labels, reduction="none")
             moves = self._descend(samples, logits, labels, packed.offsets, weights, training)
-            return self._moved(theta, samples, moves, spans), mean_by_run(losses, run_offsets)
-
-    def _index(self, rows: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(rows).to(self.task.device)
+            counts = to_device(np.diff(run_offsets), self.task.device)
+            means = torch.segment_reduce(losses, "mean", lengths=counts)  # nan for a run without samples
+            return self._moved(theta, samples, moves, spans), means
 
     def _factors(self, values: NDArray[Any]) -> Tensor:
-        return self._index(values.astype(np.float64 if self.task.dtype == torch.float64 else np.float32))
+        return to_device(values.astype(np.float64 if self.task.dtype == torch.float64 else np.float32), self.task.device)
 
     def _logits(self, theta: Tensor, samples: Tensor, spans: list[slice]) -> Tensor:
         """The logits (classes, S) of all samples at the model of their run."""
@@ -62,7 +61,7 @@ class GramTorch(GramForm):
 
         rows = np.concatenate([group.rows.reshape(-1) for group in groups])
         real = np.concatenate([group.real.reshape(-1) for group in groups])
-        owners, index = owner[rows], self._index(rows)
+        owners, index = owner[rows], to_device(rows, self.task.device)
         weight = weights.reshape(-1).cpu().numpy()[owners]
         # A client of weight 0 stands still: what it would have become is worth exactly nothing.
         share = self._factors(real * (weight != 0) / sizes[owners])
@@ -79,13 +78,13 @@ class GramTorch(GramForm):
                 for (logits_of_group,), changes, gram in rectangles:
                     logits_of_group.baddbmm_(changes[step], gram, alpha=-training.lr)
         moves = velocities.sum(dim=0).mul_(self._factors(-training.lr * weight))
-        return moves.index_select(1, self._index(_columns(groups, len(labels))))
+        return moves.index_select(1, to_device(_columns(groups, len(labels)), self.task.device))
 
     def _gram(self, samples: Tensor, rows: Ints, owner: Ints) -> Tensor:
         """The Gram matrices (G, p, p) of bins of samples, zero between samples of different clients."""
         # index_select, as samples[rows] takes five times as long
-        own = samples.index_select(0, self._index(rows.reshape(-1))).view(*rows.shape, self.features)
-        owners = self._index(owner[rows])
+        own = samples.index_select(0, to_device(rows.reshape(-1), self.task.device)).view(*rows.shape, self.features)
+        owners = to_device(owner[rows], self.task.device)
         same = (owners[:, :, None] == owners[:, None, :]).to(samples.dtype)
         # A bias is the weight of one more feature, which is always 1: it adds 1 to each product.
         return torch.baddbmm(same, own, own.mT, beta=float(self.has_bias)).mul_(same)

@@ -41,6 +41,25 @@ def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return decorate
 
 
+# a ReLU, in place where `out` is `x`, or `x_slope` is `slope`
+
+
+@_compiled()
+def relu(x: Floats, out: Floats, pitch: int, n: int) -> None:
+    zero = x.dtype.type(0)
+    for i in range(n * pitch):
+        here = x[i]
+        out[i] = zero if here <= zero else here
+
+
+@_compiled()
+def relu_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) -> None:
+    zero = out.dtype.type(0)
+    for i in range(n * pitch):
+        here = slope[i]
+        x_slope[i] = zero if out[i] <= zero else here
+
+
 # convolution, with the pooling that follows it
 
 
@@ -108,10 +127,7 @@ def slope_of_convolution(window: Window) -> Callable[..., None]:
         """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
         values, places, shifts = lists
         if relu:
-            no_slope = slope.dtype.type(0)
-            for i in range(n * out_pitch):
-                here = slope[i]
-                slope[i] = no_slope if out[i] <= no_slope else here
+            relu_slope(out, slope, slope, out_pitch, n)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
         weights[:] = 0
@@ -188,17 +204,14 @@ def slope_of_images(window: Window) -> Callable[..., None]:
 
 @_compiled()
 def linear(
-    x: Floats, pitch: int, weight: Floats, bias: Floats, out: Floats, out_pitch: int, outputs: int, relu: bool, n: int
+    x: Floats, pitch: int, weight: Floats, bias: Floats, out: Floats, out_pitch: int, outputs: int, rectified: bool, n: int
 ) -> None:
     for q in range(0, outputs, LANES):
         for s in range(0, n, WIDE):
             to = s * out_pitch + q
             dots(WIDE, pitch // LANES, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
-    if relu:
-        zero = out.dtype.type(0)
-        for i in range(n * out_pitch):
-            here = out[i]
-            out[i] = zero if here <= zero else here
+    if rectified:
+        relu(out, out, out_pitch, n)
 
 
 @_compiled("contract")
@@ -209,16 +222,13 @@ def slope_of_linear(
     slope: Floats,
     out_pitch: int,
     outputs: int,
-    relu: bool,
+    rectified: bool,
     weights: Floats,
     bias: Floats,
     n: int,
 ) -> None:
-    if relu:
-        zero = out.dtype.type(0)
-        for i in range(n * out_pitch):
-            here = slope[i]
-            slope[i] = zero if out[i] <= zero else here
+    if rectified:
+        relu_slope(out, slope, slope, out_pitch, n)
     bias[:] = 0
     for s in range(n):
         for o in range(outputs):
@@ -242,22 +252,6 @@ def slope_of_features(
 
 
 # what has no weights
-
-
-@_compiled()
-def relu(x: Floats, out: Floats, pitch: int, n: int) -> None:
-    zero = x.dtype.type(0)
-    for i in range(n * pitch):
-        here = x[i]
-        out[i] = zero if here <= zero else here
-
-
-@_compiled()
-def relu_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) -> None:
-    zero = out.dtype.type(0)
-    for i in range(n * pitch):
-        here = slope[i]
-        x_slope[i] = zero if out[i] <= zero else here
 
 
 @_compiled()

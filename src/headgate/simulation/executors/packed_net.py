@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from headgate.errors import SettingError
 from headgate.learning.networks import Flat, Residual
+from headgate.simulation.executors.layers import is_plain, side
 from headgate.simulation.executors.types import Task
 
 ALIGNED = 16
@@ -149,8 +150,9 @@ def _read(layers: list[nn.Module], found: _Found, channels: int, height: int, wi
             found.blocks[-1] = replace(found.blocks[-1], added=first)
             place += 1
         elif type(layer) is nn.MaxPool2d:
+            halves = is_plain(layer) and side(layer.kernel_size) == 2
             # a pool of a sum would have to send its slope two ways
-            if not found.blocks or found.blocks[-1].pool or found.blocks[-1].added is not None or not _halves(layer):
+            if not found.blocks or found.blocks[-1].pool or found.blocks[-1].added is not None or not halves:
                 _refuse(f"{layer} where it stands")
             if height % 2 or width % 2:
                 _refuse(f"a max-pool of {height}x{width}")
@@ -168,8 +170,8 @@ def _add_block(layers: list[nn.Module], found: _Found, channels: int, height: in
     convolution, norm, _ = layers
     assert isinstance(convolution, nn.Conv2d)
     assert isinstance(norm, nn.GroupNorm)
-    asked = (convolution.kernel_size, convolution.stride, convolution.padding, convolution.dilation, convolution.groups)
-    if asked != ((3, 3), (1, 1), (1, 1), (1, 1), 1) or convolution.bias is not None or convolution.padding_mode != "zeros":
+    asked = (convolution.kernel_size, convolution.padding, convolution.bias)
+    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution):
         _refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False")
     outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
     if convolution.in_channels != channels or norm.num_channels != outward:
@@ -208,17 +210,11 @@ def _is_head(layers: list[nn.Module], classes: int) -> bool:
         type(average) is nn.AdaptiveAvgPool2d
         and average.output_size in (1, (1, 1))
         and type(flatten) is nn.Flatten
-        and (flatten.start_dim, flatten.end_dim) == (1, -1)
+        and is_plain(flatten)
         and type(linear) is nn.Linear
         and linear.out_features == classes
         and linear.bias is not None
     )
-
-
-def _halves(pool: nn.MaxPool2d) -> bool:
-    two, none = (2, (2, 2)), (0, (0, 0))
-    plain = pool.dilation in (1, (1, 1)) and not pool.ceil_mode and not pool.return_indices
-    return pool.kernel_size in two and pool.stride in two and pool.padding in none and plain
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -240,13 +236,3 @@ def interpreted() -> bool:
     from triton import knobs
 
     return bool(knobs.runtime.interpret)
-
-
-def is_packed(task: Task) -> bool:
-    """Whether these kernels take it: layers are looked at, not a name."""
-    try:
-        check_packed_form(task)
-        read_blocks(task)
-    except SettingError:
-        return False
-    return True

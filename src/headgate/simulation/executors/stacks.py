@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import fold, max_pool2d, pad
 
+from headgate.simulation.executors.layers import is_plain, side
 from headgate.simulation.executors.types import Task
 
 Parameters = Mapping[str, Tensor]
@@ -143,36 +144,24 @@ def _layers(model: nn.Sequential) -> Iterator[Layer | None]:
         if type(part) is nn.Conv2d:
             pool, activation = None, None
             # A rising function of the maximum is the maximum of the function.
-            if kinds == [nn.ReLU, nn.MaxPool2d] and _plain_pool(parts[place + 1][1]):
+            if kinds == [nn.ReLU, nn.MaxPool2d] and is_plain(parts[place + 1][1]):
                 activation, pool, place = torch.relu, parts[place + 1][1].kernel_size, place + 2
-            yield _convolution(name, part, pool, activation)
+            if not is_plain(part):
+                yield None
+                return
+            bias = None if part.bias is None else f"{name}.bias"
+            yield _Convolution(f"{name}.weight", bias, side(part.kernel_size), side(part.padding), pool, activation)
         elif type(part) is nn.Linear:
             yield _Linear(f"{name}.weight", None if part.bias is None else f"{name}.bias")
-        elif type(part) is nn.MaxPool2d and _plain_pool(part):
+        elif type(part) is nn.MaxPool2d and is_plain(part):
             yield _Plain(_each_sample(partial(max_pool2d, kernel_size=part.kernel_size)))
         elif type(part) is nn.AvgPool2d:
             yield _Plain(_each_sample(part))
-        elif type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
+        elif type(part) is nn.Flatten and is_plain(part):
             yield _Plain(lambda x: x.flatten(2))
         else:
             known = ACTIVATIONS.get(type(part))
             yield None if known is None else _Plain(known)
-
-
-def _convolution(name: str, part: nn.Conv2d, pool: Any, activation: Callable[[Tensor], Tensor] | None) -> _Convolution | None:
-    kernel, padding = part.kernel_size, part.padding
-    square = kernel[0] == kernel[1] and isinstance(padding, tuple) and padding[0] == padding[1]
-    plain = part.stride == (1, 1) and part.dilation == (1, 1) and part.groups == 1 and part.padding_mode == "zeros"
-    if not (square and plain):
-        return None
-    bias = None if part.bias is None else f"{name}.bias"
-    return _Convolution(f"{name}.weight", bias, kernel[0], int(padding[0]), pool, activation)
-
-
-def _plain_pool(pool: nn.Module) -> bool:
-    size = pool.kernel_size
-    whole = isinstance(size, int) and pool.stride == size and pool.padding == 0
-    return bool(whole and pool.dilation == 1 and not pool.ceil_mode and not pool.return_indices)
 
 
 def _each_sample(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

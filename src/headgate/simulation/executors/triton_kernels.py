@@ -215,27 +215,21 @@ def norm_mish_slope(
         shift = tl.load(affine + C + channel)[None, :]
         to_gain = tl.zeros((CB,), dtype=tl.float32)
         to_shift = tl.zeros((CB,), dtype=tl.float32)
-        if POOL:
-            slope += sample * (HW // 4 * C)
-            winner += sample * (HW // 4 * C)
-            for h in range(0, HW // 4, BW):
-                window = h + tl.arange(0, BW)
-                place = window[:, None] * C + channel[None, :]
-                chosen = _corner(window[:, None], tl.load(winner + place).to(tl.int32), W) * C + channel[None, :]
-                standard = (tl.load(x + chosen).to(tl.float32) - middle) * scale
-                _, steep = _mish(standard * gain + shift)
-                du = tl.load(slope + place).to(tl.float32) * steep
-                to_shift += tl.sum(du, 0)
-                to_gain += tl.sum(du * standard, 0)
-        else:
-            slope += sample * (HW * C)
-            for h in range(0, HW, BH):
-                place = (h + tl.arange(0, BH))[:, None] * C + channel[None, :]
-                standard = (tl.load(x + place).to(tl.float32) - middle) * scale
-                _, steep = _mish(standard * gain + shift)
-                du = tl.load(slope + place).to(tl.float32) * steep
-                to_shift += tl.sum(du, 0)
-                to_gain += tl.sum(du * standard, 0)
+        rows: tl.constexpr = HW // 4 if POOL else HW
+        block: tl.constexpr = BW if POOL else BH
+        slope += sample * (rows * C)
+        winner += sample * (rows * C)
+        for h in range(0, rows, block):
+            row = h + tl.arange(0, block)
+            place = row[:, None] * C + channel[None, :]
+            seen = place
+            if POOL:
+                seen = _corner(row[:, None], tl.load(winner + place).to(tl.int32), W) * C + channel[None, :]
+            standard = (tl.load(x + seen).to(tl.float32) - middle) * scale
+            _, steep = _mish(standard * gain + shift)
+            du = tl.load(slope + place).to(tl.float32) * steep
+            to_shift += tl.sum(du, 0)
+            to_gain += tl.sum(du * standard, 0)
         d_affine += sample * d_stride
         tl.store(d_affine + channel, to_gain)
         tl.store(d_affine + C + channel, to_shift)

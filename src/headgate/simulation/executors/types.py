@@ -172,12 +172,6 @@ def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def mean_by_run(losses: Tensor, run_offsets: Ints) -> Tensor:
-    """The mean of each run's samples, (R,); nan for a run without."""
-    counts = torch.from_numpy(np.diff(run_offsets)).to(losses.device)
-    return torch.segment_reduce(losses, "mean", lengths=counts)
-
-
 class Group(NamedTuple):
     """Segments of nearly the same size, as a rectangle: G segments of p rows."""
 

@@ -1,0 +1,24 @@
+"""What executors that do a module's layers themselves ask of them."""
+
+from torch import nn
+
+
+def is_plain(module: nn.Module) -> bool:
+    """A convolution that is square, of stride 1 and one group, padded with zeros; a pooling of square windows side by side;
+    a Flatten of all but the samples. Other layers always are."""
+    if isinstance(module, nn.Conv2d):
+        plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
+        return plain and not isinstance(module.padding, str) and min(side(module.kernel_size), side(module.padding)) >= 0
+    if isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
+        k = side(module.kernel_size)
+        whole = 0 < k < 256 and side(module.stride) == k and side(module.padding) == 0 and not module.ceil_mode
+        if isinstance(module, nn.AvgPool2d):
+            return whole and module.divisor_override is None
+        return whole and side(module.dilation) == 1 and not module.return_indices
+    return not isinstance(module, nn.Flatten) or (module.start_dim, module.end_dim) == (1, -1)
+
+
+def side(size: int | tuple[int, ...]) -> int:
+    """The one number of a size that is the same both ways, −1 if it is not."""
+    sides = {size} if isinstance(size, int) else {*size}
+    return sides.pop() if len(sides) == 1 else -1
