@@ -10,12 +10,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from headgate.errors import DataError, SettingError
-from headgate.learning.datasets import (
-    Dataset,
-    channel_statistics,
-    dataset_from_arrays,
-    hold_out,
-)
+from headgate.learning.data import Data
+from headgate.learning.datasets import Dataset, channel_statistics, dataset_of, hold_out
 
 from .said import one_line
 
@@ -83,7 +79,7 @@ def test_channel_statistics_are_those_of_the_floats(images: Bytes) -> None:
 
 def test_arrays_are_copied_only_in_form() -> None:
     images = np.zeros((2, 1, 2, 2), np.uint8)
-    data = dataset_from_arrays("mine", images, np.array([0, 1]), images, np.array([0, 1]))
+    data = dataset_of("mine", (images, np.array([0, 1]), images, np.array([0, 1])))
     assert data.train_images is images
     assert (data.mean, data.std) == ((0.0,), (1.0,))
 
@@ -119,5 +115,5 @@ def test_nothing_held_out_leaves_the_data_set_as_it_is() -> None:
     whole = numbered([3, 3])
     assert hold_out(whole, 0.0) is whole
     for fraction in (-0.1, 1.0):
-        with pytest.raises(SettingError, match=r"data.validation = .*: must be a share"):
-            hold_out(whole, fraction)
+        with pytest.raises(SettingError, match=r"validation = .*: must be a share"):
+            Data(validation=fraction)

@@ -66,7 +66,7 @@ def test_a_function_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monke
     data = read(module(tmp_path, monkeypatch, body + f"return {four}, {extra})"))
     assert (data.classes, data.mean, data.std) == (("a", "b", "c"), (0.25,), (0.5,))
     assert data.columns["writer"].tolist() == [7, 8]
-    made = "from headgate.learning.datasets import dataset_from_arrays\nreturn dataset_from_arrays('own', i, l, i, l)"
+    made = "from headgate.learning.datasets import dataset_of\nreturn dataset_of('own', (i, l, i, l))"
     assert read(module(tmp_path, monkeypatch, body + made)).name == "own"
 
 

@@ -126,6 +126,7 @@ def rehearse(
     except KeyboardInterrupt:
         pass
     ledger, occupancy, peak = reached
+
     def by_run(rounds_first: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(np.moveaxis(rounds_first[: ledger.t], 0, 1))
 

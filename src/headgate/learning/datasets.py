@@ -5,7 +5,7 @@ the memory of floats, and the numbers on disk are the numbers in memory.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -177,15 +177,14 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
     Settings such as a learning rate are chosen on it, so that the test set has no say in them. Which images are held out
     hangs on the data set alone, not on a seed: whatever is compared is judged by the same images.
     """
-    if not 0 <= fraction < 1:
-        raise SettingError(f"data.validation = {fraction:g}: must be a share of the training images, 0 or more and less than 1")
     if fraction == 0:
         return dataset
-    held = np.zeros(len(dataset.train_labels), np.bool_)
-    for label in np.unique(dataset.train_labels):
-        rows = np.flatnonzero(dataset.train_labels == label)
+
+    def some(rows: Labels) -> Labels:
         order = np.argsort(uniform(0, Purpose.VALIDATION, rows), kind="stable")
-        held[rows[order[: int(fraction * len(rows))]]] = True
+        return np.asarray(rows[order[: int(fraction * len(rows))]])
+
+    held = _of_each_class(dataset.train_labels, some)
     if not held.any():
         raise SettingError(f"data.validation = {fraction:g}: holds out no image, no class of {dataset.name} has enough of them")
     return replace(
@@ -196,6 +195,14 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
         test_labels=dataset.train_labels[held],
         columns={name: column[~held] for name, column in dataset.columns.items()},
     )
+
+
+def _of_each_class(labels: Labels, choose: Callable[[Labels], Labels]) -> NDArray[np.bool_]:
+    """The rows that are chosen among those of each class."""
+    chosen = np.zeros(len(labels), np.bool_)
+    for label in np.unique(labels):
+        chosen[choose(np.flatnonzero(labels == label))] = True
+    return chosen
 
 
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -231,17 +238,9 @@ def _load_digits() -> Dataset:
     pixels, labels = load_digits(return_X_y=True)
     images = np.rint(pixels.reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
     labels = labels.astype(np.int64)
-    test = _last_fifth(labels)
+    test = _of_each_class(labels, lambda rows: rows[len(rows) - len(rows) // 5 :])
     mean, std = channel_statistics(images[~test])
     return Dataset("digits", images[~test], labels[~test], images[test], labels[test], tuple("0123456789"), mean, std)
-
-
-def _last_fifth(labels: Labels) -> NDArray[np.bool_]:
-    chosen = np.zeros(len(labels), np.bool_)
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        chosen[rows[len(rows) - len(rows) // 5 :]] = True
-    return chosen
 
 
 def _load_known(name: str, root: Path, size: int, tick: Tick | None) -> Dataset:
@@ -294,7 +293,11 @@ def _look(name: str, root: Path) -> Found:
 
 
 def dataset_of(name: str, made: Any) -> Dataset:
-    """What a user's data source returned, as a data set."""
+    """What a user's data source returned, as a data set.
+
+    Arrays come in the usual shapes: (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, all uint8. What is left out is made
+    from the training set: classes are called 0, 1, ... up to the largest label.
+    """
     if isinstance(made, Dataset):
         return made
     if isinstance(made, tuple) and len(made) == len(_ARRAYS):
@@ -306,39 +309,18 @@ def dataset_of(name: str, made: Any) -> Dataset:
     if missing or unknown:
         wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, which means nothing here"
         raise DataError(f"data.kind = {name}: the dict returned {wrong}")
-    return dataset_from_arrays(name, **made)
-
-
-def dataset_from_arrays(
-    name: str,
-    train_images: Any,
-    train_labels: Any,
-    test_images: Any,
-    test_labels: Any,
-    classes: Sequence[str] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    columns: Mapping[str, Any] | None = None,
-) -> Dataset:
-    """A Dataset from arrays in the usual shapes: (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, all uint8.
-
-    What is left out is made from the training set: classes are called 0, 1, ... up to the largest label.
-    """
-    images = _channels_first(name, "train_images", train_images)
-    labels = _whole_labels(name, "train_labels", train_labels)
-    measured = channel_statistics(images)
-    if classes is None:
-        classes = [str(label) for label in range(1 + int(labels.max(initial=0)))]
+    arrays: dict[str, Any] = {
+        key: (_channels_first if "images" in key else _whole_labels)(name, key, made[key]) for key in _ARRAYS
+    }
+    given = {key: value for key, value in made.items() if value is not None}
+    mean, std = channel_statistics(arrays["train_images"])
     return Dataset(
         name,
-        images,
-        labels,
-        _channels_first(name, "test_images", test_images),
-        _whole_labels(name, "test_labels", test_labels),
-        tuple(map(str, classes)),
-        measured[0] if mean is None else tuple(map(float, mean)),
-        measured[1] if std is None else tuple(map(float, std)),
-        {key: np.asarray(column) for key, column in (columns or {}).items()},
+        **arrays,
+        classes=tuple(map(str, given.get("classes", range(1 + int(arrays["train_labels"].max(initial=0)))))),
+        mean=tuple(map(float, given.get("mean", mean))),
+        std=tuple(map(float, given.get("std", std))),
+        columns={key: np.asarray(column) for key, column in given.get("columns", {}).items()},
     )
 
 

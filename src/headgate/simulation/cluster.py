@@ -98,11 +98,8 @@ _DATASETS = Datasets()
 
 
 def _examine(settings: dict[str, Any], device: str, executor: str) -> Told:
-    from headgate.simulation.run import examine
-
     try:
-        experiment = build("", settings)
-        return examine(experiment, _DATASETS.of(experiment.data), _on_worker(device), executor), None
+        return _DATASETS.examine(build("", settings), _on_worker(device), executor), None
     except Exception as error:
         return None, told(error)
 

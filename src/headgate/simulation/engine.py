@@ -172,8 +172,7 @@ class Simulation:
         for name, controller in self.controllers.items():
             orders = controller.decide(before[name], price)
             after[name] = controller.post(before[name], orders, self._report(before[name], orders))
-            bought = after[name].admitted - before[name].admitted - (0 if orders.free is None else orders.free)
-            paid[name] = price * np.maximum(bought, 0) if price.ndim == 2 else None
+            paid[name] = orders.paid(after[name].admitted - before[name].admitted) if price.ndim == 2 else None
         clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
         first, last = (
             np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])

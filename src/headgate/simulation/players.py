@@ -64,6 +64,12 @@ class Datasets(dict[str, Any]):
             self[data.key] = data.load()
         return self[data.key]
 
+    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
+        """See `run.examine`."""
+        from headgate.simulation.run import examine
+
+        return examine(experiment, self.of(experiment.data), device, executor)
+
 
 class Here:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
@@ -77,9 +83,7 @@ class Here:
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         with _one_thread():
-            from headgate.simulation.run import examine
-
-            return examine(experiment, self._datasets.of(experiment.data), device, executor)
+            return self._datasets.examine(experiment, device, executor)
 
     def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
         with _one_thread():

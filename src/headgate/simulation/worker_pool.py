@@ -27,7 +27,7 @@ from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
 from headgate.simulation.engine import Simulation
 from headgate.simulation.players import Datasets, told
-from headgate.simulation.run import choose_device, examine, give_back, play_folder
+from headgate.simulation.run import choose_device, give_back, play_folder
 from headgate.simulation.stopping import told_to_stop
 
 SIGNALS = {signal.SIGCHLD, signal.SIGINT}
@@ -51,7 +51,8 @@ class WorkerPool:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             try:
                 if asked["do"] == "examine":
-                    return {"facts": self.examine(asked["settings"], asked["device"], asked["executor"])}
+                    experiment = build("", asked["settings"])
+                    return {"facts": self.datasets.examine(experiment, asked["device"], asked["executor"])}
                 self.play([Path(folder) for folder in asked["folders"]], asked["device"], asked["processes"])
                 return {"done": True}
             finally:
@@ -61,10 +62,6 @@ class WorkerPool:
 
     def answer(self, **content: Any) -> None:
         os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
-
-    def examine(self, settings: Mapping[str, Any], device: str, executor: str) -> dict[str, Any]:
-        experiment = build("", settings)
-        return examine(experiment, self.datasets.of(experiment.data), device, executor)
 
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
         experiments = {folder: load(str(folder / CONFIG)) for folder in folders}

@@ -8,14 +8,13 @@ from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
-from headgate.simulation import executors
 from headgate.simulation.executors import names, pick
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.gram import Gram, is_linear
 from headgate.simulation.executors.gram_torch import GramTorch
 from headgate.simulation.executors.reference import Reference
 
-from .worlds import CLASSES, ONE_RUN, SHAPE, assert_same, linear, linear_without_bias, tanh_net, task_of, world
+from .worlds import CLASSES, ONE_RUN, SHAPE, assert_same, linear, linear_without_bias, stand_in, tanh_net, task_of, world
 
 
 def test_names():
@@ -58,15 +57,7 @@ def test_the_form_of_gram_follows_the_device():
     ],
 )
 def test_on_cuda_batched_takes_the_place_of_flat(model, training, expected, monkeypatch):
-    class Any:
-        def __init__(self, name):
-            self.name = name
-
-        def check(self, training):
-            pass
-
-    for name in ("flat", "batched", "streams"):
-        monkeypatch.setitem(executors._KINDS, name, lambda task, name=name: Any(name))
+    stand_in(monkeypatch, "flat", "batched", "streams")
     assert pick(task_of(model, device=torch.device("cuda")), training).name == expected
 
 

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
+from headgate.simulation.executors.types import Ints
+
 LANES = 4
 """Numbers in a vector: 128 bits of float32, which every 64-bit ARM or x86 processor has."""
 REGISTERS = 32
@@ -127,20 +131,22 @@ class Window:
 
 
 class Pooling(NamedTuple):
-    """A k x k pooling that follows no convolution."""
+    """A k x k pooling that follows no convolution: where in a sample the numbers lie."""
 
-    k: int
-    channels: int
-    start: int
-    row: int
+    corners: Ints
+    """of each window the first pixel, channel by channel"""
+    places: Ints
+    """what becomes of it"""
+    shifts: Ints
+    """from the first pixel to each"""
     pitch: int
-    high: int
-    wide: int
-    out_start: int
-    out_row: int
     out_pitch: int
 
 
 def pooling(k: int, before: Grid, after: Grid) -> Pooling:
-    inside, outside = (before.start, before.row, before.pitch), (after.start, after.row, after.pitch)
-    return Pooling(k, before.channels, *inside, after.height, after.width, *outside)
+    y, x, c = np.ogrid[: after.height, : after.width, : after.channels]
+    corners = before.start + k * (y * before.row + x * before.channels) + c
+    places = after.start + y * after.row + x * after.channels + c
+    down, right = np.ogrid[:k, :k]
+    shifts = down * before.row + right * before.channels
+    return Pooling(corners.ravel(), places.ravel(), shifts.ravel(), before.pitch, after.pitch)

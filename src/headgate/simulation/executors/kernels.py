@@ -270,58 +270,44 @@ def tanh_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) 
 @_compiled()
 def max_pool(shape: Pooling, x: Floats, out: Floats, chosen: Numbers, n: int) -> None:
     for s in range(n):
-        for y in range(shape.high):
-            for z in range(shape.wide):
-                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
-                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
-                for c in range(shape.channels):
-                    best, which = x[at + c], 0
-                    for pixel in range(1, shape.k * shape.k):
-                        here = x[at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels + c]
-                        if here > best or here != here:
-                            best, which = here, pixel
-                    out[to + c], chosen[to + c] = best, which
+        for i in range(len(shape.corners)):
+            at, to = s * shape.pitch + shape.corners[i], s * shape.out_pitch + shape.places[i]
+            best, which = x[at], 0
+            for pixel in range(1, len(shape.shifts)):
+                here = x[at + shape.shifts[pixel]]
+                if here > best or here != here:
+                    best, which = here, pixel
+            out[to], chosen[to] = best, which
 
 
 @_compiled()
 def max_pool_slope(shape: Pooling, slope: Floats, chosen: Numbers, x_slope: Floats, n: int) -> None:
     x_slope[: n * shape.pitch] = 0
     for s in range(n):
-        for y in range(shape.high):
-            for z in range(shape.wide):
-                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
-                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
-                for c in range(shape.channels):
-                    pixel = chosen[to + c]
-                    x_slope[at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels + c] = slope[to + c]
+        for i in range(len(shape.corners)):
+            to = s * shape.out_pitch + shape.places[i]
+            x_slope[s * shape.pitch + shape.corners[i] + shape.shifts[chosen[to]]] = slope[to]
 
 
 @_compiled()
 def average_pool(shape: Pooling, x: Floats, out: Floats, n: int) -> None:
     for s in range(n):
-        for y in range(shape.high):
-            for z in range(shape.wide):
-                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
-                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
-                for c in range(shape.channels):
-                    total = x[at + c]
-                    for pixel in range(1, shape.k * shape.k):
-                        total += x[at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels + c]
-                    out[to + c] = total / (shape.k * shape.k)
+        for i in range(len(shape.corners)):
+            at = s * shape.pitch + shape.corners[i]
+            total = x[at]
+            for pixel in range(1, len(shape.shifts)):
+                total += x[at + shape.shifts[pixel]]
+            out[s * shape.out_pitch + shape.places[i]] = total / len(shape.shifts)
 
 
 @_compiled()
 def average_pool_slope(shape: Pooling, slope: Floats, x_slope: Floats, n: int) -> None:
     x_slope[: n * shape.pitch] = 0
     for s in range(n):
-        for y in range(shape.high):
-            for z in range(shape.wide):
-                at = s * shape.pitch + shape.start + y * shape.k * shape.row + z * shape.k * shape.channels
-                to = s * shape.out_pitch + shape.out_start + y * shape.out_row + z * shape.channels
-                for pixel in range(shape.k * shape.k):
-                    there = at + pixel // shape.k * shape.row + pixel % shape.k * shape.channels
-                    for c in range(shape.channels):
-                        x_slope[there + c] = slope[to + c] / (shape.k * shape.k)
+        for i in range(len(shape.corners)):
+            steep = slope[s * shape.out_pitch + shape.places[i]] / len(shape.shifts)
+            for shift in shape.shifts:
+                x_slope[s * shape.pitch + shape.corners[i] + shift] = steep
 
 
 # the two ends, and the step

@@ -8,7 +8,7 @@ def is_plain(module: nn.Module) -> bool:
     a Flatten of all but the samples. Other layers always are."""
     if isinstance(module, nn.Conv2d):
         plain = (module.stride, module.dilation, module.groups, module.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
-        return plain and not isinstance(module.padding, str) and min(side(module.kernel_size), side(module.padding)) >= 0
+        return plain and min(side(module.kernel_size), side(module.padding)) >= 0
     if isinstance(module, nn.MaxPool2d | nn.AvgPool2d):
         k = side(module.kernel_size)
         whole = 0 < k < 256 and side(module.stride) == k and side(module.padding) == 0 and not module.ceil_mode
@@ -18,7 +18,7 @@ def is_plain(module: nn.Module) -> bool:
     return not isinstance(module, nn.Flatten) or (module.start_dim, module.end_dim) == (1, -1)
 
 
-def side(size: int | tuple[int, ...]) -> int:
-    """The one number of a size that is the same both ways, −1 if it is not."""
-    sides = {size} if isinstance(size, int) else {*size}
-    return sides.pop() if len(sides) == 1 else -1
+def side(size: int | str | tuple[int, ...]) -> int:
+    """The one number of a size that is the same both ways, −1 if there is none."""
+    one, *others = {*size} if isinstance(size, tuple) else {size}
+    return one if isinstance(one, int) and not others else -1

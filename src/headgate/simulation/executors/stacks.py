@@ -141,14 +141,11 @@ def _layers(model: nn.Sequential) -> Iterator[Layer | None]:
         name, part = parts[place]
         kinds = [type(each) for _, each in parts[place + 1 : place + 3]]
         place += 1
-        if type(part) is nn.Conv2d:
+        if type(part) is nn.Conv2d and is_plain(part):
             pool, activation = None, None
             # A rising function of the maximum is the maximum of the function.
             if kinds == [nn.ReLU, nn.MaxPool2d] and is_plain(parts[place + 1][1]):
-                activation, pool, place = torch.relu, parts[place + 1][1].kernel_size, place + 2
-            if not is_plain(part):
-                yield None
-                return
+                activation, pool, place = torch.relu, side(parts[place + 1][1].kernel_size), place + 2  # type: ignore[arg-type]
             bias = None if part.bias is None else f"{name}.bias"
             yield _Convolution(f"{name}.weight", bias, side(part.kernel_size), side(part.padding), pool, activation)
         elif type(part) is nn.Linear:

@@ -40,9 +40,9 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
     return np.where(view.spent + price * whole > most, 0.0, whole)
 
 
-def within_purse(view: View, total: Floats, overdraft: float = 0.0) -> Floats:
-    """As much of a real total as can be made whole without ever spending more than C·T (open end: C·(t + overdraft))."""
-    most = np.full(view.debt.shape, ceiling(view, overdraft))
+def within_purse(view: View, total: Floats) -> Floats:
+    """As much of a real total as can be made whole without ever spending more than C·T (open end: C·t)."""
+    most = np.full(view.debt.shape, ceiling(view, overdraft=0.0))
     return np.minimum(total, affordable(view, np.ceil(total) + 1.0, most))
 
 
