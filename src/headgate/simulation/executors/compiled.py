@@ -89,7 +89,7 @@ class Compiled(Executor):
             raise ValueError(f"images are {tuple(images.shape)} {images.dtype}, must be (S, {self.task.shape}) torch.uint8")
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
-        desk = self.net.at_work(min(CHUNK, len(bytes_)), models.dtype, learning=False)
+        desk = self.net.at_work(self.kernels, min(CHUNK, len(bytes_)), models.dtype, learning=False)
         for start in range(0, len(bytes_), CHUNK):
             some = bytes_[start : start + CHUNK]
             self._put(some, desk.samples)
@@ -106,7 +106,8 @@ class Compiled(Executor):
         """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, WIDE))
-        desks = [self.net.at_work(most, models.dtype, learning=True) for _ in range(threads)]  # one for each thread
+        # one for each thread
+        desks = [self.net.at_work(self.kernels, most, models.dtype, learning=True) for _ in range(threads)]
         if threads < 2:
             for job in jobs:
                 yield self._train(job, models[job.run], training, desks)
@@ -131,7 +132,7 @@ class Compiled(Executor):
 
     def _descend(self, desk: AtWork, job: _Job, training: LocalTraining) -> float:
         """Moves the model by the client's local training; the sum of its losses before that."""
-        (_, theta, slope), first = desk.model, self.net.first
+        theta, slope, first = desk.model.theta, desk.model.slope, self.net.first
         velocity = np.zeros(len(theta) if training.momentum else 0, theta.dtype)
         rates = [theta.dtype.type(each) for each in (training.lr, training.momentum, training.weight_decay)]
         before, labels = float("nan"), job.labels

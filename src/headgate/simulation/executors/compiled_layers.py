@@ -40,6 +40,8 @@ class NetArrays(NamedTuple):
     """in the layers' own order"""
     slope: Floats
     """that of the loss; empty if only the logits are wanted"""
+    kernels: Any
+    """the module, which needs numba"""
 
 
 class Step(NamedTuple):
@@ -83,22 +85,20 @@ class Convolution:
         return places.reshape(-1)
 
     def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        from headgate.simulation.executors import kernels
-
         window, tile, dtype, pool = self.window, self.window.tile, model.theta.dtype, self.window.pool
         outputs, pixels = self.after.channels, self.after.height * self.after.width
         weight, bias = views(model.theta, self.start, self.sizes)
         table = np.zeros(tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES, dtype)
         bands = np.zeros(pool * pool * self.after.width * outputs + SLACK, dtype)
         chosen = np.zeros(model.most * pixels * outputs + SLACK, np.uint16)
-        forward = partial(kernels.convolution(window), x.values, weight, bias, table, bands, out.values, chosen)
+        forward = partial(model.kernels.convolution(window), x.values, weight, bias, table, bands, out.values, chosen)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
         lists = np.empty(many, dtype), np.empty(many, np.int64), np.empty(pool * pool, np.int64)
         by_window = window.moved <= NEAR
         moved = np.zeros((window.moved if by_window else len(weight)) + SLACK, dtype)
-        of_weights, of_images = kernels.slope_of_convolution(window), kernels.slope_of_images(window)
+        of_weights, of_images = model.kernels.slope_of_convolution(window), model.kernels.slope_of_images(window)
         taken = (x.values, out.values, out.slopes, chosen, lists, weight, moved, weight_slope, bias_slope)
 
         def backward(n: int, wanted: bool) -> None:
@@ -133,21 +133,19 @@ class Linear:
         return places.reshape(-1)
 
     def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        from headgate.simulation.executors import kernels
-
         weight, bias = views(model.theta, self.start, self.sizes)
         pitch, out_pitch = self.before.pitch, self.after.pitch
-        forward = partial(kernels.linear, x.values, pitch, weight, bias, out.values, out_pitch, len(bias), self.relu)
+        forward = partial(model.kernels.linear, x.values, pitch, weight, bias, out.values, out_pitch, len(bias), self.relu)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
         nothing = np.zeros(WIDE * LANES, weight.dtype)
         taken = (x.values, pitch, out.values, out.slopes, out_pitch, len(bias), self.relu, weight_slope, bias_slope)
 
         def backward(n: int, wanted: bool) -> None:
-            kernels.slope_of_linear(*taken, n)
+            model.kernels.slope_of_linear(*taken, n)
             if not self.biased:
                 bias_slope[:] = 0
             if wanted:
-                kernels.slope_of_features(weight, out.slopes, out_pitch, len(bias), nothing, x.slopes, pitch, n)
+                model.kernels.slope_of_features(weight, out.slopes, out_pitch, len(bias), nothing, x.slopes, pitch, n)
 
         return Step(forward, backward)
 
@@ -157,12 +155,11 @@ class Activation:
     """A ReLU or tanh that no kernel before it can take in."""
 
     name: str
+    """of its kernel"""
     after: Grid
 
     def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        from headgate.simulation.executors import kernels
-
-        value, slope = (kernels.relu, kernels.relu_slope) if self.name == "relu" else (kernels.tanh, kernels.tanh_slope)
+        value, slope = getattr(model.kernels, self.name), getattr(model.kernels, f"{self.name}_slope")
 
         def backward(n: int, wanted: bool) -> None:
             slope(out.values, out.slopes, x.slopes, self.after.pitch, n)
@@ -180,15 +177,13 @@ class Pool:
     after: Grid
 
     def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        from headgate.simulation.executors import kernels
-
         shape = pooling(self.k, self.before, self.after)
         if not self.largest:
-            given = partial(kernels.average_pool, shape, x.values, out.values)
-            return Step(given, lambda n, wanted: kernels.average_pool_slope(shape, out.slopes, x.slopes, n))
+            given = partial(model.kernels.average_pool, shape, x.values, out.values)
+            return Step(given, lambda n, wanted: model.kernels.average_pool_slope(shape, out.slopes, x.slopes, n))
         chosen = np.zeros(len(out.values), np.uint16)
-        given = partial(kernels.max_pool, shape, x.values, out.values, chosen)
-        return Step(given, lambda n, wanted: kernels.max_pool_slope(shape, out.slopes, chosen, x.slopes, n))
+        given = partial(model.kernels.max_pool, shape, x.values, out.values, chosen)
+        return Step(given, lambda n, wanted: model.kernels.max_pool_slope(shape, out.slopes, chosen, x.slopes, n))
 
 
 Layer = Convolution | Linear | Activation | Pool

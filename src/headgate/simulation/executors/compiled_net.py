@@ -62,9 +62,9 @@ class Net:
         given[:, self.places] = theta
         return given
 
-    def at_work(self, most: int, dtype: Any, learning: bool) -> AtWork:
+    def at_work(self, kernels: Any, most: int, dtype: Any, learning: bool) -> AtWork:
         """For up to `most` samples at a time."""
-        model = NetArrays(most, np.zeros(self.size, dtype), np.zeros(self.size if learning else 0, dtype))
+        model = NetArrays(most, np.zeros(self.size, dtype), np.zeros(self.size if learning else 0, dtype), kernels)
         x = samples = arrays(model, self.grid)
         steps = []
         for layer in self.layers:

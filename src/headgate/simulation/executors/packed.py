@@ -30,9 +30,8 @@ class PackedKernels(Executor):
 
     name, full_batch_only = "packed", True
 
-    def __init__(self, task: Task, memory: int | None = None) -> None:
+    def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.memory = memory
         self.net = read_blocks(task).to(task.device)
         self.workspace: Workspace | None = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
@@ -127,15 +126,13 @@ class PackedKernels(Executor):
             self.memory = int(SPARE * (free + own))
         held = np.cumsum(np.concatenate([[0], np.diff(offsets) > 0]))[::clients]
         samples, runs, first = offsets[::clients], (len(offsets) - 1) // clients, 0
-        for last in range(1, runs + 1):
-            if last < runs and self.memory is not None:
-                room = Room(rung(int(samples[last + 1] - samples[first])), rung(int(held[last + 1] - held[first])))
-                if bytes_needed(self.net, room, training.momentum > 0, self.task.arithmetic) <= self.memory:
-                    continue
-            elif last < runs:
-                continue
-            yield first, last
-            first = last
+        most = float("inf") if self.memory is None else self.memory
+        for last in range(1, runs):
+            room = Room(rung(int(samples[last + 1] - samples[first])), rung(int(held[last + 1] - held[first])))
+            if bytes_needed(self.net, room, training.momentum > 0, self.task.arithmetic) > most:
+                yield first, last
+                first = last
+        yield first, runs
 
     def _load(self, images: Tensor, space: Workspace) -> None:
         """Normalises images into the first block's input."""

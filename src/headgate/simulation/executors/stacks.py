@@ -80,27 +80,20 @@ class _Convolution:
         return self.activation(made) if self.activation else made
 
 
-@dataclass(frozen=True)
-class _Linear:
-    weight: str
-    bias: str | None
+def _linear(weight: str, bias: str | None) -> "Layer":
+    def layer(parameters: Parameters, x: Tensor, columns: Tensor | None) -> Tensor:
+        turned = parameters[weight].transpose(1, 2)
+        return torch.baddbmm(parameters[bias][:, None], x, turned) if bias else torch.bmm(x, turned)
 
-    def __call__(self, parameters: Parameters, x: Tensor, columns: Tensor | None = None) -> Tensor:
-        weight = parameters[self.weight].transpose(1, 2)
-        return torch.baddbmm(parameters[self.bias][:, None], x, weight) if self.bias else torch.bmm(x, weight)
+    return layer
 
 
-@dataclass(frozen=True)
-class _Plain:
+def _plain(function: Callable[[Tensor], Tensor]) -> "Layer":
     """A layer without parameters."""
-
-    function: Callable[[Tensor], Tensor]
-
-    def __call__(self, parameters: Parameters, x: Tensor, columns: Tensor | None = None) -> Tensor:
-        return self.function(x)
+    return lambda parameters, x, columns: function(x)
 
 
-Layer = _Convolution | _Linear | _Plain
+Layer = Callable[[Parameters, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -149,16 +142,16 @@ def _layers(model: nn.Sequential) -> Iterator[Layer | None]:
             bias = None if part.bias is None else f"{name}.bias"
             yield _Convolution(f"{name}.weight", bias, side(part.kernel_size), side(part.padding), pool, activation)
         elif type(part) is nn.Linear:
-            yield _Linear(f"{name}.weight", None if part.bias is None else f"{name}.bias")
+            yield _linear(f"{name}.weight", None if part.bias is None else f"{name}.bias")
         elif type(part) is nn.MaxPool2d and is_plain(part):
-            yield _Plain(_each_sample(partial(max_pool2d, kernel_size=part.kernel_size)))
+            yield _plain(_each_sample(partial(max_pool2d, kernel_size=part.kernel_size)))
         elif type(part) is nn.AvgPool2d:
-            yield _Plain(_each_sample(part))
+            yield _plain(_each_sample(part))
         elif type(part) is nn.Flatten and is_plain(part):
-            yield _Plain(lambda x: x.flatten(2))
+            yield _plain(lambda x: x.flatten(2))
         else:
             known = ACTIVATIONS.get(type(part))
-            yield None if known is None else _Plain(known)
+            yield None if known is None else _plain(known)
 
 
 def _each_sample(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
