@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import SettingError
-from headgate.learning.averaging import check_average, newest_share
+from headgate.experiment.sections import Training
+from headgate.learning.averaging import newest_share
 
 
 @given(st.integers(1, 200), st.floats(0, 20))
@@ -20,5 +21,5 @@ def test_the_weights_of_all_rounds_sum_to_one_and_rise(rounds, eta):
 
 def test_a_negative_average_is_refused():
     with pytest.raises(SettingError, match=r"^average = -1"):
-        check_average(-1.0)
-    check_average(None)
+        Training(average=-1.0)
+    assert Training(average=None).average is None

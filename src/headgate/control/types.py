@@ -134,11 +134,6 @@ class Orders:
     credit: Ints
     memory: Arrays
 
-    @property
-    def occupancy(self) -> Ints:
-        """n_m(t), (R, M)."""
-        return self.last - self.first
-
     def charge(self, admitted: Ints) -> Floats:
         """What these admissions cost, (R,). Free samples are counted first."""
         paid = admitted if self.free is None else np.maximum(admitted - self.free, 0)

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError
-from headgate.learning.averaging import check_average
 from headgate.learning.local import LocalTraining
 
 
@@ -88,7 +88,8 @@ class Training:
 
     def __post_init__(self) -> None:
         self.local()  # refuses what no client could do
-        check_average(self.average)
+        if self.average is not None:
+            zero_or_more("average", self.average)
         if self.evaluate_every < 1:
             raise SettingError(f"evaluate_every = {self.evaluate_every}: must be at least 1")
         if self.target is not None and not 0 < self.target <= 1:

@@ -1,12 +1,5 @@
 """The server's mean of its own models, which wavers less than any one of them."""
 
-from headgate.control.checks import zero_or_more
-
-
-def check_average(eta: float | None) -> None:
-    if eta is not None:
-        zero_or_more("average", eta)
-
 
 def newest_share(t: int, eta: float) -> float:
     """How much the model of round t counts in the mean after it: polynomial-decay averaging (Shamir and Zhang 2013).

@@ -7,7 +7,7 @@ that is interrupted, a chunk is played as a whole by one thread. This process on
 import json
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +126,8 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock) -> _Run:
     kept = Checkpoint(folder)  # refuses what was changed or damaged
     finished = (folder / STATE).exists() and read_object(folder / STATE).get("state") == "finished"
     if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
-        _refuse_unnamed(folder, kept.environment)
+        for key, why in kept.environment.get("unnamed", {}).items():  # an object that no recipe can name
+            raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
     if wanted is not None and not _same(folder, wanted):
         raise DataError(f"{folder}: was begun with other settings; choose another folder, or remove it")
     experiment = wanted or load(folder / CONFIG)
@@ -144,12 +145,6 @@ def _same(folder: Path, wanted: Experiment) -> bool:
     """Whether a folder was begun by this experiment; one of an older version is read first."""
     own = tomllib.loads(tomli_w.dumps(wanted.tables()))
     return read_config(folder) == own or (not wanted.unnamed and load(folder / CONFIG).tables() == wanted.tables())
-
-
-def _refuse_unnamed(folder: Path, environment: Mapping[str, Any]) -> None:
-    """What ran an object that no recipe can name cannot go on without it."""
-    for key, why in environment.get("unnamed", {}).items():
-        raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
 
 
 def _never_begun(folder: Path) -> _Run:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control.retention.rule import Bools, Candidates, Capacity, Retention, rank_within
+from headgate.control.retention.rule import NOBODY, Bools, Candidates, Capacity, Retention, rank_within
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
-
-_NOBODY = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class ClassBalanced(Retention):
 
     def keeps(self, given: Candidates) -> Bools:
         draw = given.draw(given.position, again=given.end)
-        group = np.where(given.there, 0 if given.label is None else given.label.astype(np.int64), _NOBODY)
+        group = np.where(given.there, 0 if given.label is None else given.label.astype(np.int64), NOBODY)
         return given.lowest(rank_within(group, np.where(given.new, 0, 1), draw), draw)
 
 

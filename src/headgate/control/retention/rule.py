@@ -15,7 +15,7 @@ from headgate.errors import SettingError
 Bools = NDArray[np.bool_]
 Capacity = int | tuple[int, ...] | Ints | Literal["buffer"]
 """the most samples a client can hold: "buffer" for B_m, one number for all, or one for each client"""
-_NOBODY = np.iinfo(np.int64).max
+NOBODY = np.iinfo(np.int64).max
 """the rank of an empty place"""
 
 
@@ -53,7 +53,7 @@ class Candidates(NamedTuple):
 
     def lowest(self, rank: NDArray[Any], draw: Floats | None = None) -> Bools:
         """Of each client the candidates of the lowest rank, as many as there is room for; the draw decides among equals."""
-        last = np.inf if np.asarray(rank).dtype.kind == "f" else _NOBODY
+        last = np.inf if np.asarray(rank).dtype.kind == "f" else NOBODY
         rank = np.where(self.there, rank, last)
         order = np.lexsort((self.position if draw is None else draw, rank), axis=-1)
         return self.there & (places_in(order) < self.room)

@@ -1,13 +1,13 @@
 """The clairvoyant reference as a policy, so that it can be run beside the others. Nobody could use it."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 
 from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.references.foresight import Foresight, foresee
+from headgate.control.policies.references.foresight import foresee
 from headgate.control.policy import Given
 from headgate.control.types import Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
@@ -50,17 +50,15 @@ class Clairvoyant(Buyer):
         return self.known.prices.path(self.known.seeds, 1, self.known.rounds + 1)
 
     @cached_property
-    def plan(self) -> Foresight:
-        """Each run planned by itself: together they share a convex minorant, which reaches as far as the longest needs."""
-        k = self.bound or self.known.bound
-        plans = [foresee(own, self.known.system, k) for own in self.path[:, None]]
-        return Foresight(**{f.name: np.concatenate([getattr(plan, f.name) for plan in plans]) for f in fields(Foresight)})
-
-    @cached_property
     def _levels(self) -> Ints:
+        """How many are bought up to each round, (seeds, rounds).
+
+        Each run is planned by itself: together they share a convex minorant, which reaches as far as the longest needs.
+        """
+        system, k = self.known.system, self.bound or self.known.bound
         if self.aim == "bound":
-            return np.cumsum(self.plan.purchases, axis=-1)
-        return np.cumsum([cheapest_first(own, self.known.system, self.fill) for own in self.path], axis=-1)
+            return np.cumsum(np.concatenate([foresee(own, system, k).purchases for own in self.path[:, None]]), axis=-1)
+        return np.cumsum([cheapest_first(own, system, self.fill) for own in self.path], axis=-1)
 
     def start(self, system: System, runs: int) -> Arrays:
         if runs > len(self.known.seeds):

@@ -12,7 +12,6 @@ where h' crosses −μ·c(t), as in inventory control with a capacity. μ is fou
 Lagrangian at any μ is a lower bound, and the plan of the least affordable μ shows how close it is.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,16 +25,11 @@ MOST_STEPS = 60
 """tries for μ; a handful is usual"""
 
 
-@dataclass(frozen=True, eq=False)
-class Foresight:
+class Foresight(NamedTuple):
     """A plan made with all prices known, for each run."""
 
     purchases: Ints
     """(R, T)"""
-    spend: Floats
-    """(R,)"""
-    surrogate: Floats
-    """cost of the purchases, Σ p(t), (R,)"""
     bound: Floats
     """no purchases inside budget and capacity cost less, (R,)"""
 
@@ -51,13 +45,7 @@ def foresee(
     reach = [_reach(row, system.memory, money) for row in prices]
     values = convex_minorant(round_cost(np.arange(1, max(reach) + 1), system.memory, k))
     plans = [_one_run(row, system.memory, values[:most], money, tolerance) for row, most in zip(prices, reach, strict=True)]
-    purchases = np.stack([plan for plan, _ in plans])
-    return Foresight(
-        purchases=purchases,
-        spend=(prices * purchases).sum(axis=-1),
-        surrogate=round_cost(np.cumsum(purchases, axis=-1), system.memory, k).sum(axis=-1),
-        bound=np.array([bound for _, bound in plans]),
-    )
+    return Foresight(np.stack([plan for plan, _ in plans]), np.array([bound for _, bound in plans]))
 
 
 def round_cost(N: ArrayLike, memory: int, k: BoundConstants) -> Floats:
