@@ -1,8 +1,9 @@
 """Numbers as text, the same in the terminal, in reports, on Markdown pages and on the web page."""
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.analysis.intervals import Estimate
 
@@ -103,6 +104,18 @@ def listed(names: list[str]) -> str:
     ('a, b and c', 'a')
     """
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+Row = TypeVar("Row")
+
+
+def by_column(rows: Iterable[Row], *columns: tuple[str, Callable[[Row], str]]) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of a table, from the title of each column and its text for a row.
+
+    >>> by_column([1, 2], ("n", str), ("twice", lambda n: str(2 * n)))
+    (['n', 'twice'], [['1', '2'], ['2', '4']])
+    """
+    return [title for title, _ in columns], [[text(row) for _, text in columns] for row in rows]
 
 
 def _minus(text: str) -> str:

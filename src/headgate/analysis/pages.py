@@ -1,7 +1,9 @@
 """Pages of Markdown and the numbers beside them: how every study and every comparison is written down."""
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,18 @@ QUICK_WARNING = (
 )
 
 
+@cache
+def beside(module: str, name: str) -> str:
+    """A text that lies beside a module, which gives its `__file__`."""
+    return (Path(module).parent / name).read_text("utf-8")
+
+
+@cache
+def words(module: str, name: str = "words.toml") -> dict[str, Any]:
+    """Sentences, names and claims likewise, as TOML."""
+    return tomllib.loads(beside(module, name))
+
+
 def page(title: str, *parts: str, quick: bool = False) -> str:
     """A heading and its parts: paragraphs, tables, figures; empty ones are left out.
 
@@ -20,6 +34,12 @@ def page(title: str, *parts: str, quick: bool = False) -> str:
     '# Rates\\n\\nMeasured.\\n\\n## Claims\\n'
     """
     return "\n\n".join(filter(None, [f"# {title}", QUICK_WARNING if quick else "", *parts])) + "\n"
+
+
+def filled(template: str, quick: bool, **said: str) -> str:
+    """A page from its template; that of a trial run says so below its heading."""
+    text = template.format(**said)
+    return text.replace("\n\n", f"\n\n{QUICK_WARNING}\n\n", 1) if quick else text
 
 
 def bullets(said: Iterable[str]) -> str:

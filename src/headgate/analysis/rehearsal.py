@@ -13,50 +13,21 @@ from headgate.control.rehearse import Rehearsal
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment
 
-COLUMNS = (
-    "policy",
-    "seed",
-    "t",
-    "price",
-    "admitted",
-    "n",
-    "N",
-    "n_eff",
-    "uniformity",
-    "debt",
-    "spend",
-    "penalty",
-    "bound",
-    "peak_excess",
-)
+MEASURED = ("price", "admitted", "n", "N", "n_eff", "uniformity", "debt", "spend", "penalty", "bound", "peak_excess")
+COLUMNS = ("policy", "seed", "t", *MEASURED)
 
 
 def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.DataFrame:
     """One row per policy, seed and round."""
-    frames = [_frame(experiment, name, result) for name, result in rehearsals.items()]
-    return pl.concat(frames).select(COLUMNS)
+    return pl.concat([_frame(experiment, name, result) for name, result in rehearsals.items()])
 
 
 def _frame(experiment: Experiment, name: str, result: Rehearsal) -> pl.DataFrame:
-    T = result.rounds
-    return pl.DataFrame(
-        {
-            "policy": np.full(len(experiment.seeds) * T, name),
-            "seed": np.repeat(experiment.seeds, T),
-            "t": np.tile(np.arange(1, T + 1), len(experiment.seeds)),
-            "price": result.price.ravel(),
-            "admitted": result.admitted.ravel(),
-            "n": result.n.ravel(),
-            "N": result.N.ravel(),
-            "n_eff": result.n_eff.ravel(),
-            "uniformity": result.uniformity.ravel(),
-            "debt": result.debt.ravel(),
-            "spend": result.spend.ravel(),
-            "penalty": result.penalty(experiment.bound).ravel(),
-            "bound": result.bound(experiment.bound).ravel(),
-            "peak_excess": result.peak_excess.ravel(),
-        }
-    )
+    rounds, seeds, k = np.arange(1, result.rounds + 1), experiment.seeds, experiment.bound
+    known = {"penalty": result.penalty(k), "bound": result.bound(k)}
+    index = {"policy": np.full(len(seeds) * rounds.size, name), "seed": np.repeat(seeds, rounds.size)}
+    values = {key: (known[key] if key in known else getattr(result, key)).ravel() for key in MEASURED}
+    return pl.DataFrame({**index, "t": np.tile(rounds, len(seeds)), **values})
 
 
 WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson"}

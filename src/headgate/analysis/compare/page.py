@@ -1,10 +1,10 @@
 """A comparison as a page of Markdown, as JSON and as rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.analysis.compare.scores import MEASURES, Cheaper, by_budget, cheaper, closed
-from headgate.analysis.formatting import DASH, interval, money, number, percent, plus_minus, signed
+from headgate.analysis.formatting import DASH, by_column, interval, money, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Difference, estimate
 from headgate.analysis.limits import Place, best_place, best_within_limits, limits
 from headgate.analysis.markdown import table
@@ -12,21 +12,6 @@ from headgate.analysis.pages import figure, page
 from headgate.analysis.provenance import how_made
 from headgate.analysis.runs import Runs
 
-HEADER = [
-    "policy",
-    "seeds",
-    "best (%)",
-    "final (%)",
-    "mean (%)",
-    "closed, best",
-    "closed, mean",
-    "money a round",
-    "over budget",
-    "peak n",
-    "worst n_m − B_m",
-    "N",
-    "limits",
-]
 HOW_TO_READ = (
     "*Best* is the highest test accuracy so far at the end, *final* the accuracy at the last evaluation, *mean* the highest so "
     "far averaged over the evaluated rounds; all with the 80 % interval of the mean over seeds (Student). *Closed* is the part "
@@ -87,35 +72,43 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
     """The page NAME.md, with NAME.svg beside it; `facts` say how the runs were made."""
     parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), HOW_TO_READ]
     for budget, own in by_budget(found).items():
-        parts += [f"## Budget {budget:g} a round", table(HEADER, [_line(one, _ends(own)) for one in own])]
+        parts += [f"## Budget {budget:g} a round", _table(own)]
     parts += ["## Best where", _best_table(places(found))]
     if pairs := cheaper(found, "best"):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
     return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
 
 
-def _line(one: Runs, ends: tuple[Runs, Runs] | None) -> list[str]:
-    kept = limits(one)
-    return [
-        f"`{one.policy}`",
-        f"{len(one.learnt)}" + (f", {one.lost_runs} diverged" if one.lost_runs else ""),
-        *(interval(estimate(100 * values), 2) if one.learnt else DASH for values in (one.best, one.final, one.mean)),
-        *(DASH if ends is None or not one.learnt else percent(closed(one, *ends, measure.key)) for measure in MEASURES),
-        money(float(one.spend.mean())),
-        f"{kept.runs_over_budget} of {kept.runs}, {percent(kept.dearest)}",
-        f"{one.peak_n} of {one.buffers.sum()}",
-        signed(kept.excess),
-        number(float(one.distinct.mean())),
-        _verdict(one),
-    ]
+def _table(own: Sequence[Runs]) -> str:
+    ends = _ends(own)
+
+    def learnt(measure: str) -> Callable[[Runs], str]:
+        return lambda one: interval(estimate(100 * one.measure(measure)), 2) if one.learnt else DASH
+
+    def gap(measure: str) -> Callable[[Runs], str]:
+        return lambda one: DASH if ends is None or not one.learnt else percent(closed(one, *ends, measure))
+
+    columns = by_column(
+        own,
+        ("policy", lambda one: f"`{one.policy}`"),
+        ("seeds", lambda one: f"{len(one.learnt)}" + (f", {one.lost_runs} diverged" if one.lost_runs else "")),
+        *((f"{measure} (%)", learnt(measure)) for measure in ("best", "final", "mean")),
+        *((f"closed, {measure.key}", gap(measure.key)) for measure in MEASURES),
+        ("money a round", lambda one: money(float(one.spend.mean()))),
+        ("over budget", lambda one: f"{limits(one).runs_over_budget} of {limits(one).runs}, {percent(limits(one).dearest)}"),
+        ("peak n", lambda one: f"{one.peak_n} of {one.buffers.sum()}"),
+        ("worst n_m − B_m", lambda one: signed(limits(one).excess)),
+        ("N", lambda one: number(float(one.distinct.mean()))),
+        ("limits", _verdict),
+    )
+    return table(*columns)
 
 
 def _verdict(one: Runs) -> str:
     if one.reference:
         return "reference"
-    kept = limits(one)
-    broken = ["money"] * (kept.runs_over_budget > 0) + ["memory"] * (kept.excess is not None and kept.excess > 0)
-    return f"✗ {', '.join(broken)}" if broken else "✓"
+    broken = limits(one).which
+    return f"✗ {broken.replace(' and ', ', ')}" if broken else "✓"
 
 
 def _best_table(found: dict[float, list[Place]]) -> str:
@@ -140,14 +133,12 @@ def _gap(gap: Difference | None) -> str:
 
 
 def _cheaper_table(found: Sequence[Cheaper]) -> str:
-    lines = [
-        [
-            f"`{one.policy}` at {one.budget:g}",
-            f"{100 * one.accuracy:.2f} % for {one.spend:,.2f}",
-            f"`{one.other}` at {one.other_budget:g}",
-            f"{100 * one.other_accuracy:.2f} % for {one.other_spend:,.2f}",
-            percent(one.share),
-        ]
-        for one in found
-    ]
-    return table(["policy and budget", "best", "reached within the limits by", "best", "of its money"], lines)
+    columns = by_column(
+        found,
+        ("policy and budget", lambda one: f"`{one.policy}` at {one.budget:g}"),
+        ("best", lambda one: f"{100 * one.accuracy:.2f} % for {one.spend:,.2f}"),
+        ("reached within the limits by", lambda one: f"`{one.other}` at {one.other_budget:g}"),
+        ("best", lambda one: f"{100 * one.other_accuracy:.2f} % for {one.other_spend:,.2f}"),
+        ("of its money", lambda one: percent(one.share)),
+    )
+    return table(*columns)

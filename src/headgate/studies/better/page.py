@@ -11,7 +11,7 @@ import numpy as np
 from headgate.analysis.formatting import DASH, percent
 from headgate.analysis.intervals import t_quantile
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import QUICK_WARNING, as_json, of_one_sort, read_numbers, write
+from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table
@@ -20,7 +20,6 @@ from headgate.studies.better.studies import NAMES, title
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, REGRET = "README.md", "front.svg", "regret.json"
-TEMPLATE = Path(__file__).parent / "page.md"
 MEASURES = ("best", "mean")
 Row = Mapping[str, Any]
 Found = Mapping[str, Sequence[Row]]
@@ -50,7 +49,9 @@ def conclude_page(folder: Path, quick: bool) -> list[Path]:
 
 
 def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
-    text = TEMPLATE.read_text("utf-8").format(
+    return filled(
+        beside(__file__, "page.md"),
+        quick,
         closed=_closed(found),
         released=_released(found["mnist"]),
         rivals=_rivals(found),
@@ -58,7 +59,6 @@ def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
         regret=_regret(regret),
         **_said(found),
     )
-    return text.replace("\n\n", f"\n\n{QUICK_WARNING}\n\n", 1) if quick else text
 
 
 def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:

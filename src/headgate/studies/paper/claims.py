@@ -1,17 +1,18 @@
-"""Every claim of the paper's experiments with its place, its number, and how a study is asked whether it holds."""
+"""Every claim of the paper's experiments (claims.toml), and how a study is asked whether it holds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate
+from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
 from headgate.studies.paper import verdicts
 from headgate.studies.paper.batches import EQUAL, NAMES, RELEASED, SHARED_ORACLE, WRITTEN, about
 from headgate.studies.paper.decomposition import equal_means_outcome
 from headgate.studies.paper.outcomes import Outcomes
-from headgate.studies.paper.verdicts import Finding, Judge, LoneJudge, missing
+from headgate.studies.paper.verdicts import Finding, Judge, missing
 
 OURS = {WRITTEN: "acdpp", RELEASED: "released"}
 """the policy that goes by the name of ACDPP in each flavour"""
@@ -19,6 +20,9 @@ FAIR = {WRITTEN: (WRITTEN, "acdpp_capped"), RELEASED: (EQUAL, "released_fair")}
 """the same rule within budget and buffers"""
 OWN = "(our question)"
 """stands in the paper's column where the paper says nothing"""
+CALLED = {"constant": "constant admission", "hybrid": "the hybrid"}
+ALONE = ("keeps_budget", "debt_is_stable", "keeps_buffers", "never_above_buffers")
+"""rules that are asked of our side alone"""
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,11 @@ class Claim:
     place: str
     paper: str
     """the paper's number, as it stands there"""
-    judge: Judge | None = None
-    """asked of our side and another"""
-    alone: LoneJudge | None = None
-    """asked of our side alone"""
-    other: str = "constant"
+    rule: str
+    """a function of `verdicts`"""
+    claimed: float | None
+    target: float
+    other: str
     """the policy it is compared with"""
     subject: str | None = None
     """the policy it is about, where it is not ACDPP"""
@@ -46,14 +50,17 @@ class Claim:
         ours = outcomes.get(FAIR[flavour] if self.fair else (flavour, self.subject or OURS[flavour]))
         if ours is None:
             return missing()
-        if self.alone is not None:
-            return self.alone(ours)
+        judge: Callable[..., Finding] = getattr(verdicts, self.rule)
+        if self.rule in ALONE:
+            return judge(ours)
         other = self._other(outcomes, flavour)
         if other is None:
             return missing()
         if self.other == "oracle":
-            return verdicts.close_to_oracle(ours, other, outcomes.get((flavour, "constant")))
-        return self.judge(ours, other) if self.judge is not None else missing()
+            return judge(ours, other, outcomes.get((flavour, "constant")))
+        numbers = {"gain": (self.claimed,), "faster": (self.claimed, self.target), "never_reaches": (self.target,)}
+        rule: Judge = getattr(verdicts, self.rule)(*numbers[self.rule])
+        return rule(ours, other)
 
     def _other(self, outcomes: Outcomes, flavour: str) -> Runs | None:
         if self.fair and flavour == RELEASED:
@@ -83,82 +90,39 @@ class ClaimRow:
 
 
 def claims() -> list[Claim]:
-    return [claim for study in NAMES for claim in _of_study(study)]
+    return [
+        _claim(study, raw, other, claimed)
+        for study in NAMES
+        for raw in words(__file__, "claims.toml")["claim"]
+        if study in raw.get("data", NAMES)
+        for other, claimed in _asked(about(study), raw)
+    ]
 
 
-def _of_study(study: str) -> Iterator[Claim]:
-    title = about(study)["title"]
-    yield from _gains(study)
-    yield from _speeds(study)
-    yield Claim(
-        f"{study}-oracle", study, f"{title}: ACDPP stays close to the oracle", "abstract, §7.2", "close", other="oracle"
-    )
-    yield from _constraints(study)
+def _asked(said: Mapping[str, Any], raw: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """Of whom it is asked, and what is claimed."""
+    if "each" in raw:
+        return list(said[raw["each"]].items())
+    other, claimed = raw.get("other", "constant"), raw.get("claimed")
+    return [(other, said[claimed][other] if isinstance(claimed, str) else claimed)]
 
 
-def _gains(study: str) -> Iterator[Claim]:
-    said = about(study)
-    figure, title, gains = f"§7.2, Figure 1({said['panel']})", said["title"], said["gains"]
-    for other, points in gains.items():
-        text = f"{title}: ACDPP ends above {_called(other)}"
-        yield Claim(f"{study}-gain-{other}", study, text, figure, f"+{points} points", verdicts.gain(points), other=other)
-    if study != "imagenette":
-        text = f"{title}: ACDPP held to the budget and to buffers of B_m ends above constant admission"
-        yield Claim(f"{study}-gain-fair", study, text, "–", OWN, verdicts.gain(gains["constant"]), fair=True)
-    if study == "cifar10":
-        text = "CIFAR-10: constant admission ends substantially above the hybrid"
-        paper = "substantially; 26.7 − 3.5 = 23.2 points by our subtraction"
-        yield Claim("cifar10-hybrid-worse", study, text, "§7.2", paper, verdicts.gain(23.2), other="hybrid", subject="constant")
-
-
-def _speeds(study: str) -> Iterator[Claim]:
-    title, target, speeds = (about(study)[key] for key in ("title", "target", "speeds"))
-    for other in ("hybrid", "constant"):
-        if other not in speeds:
-            text = f"{title}: {_called(other)} never reaches {percent(target)}, ACDPP does"
-            yield Claim(f"{study}-reach-{other}", study, text, "§7.2", "never", verdicts.never_reaches(target), other=other)
-        else:
-            text = f"{title}: ACDPP reaches {percent(target)} sooner than {_called(other)}"
-            judge, paper = verdicts.faster(speeds[other], target), f"{speeds[other]}× faster"
-            yield Claim(f"{study}-speed-{other}", study, text, "§7.2", paper, judge, other=other)
-    if study == "mnist":
-        text = "MNIST: the hybrid can be faster than constant admission"
-        yield Claim("mnist-hybrid-faster", study, text, "§7.2", "faster", verdicts.faster(None, target), subject="hybrid")
-
-
-def _constraints(study: str) -> Iterator[Claim]:
-    """The paper shows them for ImageNette and says that the other data sets behave alike."""
-    for key, text, judge, panel in (
-        ("cost", "ACDPP keeps the sampling-cost constraint", verdicts.keeps_budget, "b"),
-        ("debt", "the cost-debt queue is stable", verdicts.debt_is_stable, "b"),
-        ("buffer", "ACDPP keeps the buffer constraint (on average over rounds)", verdicts.keeps_buffers, "a"),
-        ("peak", "buffer occupancy remains within the memory", verdicts.never_above_buffers, "a"),
-    ):
-        shown = f"§7.2, Figure 2({panel})" if study == "imagenette" else "§7.2, said, not shown"
-        place = f"abstract, {shown}" if key in ("cost", "buffer") else shown
-        yield Claim(f"{study}-{key}", study, f"{about(study)['title']}: {text}", place, "satisfied", alone=judge)
-
-
-def _called(policy: str) -> str:
-    return "constant admission" if policy == "constant" else f"the {policy}"
+def _claim(study: str, raw: Mapping[str, Any], other: str, claimed: float | None) -> Claim:
+    said, place = about(study), raw["place"]
+    numbers = {**said, "target": percent(said["target"]), "other": other, "called": CALLED.get(other), "claimed": claimed}
+    place = place if isinstance(place, str) else place.get(study, place["others"])
+    texts = {"key": f"{study}-{raw['key']}", "text": f"{said['title']}: {raw['text']}", "place": place, "paper": raw["paper"]}
+    told = {name: text.format(**numbers) for name, text in texts.items()}
+    rest = {name: raw[name] for name in ("rule", "subject", "fair") if name in raw}
+    return Claim(study=study, claimed=claimed, target=said["target"], other=other, **told, **rest)
 
 
 def study_rows(study: str, outcomes: Outcomes, command: str) -> list[ClaimRow]:
     """The claims about one data set, judged; without outcomes they are marked as not run."""
-    return [
-        ClaimRow(
-            claim.key,
-            study,
-            claim.text,
-            claim.place,
-            claim.paper,
-            claim.finding(outcomes, WRITTEN),
-            claim.finding(outcomes, RELEASED),
-            command,
-        )
-        for claim in claims()
-        if claim.study == study
-    ]
+    own = [claim for claim in claims() if claim.study == study]
+    sides = [(claim.finding(outcomes, WRITTEN), claim.finding(outcomes, RELEASED)) for claim in own]
+    told = zip(own, sides, strict=True)
+    return [ClaimRow(one.key, study, one.text, one.place, one.paper, *found, command) for one, found in told]
 
 
 # As JSON and back

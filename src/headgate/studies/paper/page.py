@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import interval
-from headgate.analysis.markdown import policy_table
 from headgate.analysis.pages import bullets, figure, page
 from headgate.analysis.provenance import Machine, how_made, machine_table
 from headgate.analysis.runs import Runs
@@ -15,31 +14,19 @@ from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, abo
 from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.claims_page import claims_table
 from headgate.studies.paper.outcomes import Outcomes
-from headgate.studies.paper.scene import Scenes, constants, label, prices, settings, training
+from headgate.studies.paper.scene import WORDS, Scenes, constants, prices, settings, training
 from headgate.studies.paper.sections import (
     constants_section,
     equal_section,
     horizon_section,
     open_section,
+    policy_table,
     rates_section,
 )
 
-HEADINGS = {
-    "accuracy": "Test accuracy, best so far (the paper's Figure 1)",
-    "money": "The same against the money really spent",
-    "resources": "Buffer occupancy, money and debt (the paper's Figure 2)",
-    "memory": "Memory beside B_m",
-}
-CURVES = (
-    "Curves are running bests, means over seeds with the 80 % interval of the mean (Student). All policies of a seed meet "
-    "the same prices and samples. The tables' accuracy is the running best at the end; *gained late* is what of it came in the "
-    "last quarter of the rounds, so whether the curves have settled. A first round at a target is that of the mean curve, and "
-    "as coarse as the test accuracy is taken."
-)
-TEXT = "The text's K, Λ̄ and prices. What it leaves open is V = √T, ρ = 1 − 1/√T and the released script's constants."
+PROSE, HEADINGS = WORDS["prose"], WORDS["headings"]
 PRECISION = Path(__file__).parents[4] / "benchmarks" / "results" / "gpu_accuracy.json"
 """what bfloat16 does to accuracy beside float32; lies beside the sources, not in the installed package"""
-SCRIPTS = "What the scripts do. Models are averaged by B_m, and ACDPP is what the scripts call so."
 
 
 def study_page(
@@ -53,11 +40,17 @@ def study_page(
 ) -> str:
     """The whole page; `facts` say how the runs were made."""
     target = about(data)["target"]
-    parts = [in_short(data, rows), how_made(facts), "What differs from the paper:", bullets(about(data)["differs"]), CURVES]
-    for part, title, text in ((WRITTEN, "As written", TEXT), (RELEASED, "As released", SCRIPTS)):
+    parts = [
+        in_short(data, rows),
+        how_made(facts),
+        "What differs from the paper:",
+        bullets(about(data)["differs"]),
+        PROSE["curves"],
+    ]
+    for part in (WRITTEN, RELEASED):
         own = [outcome for (batch, _), outcome in outcomes.items() if batch == part]
         if own:
-            parts += _flavour(f"{title}, {own[0].rounds} rounds", text, own, scenes, part, target)
+            parts += _flavour(own, scenes, part, target)
             if part == RELEASED and data in SHARED_ORACLE:
                 parts.append("The oracle as released is the one as written: weights are equal there and no price moves it.")
     for kind, path in _shown(figures):
@@ -72,10 +65,10 @@ def study_page(
     return page(f"{about(data)['title']}, reproduced", *parts, quick=facts["quick"])
 
 
-def _flavour(title: str, text: str, own: Sequence[Runs], scenes: Scenes, part: str, target: float) -> list[str]:
+def _flavour(own: Sequence[Runs], scenes: Scenes, part: str, target: float) -> list[str]:
     scene = scenes[part]
     said = f"{training(scene)}; {prices(scene)}. {settings(scene)}. Constants: {constants(scene)}."
-    return [f"## {title}", f"{text} Here: {said}", policy_table(own, label, target)]
+    return [f"## As {part}, {own[0].rounds} rounds", f"{PROSE[part]} Here: {said}", policy_table(own, target)]
 
 
 def in_short(study: str, rows: Sequence[ClaimRow]) -> str:

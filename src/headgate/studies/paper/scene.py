@@ -4,41 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from headgate.analysis.pages import words
 from headgate.control.policies import Acdpp, Constant, Hybrid, Released
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.experiment import Experiment
 
+WORDS = words(__file__)
 Scenes = Mapping[str, Experiment]
 """by the run folder's own name"""
-LABELS = {
-    "acdpp": "ACDPP",
-    "acdpp_capped": "ACDPP capped at B_m",
-    "released": "ACDPP as released",
-    "released_fair": "released, in budget and B_m",
-    "released_budget": "released, in budget",
-    "released_capped": "released, capped at B_m",
-    "constant": "constant admission",
-    "constant_spend": "constant, equal spend",
-    "constant_both": "constant, equal spend and memory",
-    "hybrid": "hybrid",
-    "hybrid_paid": "hybrid, stale samples paid",
-    "hybrid_gradual": "hybrid, filled over K rounds",
-    "hybrid_K_10": "hybrid, K = 10",
-    "rho_0_5": "ACDPP, ρ = 0.5",
-    "rho_0_99": "ACDPP, ρ = 0.99",
-    "N0_Pdim": "ACDPP, N(0) = Pdim",
-}
-SYMBOLS = {
-    "sigma": "σ",
-    "eta": "η̃",
-    "loss": "loss bound",
-    "pdim": "Pdim",
-    "D": "D",
-    "V": "V",
-    "K": "K",
-    "fair_V": "released in B_m, V",
-}
 
 
 def label(policy: str) -> str:
@@ -46,12 +20,9 @@ def label(policy: str) -> str:
     >>> label("rho_0_5"), label("V_100"), label("sigma_1"), label("oracle")
     ('ACDPP, ρ = 0.5', 'ACDPP, V = 100', 'ACDPP, σ = 1', 'oracle')
     """
-    if policy in LABELS:
-        return LABELS[policy]
     name, _, value = policy.rpartition("_")
-    if name == "fair_V":
-        return f"released in B_m, V = {value}"
-    return f"ACDPP, {SYMBOLS[name]} = {value}" if name in SYMBOLS else policy
+    symbol = WORDS["symbols"].get(name)
+    return str(WORDS["labels"].get(policy, f"{symbol} = {value}" if symbol else policy))
 
 
 def training(experiment: Experiment) -> str:

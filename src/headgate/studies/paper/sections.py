@@ -1,39 +1,43 @@
 """The parts of a study's page beside its two flavours: longer horizons, equal means, open values, learning rates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from headgate.analysis.formatting import DASH, interval, number, percent
+from headgate.analysis.formatting import DASH, by_column, interval, number, percent
 from headgate.analysis.intervals import estimate
-from headgate.analysis.markdown import policy_table, table
+from headgate.analysis.markdown import table
 from headgate.analysis.runs import Runs, difference
 from headgate.studies.paper.batches import CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, STATED, WRITTEN, recipes_of
 from headgate.studies.paper.decomposition import Way, decompose, equal_means_outcome
 from headgate.studies.paper.outcomes import Outcomes
-from headgate.studies.paper.scene import Scenes, constants, label, settings, training
+from headgate.studies.paper.scene import WORDS, Scenes, constants, label, settings, training
 
-EQUAL_MEANS = (
-    "How much of the released policy's gain over constant admission is its rule, and how much is more money and more memory? "
-    "*Released, in budget and B_m* need not buy in every round, keeps samples for the text's K = 10 rounds, has about the "
-    "largest V with which a rehearsal of control keeps the budget, and no client holds more than B_m; *released, in budget* is "
-    "the same without that cap, *released, capped at B_m* is the released policy with the cap alone. V is chosen in hindsight, "
-    "on the prices of these very seeds, which flatters the rule. *Constant, equal spend* admits at the rate that spends what "
-    "the released policy spends, with K so that the buffers hold it; *equal spend and memory* also holds as many samples in "
-    "the mean. *ACDPP capped* is the text's rule with `burst` and `capacity` at B_m."
-)
-NO_EQUAL = (
-    "There is no comparison at equal spend with capped buffers here: its runs would take as long on the GPU as everything "
-    "else of this page together. MNIST and CIFAR-10 have it."
-)
-BOUNDS = (
-    "The two orders bound what each part is worth: several settings change in a step, all of which it names, and the same "
-    "change is worth more or less after another one."
-)
+PROSE = WORDS["prose"]
 NEAR = 1.05
 """of the budget: still near it"""
-CHOSEN = (
-    "Constant admission, judged on a tenth of the training images that no client gets (`data.validation = 0.1`), never on "
-    "the test set."
-)
+
+
+def policy_table(outcomes: Iterable[Runs], target: float) -> str:
+    """One line a policy: what it learnt, spent and held."""
+    columns = by_column(
+        outcomes,
+        ("policy", lambda one: label(one.policy)),
+        ("seeds", lambda one: ", ".join([str(len(one.learnt)), *_broken(one)])),
+        ("accuracy (%)", _ended),
+        ("gained late (points)", lambda one: f"{100 * one.late_gain.mean():.1f}" if one.learnt else DASH),
+        ("money a round", lambda one: number(one.spend.mean())),
+        ("of budget", lambda one: percent(one.spend.mean() / one.budget)),
+        ("without price luck", lambda one: percent(one.expected_spend.mean() / one.budget)),
+        ("mean n", lambda one: number(one.column("n").mean())),
+        ("peak n", lambda one: f"{one.peak_n} of {one.buffers.sum()}"),
+        ("fullest client, mean / peak", lambda one: f"{percent(one.fullest)} / {percent(one.peak_share)}"),
+        (f"round at {percent(target)}", lambda one: str(one.first_round(target) or "never")),
+    )
+    return table(*columns)
+
+
+def _broken(one: Runs) -> list[str]:
+    """Diverged: not finite any more. Guessing: finite, but no better than chance."""
+    return [f"{one.lost_runs} diverged"] * (one.lost_runs > 0) + [f"{one.guessing} guess"] * (one.guessing > 0)
 
 
 def _of(outcomes: Outcomes, part: str) -> list[Runs]:
@@ -57,7 +61,7 @@ def horizon_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float
     late = max(100 * float(one.late_gain.mean()) for one in longer)
     settled = f"The last quarter of the rounds still adds up to {late:.1f} points."
     scene = scenes[longer[0].folder]
-    return [heading, f"{answer} {settled} As written otherwise: {training(scene)}.", policy_table(longer, label, target)]
+    return [heading, f"{answer} {settled} As written otherwise: {training(scene)}.", policy_table(longer, target)]
 
 
 # Equal means
@@ -66,7 +70,7 @@ def horizon_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float
 def equal_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float) -> list[str]:
     heading = "## At equal spend and with buffers capped"
     if EQUAL not in dict(recipes_of(data)):
-        return [heading, NO_EQUAL]
+        return [heading, PROSE["no_equal"]]
     ways = decompose(outcomes)
     if not ways:
         return []
@@ -74,31 +78,27 @@ def equal_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float) 
     shown = {one.policy: one for one in [*borrowed, *_of(outcomes, EQUAL)] if one is not None}
     return [
         heading,
-        EQUAL_MEANS,
+        PROSE["equal_means"],
         f"Here: {settings(scenes[EQUAL])}.",
-        policy_table(shown.values(), label, target),
-        BOUNDS,
+        policy_table(shown.values(), target),
+        PROSE["bounds"],
         *(_way(way) for way in ways),
         *_fair_values(outcomes),
     ]
 
 
 def _way(way: Way) -> str:
-    lines = [
-        [
-            step.what,
-            label(step.policy),
-            interval(step.gain, signs=True),
-            number(step.spend),
-            number(step.mean_n),
-            str(step.peak),
-        ]
-        for step in way.steps
-    ]
-    lines.append(["**the whole gain**", "", f"**{interval(way.whole, signs=True)}**", "", "", ""])
-    return f"From constant admission to the released policy, {way.name}:\n\n" + table(
-        ["step", "leads to", "gain (points)", "money a round", "mean n", "peak n"], lines
+    header, lines = by_column(
+        way.steps,
+        ("step", lambda step: step.what),
+        ("leads to", lambda step: label(step.policy)),
+        ("gain (points)", lambda step: interval(step.gain, signs=True)),
+        ("money a round", lambda step: number(step.spend)),
+        ("mean n", lambda step: number(step.mean_n)),
+        ("peak n", lambda step: str(step.peak)),
     )
+    lines.append(["**the whole gain**", "", f"**{interval(way.whole, signs=True)}**", "", "", ""])
+    return f"From constant admission to the released policy, {way.name}:\n\n{table(header, lines)}"
 
 
 def _fair_values(outcomes: Outcomes) -> list[str]:
@@ -167,7 +167,7 @@ def rates_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
         lines = [[_rate(one.folder), _ended(one), _lost(one)] for one in judged]
         parts += [
             "## Learning rate",
-            f"{CHOSEN} Running best after {judged[0].rounds} rounds. {_choice(judged, scenes)}",
+            f"{PROSE['chosen']} Running best after {judged[0].rounds} rounds. {_choice(judged, scenes)}",
             table(["settings", "accuracy (%)", "runs that learnt nothing"], lines),
         ]
     broken = _of(outcomes, STATED)
@@ -207,6 +207,5 @@ def _ended(outcome: Runs) -> str:
 
 
 def _lost(one: Runs) -> str:
-    """Diverged: not finite any more. Guessing: finite, but no better than chance."""
-    what = [f"{one.lost_runs} diverged"] * (one.lost_runs > 0) + [f"{one.guessing} guess"] * (one.guessing > 0)
+    what = _broken(one)
     return f"{one.lost_runs + one.guessing} of {len(one.seeds)}" + (f" ({', '.join(what)})" if what else "")

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from headgate.analysis.intervals import Estimate, estimate
-from headgate.studies.paper.claims import OWN, ClaimRow
+from headgate.analysis.pages import beside, words
+from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.theory_checks import FIXED, OTHER, Checks, worst_lemma1
 from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, Finding, decide, missing
 from headgate.studies.theory.judge import STRONG, SURROGATE, rankings, variance_step
@@ -14,43 +15,9 @@ from headgate.studies.theory.rates import LEEWAY, Fit, MeasuredRates
 
 THEORY = "theory"
 EXPONENT = "exponent of T (95 %)"
-THEORY_RULES = f"""\
-- An exponent of T is fitted to the longer horizons, with Student's 95 % interval; the line is the exponent that the claimed
-  function itself shows over these horizons (log T has one, too) plus {LEEWAY}, or 1 where only "sublinear" is claimed.
-- "For any γ and φ" is asked at γ = φ = ½ and at {" and ".join(f"({gamma}, {phi})" for gamma, phi in OTHER)}; the largest
-  exponent counts.
-- Lemma 1 and formulas are computed: what stands there as an interval is the range over what was tried, and a single case
-  beyond the line counts.
-- Theorem 1 beside runs: the smallest constants that the runs allow, without C_2, at the point, step size and data set where the
-  ratio is least; lines: bound = measured risk, bound = what a model that never learns gathers, Spearman = {STRONG}. As written
-  are all policies but the released one; as released is that one.
-"""
-PLACES = {
-    "sublinear": ("Reg(T) is sublinear (V = T^½, ρ = 1 − T^−½)", "abstract, remark after Theorem 3", "exponent below 1"),
-    "vio-sublinear": ("Vio_S(T) is sublinear (V = T^½, ρ = 1 − T^−½)", "abstract, remark after Theorem 3", "exponent below 1"),
-    "any-regret": ("Reg(T) is sublinear for any γ, φ in (0, 1)", "remark after Theorem 3", "exponent below 1"),
-    "any-vio": ("Vio_S(T) is sublinear for any γ, φ in (0, 1)", "remark after Theorem 3", "exponent below 1"),
-    "regret": ("Reg(T) grows no faster than claimed (γ = φ = ½)", "remark after Theorem 3", "O(T^½) + O(T^½) + O(log T)"),
-    "cost_violation": ("Vio_S(T) grows no faster than claimed (γ = φ = ½)", "remark after Theorem 3", "O(T^¾ + T^½)"),
-    "fixed-regret": (f"Reg(T) for fixed V = {FIXED[0]:g}, ρ = {FIXED[1]:g}", "Theorem 2", "O(T/V) + O(1/(1−ρ)) + O(log T)"),
-    "fixed-vio": (f"Vio_S(T) for fixed V = {FIXED[0]:g}, ρ = {FIXED[1]:g}", "Theorem 3", "O(√(VT + V/(1−ρ)))"),
-    "planned-buffer": ("Vio_B(T) is bounded with a K from an offline search (`headgate plan`)", "remark, §6.4", "O(1)"),
-    "buffer_violation": ("Vio_B(T) is bounded with Corollary 2's K", "–", OWN),
-    "lemma1": ("the T-slot bound on the penalty is kept", "Lemma 1", "left side ≤ right side"),
-    "omega1": ("Ω_1(T) is bounded", "Lemma 2", "O(1)"),
-    "omega2": ("Ω_2(T) grows no faster than claimed", "Lemma 3", "O(1/(1−ρ)) = O(T^½)"),
-    "omega3": ("Ω_3(T) grows no faster than claimed", "Lemma 4", "O(log T)"),
-    "corollary1": ("the uniformity factor of constant admission (eq:vck-exact) is exact", "Corollary 1", "exact"),
-    "corollary2": ("the better of ⌈c̄B̄/C⌉ and ⌊c̄B̄/C⌋ with full buffers keeps the budget", "Corollary 2", "feasible"),
-    "fresh": ("without a budget the bound is least when samples are always fresh", "§6.1", "minimised"),
-    "constant-n": ("for large t a constant n(t) gives the least penalty", "§5", "smallest"),
-    "inequality": ("Theorem 1's bound is above the measured cumulative excess risk", "Theorem 1", "bounds it"),
-    "informative": ("Theorem 1's bound is below what a model that never learns gathers", "–", OWN),
-    "ranks": ("the surrogate penalty orders policies as the measured excess risk does", "–", OWN),
-    "mismatch": ("the variance step of the proof (eq:sigma-bar-Neff-app)", "Appendix A", "exact ≤ allowed"),
-    "step_size": ("the step size is one for which smooth analysis works (η ≤ 1/L)", "–", OWN),
-}
-"""by key: the claim, where it stands, what the paper says"""
+THEORY_RULES = beside(__file__, "theory_rules.md").format(
+    leeway=LEEWAY, others=" and ".join(f"({gamma}, {phi})" for gamma, phi in OTHER), strong=STRONG
+)
 RUNS = ("inequality", "informative", "ranks", "mismatch", "step_size")
 RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
@@ -74,8 +41,8 @@ def theory_rows(
         found |= _of_runs(runs)
     none = missing(), missing()
     return [
-        ClaimRow(f"theory-{key}", THEORY, text, place, paper, *found.get(key, none), command)
-        for key, (text, place, paper) in PLACES.items()
+        ClaimRow(f"theory-{key}", THEORY, text.format(V=FIXED[0], rho=FIXED[1]), place, paper, *found.get(key, none), command)
+        for key, (text, place, paper) in words(__file__, "theory_claims.toml").items()
     ]
 
 

@@ -1,28 +1,4 @@
-"""When a claim counts as kept: rules on numbers alone, the same for every data set and flavour.
-
-- **One rule for all**: a claim draws a line. It *holds* if the whole interval of our number is on the claimed side of the
-  line, *does not hold* if the whole interval is on the other side, and is *not decided* if the interval has the line in it.
-  *Not testable* means that our runs cannot answer, and the reason is given. Intervals are 80 % over seeds for experiments,
-  95 % over horizons for exponents.
-- Gain ("ends above" reads: the running best at the end, in percentage points, seeds paired) and speed-up (first evaluated
-  round at which the mean curve is at the target): the line is half of what is claimed, or no difference where no number is
-  claimed.
-- A speed-up over somebody who never gets there is a lower bound, printed as ≥. Where it is too small to decide, the claim is
-  not testable: the horizon is too short.
-- A target that neither side reaches is replaced by two: the highest multiple of 5 % that both reach, and 90 % of the weaker
-  side's final accuracy. The verdict is theirs if they agree, else *not decided*. "The other never reaches it" is asked of the
-  highest multiple of 5 % that our side reaches and of 90 % of our side's final accuracy.
-- "Close to the oracle" draws its line at two percentage points below it at the end. The paper gives no number; this is ours.
-- Money is judged with the luck of the prices taken out: what the same purchases had cost, had the seed's prices met their
-  expectation on average. The budget is kept up to 2 % above C. A gain or a speed-up by a policy above its budget holds *only
-  with overspend* if it also spends more than the other side, else it holds with *both over budget*.
-- The buffer constraint is about the mean over rounds and seeds of the fullest client, the peak about every round; lines at
-  2 % above B_m, and at B_m.
-- The debt is stable if from the third to the last quarter of the rounds it grows by at most 2 % of C a round, the luck of the
-  prices taken out likewise.
-- Seeds whose model was lost are left out of accuracies and counted in the note; if all of ours are lost the claim does not
-  hold, if all of the other's are it is not testable. Money, debt and memory are judged on all seeds.
-"""
+"""When a claim counts as kept: rules on numbers alone (rules.md), the same for every data set and flavour."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,6 +9,7 @@ import numpy as np
 
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.pages import beside
 from headgate.analysis.runs import Runs, difference, paired
 from headgate.studies.paper.outcomes import speed_up
 
@@ -47,7 +24,7 @@ STEPS = 20
 """targets that both sides reach are multiples of 1/20"""
 SHARE = 0.9
 """of a side's final accuracy, as the second target"""
-RULES = (__doc__ or "").partition("\n\n")[2].strip()
+RULES = beside(__file__, "rules.md").strip()
 
 
 def rules_id() -> str:

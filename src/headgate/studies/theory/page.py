@@ -1,7 +1,6 @@
 """The outcome as a page of Markdown with its figure, and every number of it as JSON and CSV."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from headgate.analysis import pages
-from headgate.analysis.formatting import DASH
+from headgate.analysis.formatting import DASH, plain
 from headgate.analysis.intervals import means
 from headgate.analysis.markdown import table
 from headgate.analysis.provenance import how_made
@@ -22,27 +21,6 @@ from headgate.studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
 
 NAME = "excess_risk"
-MEASURED = """\
-The measured quantity is eq:cum-excess-risk, Σ_t [F(θ^(t)) − F(θ*)] over t = 1 … T, where θ^(t) is the model that enters
-round t (θ^(1) = 0). F is the risk of the target mixture Σ α_m·P_m, and P_m is uniform over the images that client m owns:
-a finite population, so F is exact. A seed deals the images out anew and has its own F and θ*. The *test* column is a second
-reading, after the last round: test images stand for the population, with the best model for them.
-
-The theorem asks for a bounded parameter set; here it is a ball around the start. θ* minimises F + ridge/2·‖θ‖², which makes
-it exactly the minimiser of F over the ball of radius ‖θ*‖. Another ball shifts all points of a data set by the same amount
-and leaves every rank as it is."""
-CONSTANTS = """\
-*estimated*: the largest values met in these runs (`estimate_constants`), the smallest constants for which the assumptions
-hold along them, so the tightest bound; D is the largest ‖θ_t − θ*‖, all that the proof uses D for. σ and G are looked at in the
-first three rounds, every 25th and the last one, so they may be a little larger in between; D and the loss in every round.
-*assured*: values that hold in the whole ball. *released*: those of the published scripts. L = ½·λ_max(E[x·xᵀ]). Pdim is
-stated, not measured: the number of parameters, and the released 100. C_2 is what Appendix A collects,
-D²/(2ηT) + (η·C_1 + η³·C_2)/2 with eq:C1C2-def."""
-VARIANCE = """\
-eq:sigma-bar-Neff-app allows σ²·(1/n − 1/N_eff). With independent samples of variance σ² the mismatch at a fixed θ is exactly
-σ²·Σ_i (ω_i − 1{i in memory}/n)² = σ²·(1/n + 1/N_eff − 2·ω̄), where ω̄ is the mean weight of the samples in memory. The two
-agree if ω̄ = 1/N_eff. Under K-step retention samples in memory have been used less often than those that have left, so ω̄ is
-smaller and the mismatch larger; and while nothing has left (t ≤ K) it is 1/N_eff − 1/N, where nothing is allowed."""
 
 
 def write_page(outcomes: Sequence[ExcessRisk], rows: Sequence[ClaimRow], folder: Path, facts: dict[str, Any]) -> list[Path]:
@@ -59,26 +37,23 @@ def write_page(outcomes: Sequence[ExcessRisk], rows: Sequence[ClaimRow], folder:
 
 
 def page(outcomes: Sequence[ExcessRisk], rows: Sequence[ClaimRow], facts: dict[str, Any]) -> str:
-    parts = [
-        f"Logistic regression, whose loss is convex. {how_made(facts)} All numbers are in "
-        f"[{NAME}.json]({NAME}.json) and [{NAME}.csv]({NAME}.csv).",
-        "## Answers",
-        claims_table(rows),
-        pages.bullets(said for outcome in outcomes for said in remarks(outcome)),
-        pages.figure("Measured excess risk, bounds, and the surrogate", f"{NAME}.svg"),
-        "## What is measured",
-        MEASURED,
-        _balls(outcomes),
-        _bias(outcomes),
-        "## Constants",
-        CONSTANTS,
-        _constants(outcomes),
+    stages = [
+        f"## {outcome.name}, η = {stage.lr:g}\n\n{_scene(outcome, stage)}\n\n{_points(outcome, stage)}\n\n{_ranks(stage)}"
+        for outcome in outcomes
+        for stage in outcome.stages
     ]
-    for outcome in outcomes:
-        for stage in outcome.stages:
-            parts += [f"## {outcome.name}, η = {stage.lr:g}", _scene(outcome, stage), _points(outcome, stage), _ranks(stage)]
-    parts += ["## The variance step", _variance(outcomes)]
-    return pages.page("Theorem 1 beside runs", *parts, quick=any(outcome.quick for outcome in outcomes))
+    return pages.filled(
+        pages.beside(__file__, "page.md"),
+        quick=any(outcome.quick for outcome in outcomes),
+        made=how_made(facts),
+        claims=claims_table(rows),
+        remarks=pages.bullets(said for outcome in outcomes for said in remarks(outcome)),
+        balls=_balls(outcomes),
+        bias=", ".join(f"{outcome.bias:.1e} ({outcome.name})" for outcome in outcomes),
+        constants=_constants(outcomes),
+        stages="\n\n".join(stages),
+        variance=_variance(outcomes),
+    )
 
 
 def _balls(outcomes: Sequence[ExcessRisk]) -> str:
@@ -105,14 +80,6 @@ def _separable(outcomes: Sequence[ExcessRisk]) -> str:
         return "F(θ*) still falls where the ball grows."
     names = " and ".join(apart)
     return f"A linear model labels every image of {names} right, so without a ball F has no minimiser: its infimum is 0."
-
-
-def _bias(outcomes: Sequence[ExcessRisk]) -> str:
-    found = ", ".join(f"{outcome.bias:.1e} ({outcome.name})" for outcome in outcomes)
-    return (
-        "Memory holds clients in proportion to B_m, the target weighs them by α_m, and the generalisation lemma takes the two "
-        f"for one. Learning the memory's mixture perfectly would leave an excess risk of {found} a round, which no N removes."
-    )
 
 
 def _constants(outcomes: Sequence[ExcessRisk]) -> str:
@@ -224,23 +191,14 @@ def _variance(outcomes: Sequence[ExcessRisk]) -> str:
             last = [f"{float(values[:, -1].mean()):.5f}" for values in (exact_mismatch(n, n_eff), mismatch(n, n_eff))]
             rows.append([outcome.name, point.label, *shares, f"{step.ratio:.2f}".replace("inf", "–"), *last])
     header = ["data", "point", "rounds above", "rounds above with nothing allowed", "mean ratio", "last round: exact"]
-    return f"{VARIANCE}\n\n{table([*header, 'allowed'], rows)}"
+    return table([*header, "allowed"], rows)
 
 
 def as_json(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> Any:
-    return _plain({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
+    return plain({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
 
 
 def _outcome_json(outcome: ExcessRisk) -> dict[str, Any]:
-    stages = []
-    for stage in outcome.stages:
-        ranked = {name: own._asdict() for name, own in rankings(stage, stage.points).items()}
-        constants = {name: asdict(c) for name, c in (("estimated", stage.estimated), ("assured", stage.assured))}
-        inequality = {name: asdict(kept(outcome, stage, C2)) for name, C2 in (("whole", True), ("without_C2", False))}
-        stages.append(
-            {"lr": stage.lr, "contained": stage.contained, "seen": asdict(stage.seen), "constants": constants}
-            | {"inequality": inequality, "ranks": ranked}
-        )
     return {
         "data": outcome.name,
         "quick": outcome.quick,
@@ -251,21 +209,20 @@ def _outcome_json(outcome: ExcessRisk) -> dict[str, Any]:
         "bias_of_memory_weights": outcome.bias,
         "optima": [{"risk": o.risk, "radius": o.radius, "gradient": o.gradient, "ridge": o.ridge} for o in outcome.optima],
         "test_optimum": {"risk": outcome.test_optimum.risk, "radius": outcome.test_optimum.radius},
-        "sensitivity": [asdict(each) for each in outcome.sensitivity],
+        "sensitivity": outcome.sensitivity,
         "informative_from": {str(int(pdim)): informative_from(pdim) for pdim in (RELEASED.pdim, float(outcome.parameters))},
-        "variance_step": dict(
-            zip(("broken", "none_allowed", "ratio"), astuple(variance_step(outcome.stages[0].points)), strict=True)
-        ),
+        "variance_step": variance_step(outcome.stages[0].points),
         "remarks": remarks(outcome),
-        "stages": stages,
+        "stages": [
+            {
+                "lr": stage.lr,
+                "contained": stage.contained,
+                "seen": stage.seen,
+                "constants": {"estimated": stage.estimated, "assured": stage.assured},
+                "inequality": {name: kept(outcome, stage, C2) for name, C2 in (("whole", True), ("without_C2", False))},
+                "ranks": rankings(stage, stage.points),
+            }
+            for stage in outcome.stages
+        ],
         "points": list(point_rows(outcome)),
     }
-
-
-def _plain(value: Any) -> Any:
-    """JSON knows neither nan nor infinity."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
