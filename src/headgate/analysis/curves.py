@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headgate.analysis.figures import COLOURS
 from headgate.analysis.intervals import Floats, means
+from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
 
 POINTS = 500
@@ -89,9 +90,9 @@ def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
-def curve(policy: int, values: Floats, x: Floats | None = None, scale: float = 1.0) -> Curve | None:
+def curve(policy: int, values: Floats, x: Floats | None = None) -> Curve | None:
     """The mean of (runs, rounds) over runs, at the rounds where there is one; None where nothing was measured."""
-    mean, half = means(values * scale)
+    mean, half = means(values)
     places = np.flatnonzero(np.isfinite(mean))
     if not places.size:
         return None
@@ -100,67 +101,30 @@ def curve(policy: int, values: Floats, x: Floats | None = None, scale: float = 1
     return Curve(policy, t.astype(np.float64) if x is None else x[places], mean[places], half[places], t)
 
 
+VALUES: dict[str, Callable[[Runs], Floats]] = {
+    "accuracy": lambda p: 100 * p.best_so_far[:, : p.complete],
+    "accuracy-money": lambda p: 100 * p.best_so_far[:, : p.complete],
+    "spend": lambda p: p.spent / np.arange(1, p.complete + 1),
+}
+"""of the panels that show no column of the metrics as it is"""
+LEVELS: dict[str, tuple[str, Callable[[Runs], float], str]] = {
+    "accuracy-money": ("x", lambda p: p.budget * p.complete, "budget in all"),
+    "spend": ("y", lambda p: p.budget, "budget"),
+    "n": ("y", lambda p: float(p.buffers.sum()), "all buffers"),
+}
+
+
 def panels(policies: Sequence[Runs]) -> list[Panel]:
     """All figures of lines, in reading order; a figure without a line is left out."""
-    drawn = [
-        _panel("accuracy", "Test accuracy", "Test accuracy, best so far (%)", ".1f", policies, _best_so_far, scale=100),
-        _panel(
-            "accuracy-money",
-            "Test accuracy for the money",
-            "Test accuracy, best so far (%)",
-            ".1f",
-            policies,
-            _best_so_far,
-            _levels(policies, "x", lambda p: p.budget * p.complete, "budget in all"),
-            x=lambda p: p.spent.mean(axis=0),
-            scale=100,
-        ),
-        _panel(
-            "spend",
-            "Money spent per round, so far",
-            "Money per round, mean so far",
-            ",.2f",
-            policies,
-            lambda p: p.spent / np.arange(1, p.complete + 1),
-            _levels(policies, "y", lambda p: p.budget, "budget"),
-        ),
-        _panel("debt", "Spending debt Z", "Debt at the round’s beginning", ",.1f", policies, lambda p: p.column("debt")),
-        _panel(
-            "n",
-            "Samples in memory, n",
-            "Samples, all clients",
-            ",.1f",
-            policies,
-            lambda p: p.column("n"),
-            _levels(policies, "y", lambda p: float(p.buffers.sum()), "all buffers"),
-        ),
-        _panel("N", "Distinct samples so far, N", "Samples, all clients", ",.0f", policies, lambda p: p.column("N")),
-        _panel("n_eff", "Effective samples, N_eff", "Samples, all clients", ",.0f", policies, lambda p: p.column("n_eff")),
-        _panel("bound", "Learning bound", "Term of each round", ".4~g", policies, lambda p: p.column("bound")),
-        _panel("train_loss", "Training loss", "Mean loss in memory", ".4~g", policies, lambda p: p.column("train_loss")),
-        _panel("test_loss", "Test loss", "Mean loss on test data", ".4~g", policies, lambda p: p.column("test_loss")),
-    ]
+    drawn = [_panel(key, policies, **said) for key, said in words(__file__)["panels"].items()]
     return [panel for panel in drawn if panel.curves]
 
 
-def _best_so_far(policy: Runs) -> Floats:
-    return policy.best_so_far[:, : policy.complete]
-
-
-def _panel(
-    key: str,
-    title: str,
-    y_label: str,
-    digits: str,
-    policies: Sequence[Runs],
-    values: Callable[[Runs], Floats],
-    levels: Sequence[Level] = (),
-    x: Callable[[Runs], Floats] | None = None,
-    scale: float = 1.0,
-) -> Panel:
-    curves = [curve(i, values(p), x(p) if x else None, scale) for i, p in enumerate(policies) if p.complete]
-    x_label = MONEY if x else "Round"
-    return Panel(key, title, x_label, y_label, digits, [c for c in curves if c], list(levels))
+def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) -> Panel:
+    values, paid = VALUES.get(key, lambda p: p.column(key)), key == "accuracy-money"
+    curves = [curve(i, values(p), p.spent.mean(axis=0) if paid else None) for i, p in enumerate(policies) if p.complete]
+    levels = _levels(policies, *LEVELS[key]) if key in LEVELS else []
+    return Panel(key, title, MONEY if paid else "Round", y, digits, [c for c in curves if c], levels)
 
 
 def _levels(policies: Sequence[Runs], axis: str, value: Callable[[Runs], float], text: str) -> list[Level]:

@@ -15,8 +15,9 @@ from headgate.analysis.formatting import duration
 from headgate.analysis.inlined import drawing, script
 from headgate.analysis.intervals import Floats
 from headgate.analysis.limits import conclusion
+from headgate.analysis.pages import beside
 from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.summary import BROKEN, Column, PolicySummary, breakdown_note, check_target, columns, summarise
+from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
 
@@ -52,55 +53,24 @@ def _plotly() -> str:
     return str(get_plotlyjs())
 
 
-# the page may load nothing, from nowhere: all it needs is in it
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
-
-
 def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], summaries: Sequence[PolicySummary], target: float | None) -> str:
+    """It may load nothing, from nowhere: all it needs is in it."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{_escape(title)} · headgate</title>
-<style>
-{drawing("base.css")}{drawing("parts.css")}{drawing("report.css")}</style>
-<script>
-{drawing("early.js")}</script>
-</head>
-<body>
-<a class="skip" href="#figures">Skip to the figures</a>
-<header class="top"><div class="top-inside"><span class="brand">headgate report</span>
-<button type="button" id="theme" class="quiet" hidden>Dark</button></div></header>
-<main>
-<h1>{_escape(title)}</h1>
-{_lede(policies)}
-{"".join(_facts(run, len(runs) > 1) for run in runs)}
-<section aria-labelledby="results"><h2 id="results">Results</h2>
-{_note(summaries)}
-{_warning(breakdown_note(runs))}
-{_table(summaries, looks(policies), columns(target, any(s.lost for s in summaries)))}
-</section>
-<section id="figures" aria-label="Figures" tabindex="-1"></section>
-<section class="settings" aria-labelledby="settings"><h2 id="settings">Settings and environment</h2>
-{"".join(_settings(run) for run in runs)}
-</section>
-</main>
-<noscript><p class="note">The figures need JavaScript; all that is in them stays in this file.</p></noscript>
-<script type="application/json" id="data">{_data(policies)}</script>
-<script>{_plotly()}</script>
-<script>
-{script("report")}</script>
-</body>
-</html>
-"""
-
-
-def _lede(policies: Sequence[Runs]) -> str:
-    text = conclusion(policies)
-    return f'<p class="lede">{_unbroken(text)}</p>' if text else ""
+    lost, said, broke = any(s.lost for s in summaries), conclusion(policies), breakdown_note(runs)
+    return beside(__file__, "report.html").format(
+        title=_escape(title),
+        styles="".join(map(drawing, ("base.css", "parts.css", "report.css"))),
+        early=drawing("early.js"),
+        lede=f'<p class="lede">{_unbroken(said)}</p>' if said else "",
+        facts="".join(_facts(run, len(runs) > 1) for run in runs),
+        note="" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>',
+        warning=f'<p class="note warn">{_escape(broke)}</p>' if broke else "",
+        table=_table(summaries, looks(policies), columns(target, lost)),
+        settings="".join(_settings(run) for run in runs),
+        data=_data(policies),
+        plotly=_plotly(),
+        script=script("report"),
+    )
 
 
 def _unbroken(text: str) -> str:
@@ -139,14 +109,6 @@ def _elapsed(seconds: object) -> str:
     return duration(float(seconds)) if fine else ""  # type: ignore[arg-type]
 
 
-def _note(summaries: Sequence[PolicySummary]) -> str:
-    return "" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>'
-
-
-def _warning(text: str) -> str:
-    return f'<p class="note warn">{_escape(text)}</p>' if text else ""
-
-
 def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: Sequence[Column]) -> str:
     head = "".join(f'<th scope="col">{_indexed(column.title)}</th>' for column in shown)
     rows = "".join(_row(look, s, shown) for look, s in zip(look_of, summaries, strict=True))
@@ -158,8 +120,7 @@ def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: S
 
 
 def _row(look: Look, s: PolicySummary, shown: Sequence[Column]) -> str:
-    over = [c in BROKEN and BROKEN[c](s) for c in shown]
-    kinds = [' class="over"' if broken else "" for broken in over]
+    kinds = [' class="over"' if c.broken(s) else "" for c in shown]
     cells = "".join(f"<td{kind}>{_escape(c.text(s))}</td>" for c, kind in zip(shown, kinds, strict=True))
     return f'<tr><th scope="row"><span class="name">{_swatch(look)}{_escape(s.policy)}</span></th>{cells}</tr>'
 

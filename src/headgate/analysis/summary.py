@@ -11,6 +11,7 @@ import numpy as np
 from headgate.analysis.formatting import DASH, accuracy, money, number, percent, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.limits import limits
+from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
 from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
@@ -144,46 +145,22 @@ class Column(NamedTuple):
     title: str
     meaning: str
     text: Callable[[PolicySummary], str]
+    broken: Callable[[PolicySummary], bool]
+    """whether it says of a policy that a limit was broken"""
 
 
 def columns(target: float | None, lost: bool = False) -> list[Column]:
     """What is said of a policy beside its name, on the page and in a terminal."""
-    at_target = Column(
-        f"Round at {100 * (target or 0):g}\u00a0%",
-        "first evaluated round whose accuracy reaches this target, mean over the runs that do, and how many do",
-        lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
-    )
-    gone = Column(
-        "Lost", "runs whose model diverged; their money and memory count, their accuracy does not", lambda s: str(s.lost)
-    )
+    left_out = ["Lost"] * (not lost) + [AT_TARGET] * (target is None)
     return [
-        Column("Runs", "seeds that were run", lambda s: str(s.runs)),
-        *([gone] if lost else []),
-        Column("Best", "highest test accuracy so far, at the end; mean over runs ± 80 % interval of this mean", _best),
-        Column("Final", "test accuracy at the last evaluation; mean over runs ± 80 % interval", _final),
         Column(
-            "Mean",
-            "highest test accuracy so far, averaged over the evaluated rounds; mean over runs ± 80 % interval",
-            _averaged,
-        ),
-        *([at_target] if target is not None else []),
-        Column("Spend a round", "money really spent, mean over rounds and all runs", lambda s: money(s.spend_per_round)),
-        OVER_BUDGET,
-        Column(
-            "Vio_S", "money above the budget, summed over rounds, in the mean over runs", lambda s: number(s.cost_violation)
-        ),
-        Column(
-            "Vio_B",
-            "the paper's measure, net of free places: for each client the samples above its buffer less the places left free, "
-            "summed over rounds, in the mean over runs; what is above 0 is added up over clients. 0 does not mean that no "
-            "client ever held too much",
-            lambda s: number(s.buffer_violation),
-        ),
-        Column("Peak n", "most samples in memory, all clients together", lambda s: number(s.peak_n)),
-        EXCESS,
-        Column("N", "distinct samples at the end", lambda s: number(_whole(s.N))),
-        Column("N_eff", "effective samples at the end, less than N when some are used more often", _n_eff),
-        Column("Bound", "learning bound, summed over rounds", lambda s: number(s.bound)),
+            f"{AT_TARGET} {100 * (target or 0):g}\u00a0%" if name == AT_TARGET else name,
+            words(__file__)["columns"][name],
+            text,
+            BROKEN.get(name, lambda s: False),
+        )
+        for name, text in TEXTS.items()
+        if name not in left_out
     ]
 
 
@@ -194,34 +171,29 @@ def _over_budget(s: PolicySummary) -> str:
     return f"{s.runs_over_budget} of {s.runs}{dearest}"
 
 
-def _best(s: PolicySummary) -> str:
-    return accuracy(s.best_accuracy)
+def _whole(value: float | None) -> str:
+    return number(value if value is None else round(value))
 
 
-def _final(s: PolicySummary) -> str:
-    return accuracy(s.final_accuracy)
-
-
-def _averaged(s: PolicySummary) -> str:
-    return accuracy(s.mean_accuracy)
-
-
-def _n_eff(s: PolicySummary) -> str:
-    return number(_whole(s.n_eff))
-
-
-def _whole(value: float | None) -> float | None:
-    return value if value is None else round(value)
-
-
-OVER_BUDGET = Column(
-    "Over budget", "runs that spent more than their budget in all, and what the dearest run spent of its budget", _over_budget
-)
-EXCESS = Column(
-    "Max n_m\u00a0−\u00a0B_m", "most samples that one client held above its buffer, in any run", lambda s: signed(s.peak_excess)
-)
-BROKEN: dict[Column, Callable[[PolicySummary], bool]] = {
+AT_TARGET, OVER_BUDGET, EXCESS = "Round at", "Over budget", "Max n_m\u00a0−\u00a0B_m"
+TEXTS: dict[str, Callable[[PolicySummary], str]] = {
+    "Runs": lambda s: str(s.runs),
+    "Lost": lambda s: str(s.lost),
+    "Best": lambda s: accuracy(s.best_accuracy),
+    "Final": lambda s: accuracy(s.final_accuracy),
+    "Mean": lambda s: accuracy(s.mean_accuracy),
+    AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
+    "Spend a round": lambda s: money(s.spend_per_round),
+    OVER_BUDGET: _over_budget,
+    "Vio_S": lambda s: number(s.cost_violation),
+    "Vio_B": lambda s: number(s.buffer_violation),
+    "Peak n": lambda s: number(s.peak_n),
+    EXCESS: lambda s: signed(s.peak_excess),
+    "N": lambda s: _whole(s.N),
+    "N_eff": lambda s: _whole(s.n_eff),
+    "Bound": lambda s: number(s.bound),
+}
+BROKEN: dict[str, Callable[[PolicySummary], bool]] = {
     OVER_BUDGET: lambda s: s.runs_over_budget > 0,
     EXCESS: lambda s: (s.peak_excess or 0) > 0,
 }
-"""columns that say whether a limit was broken"""

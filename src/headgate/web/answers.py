@@ -13,7 +13,7 @@ from headgate.analysis.curves import heat, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
-from headgate.analysis.summary import BROKEN, PolicySummary, breakdown_note, columns, summarise, told
+from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, told
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import MEASURED
@@ -126,10 +126,7 @@ def _table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str
     shown = columns(target, any(each.lost for each in summaries))
     return {
         "columns": [{"title": column.title, "meaning": column.meaning} for column in shown],
-        "rows": [
-            [{"text": column.text(each), "broken": column in BROKEN and BROKEN[column](each)} for column in shown]
-            for each in summaries
-        ],
+        "rows": [[{"text": column.text(each), "broken": column.broken(each)} for column in shown] for each in summaries],
     }
 
 
