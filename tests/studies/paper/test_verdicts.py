@@ -16,7 +16,7 @@ from ...analysis.made_up import BUDGET, outcome, ramp
 
 def test_a_gain_as_large_as_claimed_holds():
     ours, other = outcome("acdpp", ramp(5, top=0.9, spread=0.01)), outcome("constant", ramp(5, top=0.86, spread=0.01))
-    found = verdicts.gain(3.5)(ours, other)
+    found = verdicts.gain(ours, other, 3.5)
     assert found.verdict == HOLDS
     assert found.value.mean == pytest.approx(4.0)
     assert found.spend == (BUDGET, BUDGET)
@@ -24,16 +24,16 @@ def test_a_gain_as_large_as_claimed_holds():
 
 def test_a_gain_of_less_than_half_the_claim_does_not_hold():
     ours, other = outcome("acdpp", ramp(5, top=0.86)), outcome("constant", ramp(5, top=0.85))
-    found = verdicts.gain(3.5)(ours, other)
+    found = verdicts.gain(ours, other, 3.5)
     assert found.verdict == FAILS
     assert "less than half" in found.note
-    assert verdicts.gain(None)(ours, other).verdict == HOLDS
-    assert "other way round" in verdicts.gain(3.5)(other, ours).note
+    assert verdicts.gain(ours, other, None).verdict == HOLDS
+    assert "other way round" in verdicts.gain(other, ours, 3.5).note
 
 
 def test_a_gain_whose_interval_has_the_line_in_it_is_not_decided():
     noisy = np.array([[0.8], [0.9], [0.7], [0.95]])
-    found = verdicts.gain(1.0)(outcome("acdpp", noisy), outcome("constant", noisy[::-1] - 0.01))
+    found = verdicts.gain(outcome("acdpp", noisy), outcome("constant", noisy[::-1] - 0.01), 1.0)
     assert found.verdict == UNDECIDED
     assert found.value.low < 0 < found.value.high
 
@@ -52,49 +52,49 @@ def test_a_gain_whose_interval_has_the_line_in_it_is_not_decided():
 )
 def test_money_beyond_budget_and_beyond_the_other_side_is_said(spend, other, verdict):
     ours = outcome("acdpp", ramp(5, top=0.9), spend=spend * BUDGET)
-    assert verdicts.gain(1.0)(ours, outcome("constant", ramp(5, top=0.8), spend=other * BUDGET)).verdict == verdict
+    assert verdicts.gain(ours, outcome("constant", ramp(5, top=0.8), spend=other * BUDGET), 1.0).verdict == verdict
 
 
 def test_one_seed_is_not_enough():
-    assert verdicts.gain(1.0)(outcome("a", [[0.9]]), outcome("b", [[0.5]])).verdict == UNTESTABLE
+    assert verdicts.gain(outcome("a", [[0.9]]), outcome("b", [[0.5]]), 1.0).verdict == UNTESTABLE
 
 
 def test_speed_is_a_ratio_of_first_rounds():
-    found = verdicts.faster(2.0, 0.8)(outcome("acdpp", ramp(5)), outcome("constant", ramp(10)))
+    found = verdicts.faster(outcome("acdpp", ramp(5)), outcome("constant", ramp(10)), 2.0, 0.8)
     assert found.verdict == HOLDS
     assert found.value.mean == 2.0
     assert "rounds 5 and 10" in found.note
-    assert verdicts.faster(3.5, 0.8)(outcome("acdpp", ramp(5)), outcome("constant", ramp(10))).verdict == FAILS
+    assert verdicts.faster(outcome("acdpp", ramp(5)), outcome("constant", ramp(10)), 3.5, 0.8).verdict == FAILS
 
 
 def test_a_target_that_the_other_never_reaches_gives_a_lower_bound():
-    found = verdicts.faster(2.0, 0.8)(outcome("acdpp", ramp(5)), outcome("constant", ramp(10, top=0.6)))
+    found = verdicts.faster(outcome("acdpp", ramp(5)), outcome("constant", ramp(10, top=0.6)), 2.0, 0.8)
     assert found.verdict == HOLDS
     assert found.value.mean == pytest.approx(21 / 5)
     assert "lower bound" in found.note
 
 
 def test_a_lower_bound_cannot_refute():
-    found = verdicts.faster(8.0, 0.8)(outcome("acdpp", ramp(12)), outcome("constant", ramp(10, top=0.6)))
+    found = verdicts.faster(outcome("acdpp", ramp(12)), outcome("constant", ramp(10, top=0.6)), 8.0, 0.8)
     assert found.verdict == UNTESTABLE
     assert "too short" in found.note
     assert found.value.high is None
 
 
 def test_a_target_that_only_the_other_reaches_does_not_hold():
-    found = verdicts.faster(2.0, 0.8)(outcome("acdpp", ramp(5, top=0.6)), outcome("constant", ramp(10)))
+    found = verdicts.faster(outcome("acdpp", ramp(5, top=0.6)), outcome("constant", ramp(10)), 2.0, 0.8)
     assert found.verdict == FAILS
     assert "constant does in round 10" in found.note
 
 
 def test_a_target_that_nobody_reaches_is_replaced():
     ours, other = outcome("acdpp", ramp(5, top=0.58)), outcome("constant", ramp(10, top=0.47))
-    found = verdicts.faster(2.0, 0.8)(ours, other)
+    found = verdicts.faster(ours, other, 2.0, 0.8)
     assert "neither reaches 80 %" in found.note
     assert "at 45 %" in found.note
     assert found.value.mean == pytest.approx(2.0)
     flat = outcome("flat", [[0.1, 0.1], [0.1, 0.1]])
-    assert verdicts.faster(2.0, 0.8)(flat, flat).verdict == UNTESTABLE
+    assert verdicts.faster(flat, flat, 2.0, 0.8).verdict == UNTESTABLE
 
 
 @given(st.floats(0.11, 1.0), st.floats(0.11, 1.0))
@@ -108,23 +108,24 @@ def test_the_replaced_target_is_the_highest_step_that_both_reach(a, b):
 
 def test_never_reaching_needs_somebody_who_does():
     good, bad = outcome("acdpp", ramp(5)), outcome("hybrid", ramp(5, top=0.5))
-    assert verdicts.never_reaches(0.7)(good, bad).verdict == HOLDS
-    assert verdicts.never_reaches(0.7)(good, good).verdict == FAILS
-    assert verdicts.never_reaches(0.7)(bad, good).verdict == FAILS
-    nobody = verdicts.never_reaches(0.7)(outcome("acdpp", ramp(5, top=0.6)), outcome("hybrid", ramp(5, top=0.3)))
+    assert verdicts.never_reaches(good, bad, 0.7).verdict == HOLDS
+    assert verdicts.never_reaches(good, good, 0.7).verdict == FAILS
+    assert verdicts.never_reaches(bad, good, 0.7).verdict == FAILS
+    nobody = verdicts.never_reaches(outcome("acdpp", ramp(5, top=0.6)), outcome("hybrid", ramp(5, top=0.3)), 0.7)
     assert nobody.verdict == HOLDS
     assert "asked at 60 %" in nobody.note
 
 
-@pytest.mark.parametrize("judge", [verdicts.gain(1.0), verdicts.faster(2.0, 0.8), verdicts.never_reaches(0.8)])
-def test_lost_seeds_are_counted_and_a_lost_side_decides(judge):
+@pytest.mark.parametrize("rule", [(verdicts.gain, 1.0), (verdicts.faster, 2.0, 0.8), (verdicts.never_reaches, 0.8)])
+def test_lost_seeds_are_counted_and_a_lost_side_decides(rule):
+    judge, *asked = rule
     ours, other = outcome("acdpp", ramp(5, top=0.9)), outcome("constant", ramp(12, top=0.7))
     partly = outcome("acdpp", ramp(5, top=0.9), lost=(1,))
-    assert "3 of 4 seeds: 1 of acdpp diverged" in judge(partly, other).note
+    assert "3 of 4 seeds: 1 of acdpp diverged" in judge(partly, other, *asked).note
     gone = outcome("acdpp", ramp(5), lost=(0, 1, 2, 3))
-    assert judge(gone, other).verdict == FAILS
-    assert judge(ours, gone).verdict == UNTESTABLE
-    for found in (judge(gone, other), judge(ours, gone)):
+    assert judge(gone, other, *asked).verdict == FAILS
+    assert judge(ours, gone, *asked).verdict == UNTESTABLE
+    for found in (judge(gone, other, *asked), judge(ours, gone, *asked)):
         assert "4 of 4 runs of acdpp diverged" in found.note
 
 

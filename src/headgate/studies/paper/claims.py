@@ -1,6 +1,6 @@
 """Every claim of the paper's experiments (claims.toml), and how a study is asked whether it holds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,17 +50,14 @@ class Claim:
         ours = outcomes.get(FAIR[flavour] if self.fair else (flavour, self.subject or OURS[flavour]))
         if ours is None:
             return missing()
-        judge: Callable[..., Finding] = getattr(verdicts, self.rule)
+        judge: Judge = getattr(verdicts, self.rule)
         if self.rule in ALONE:
             return judge(ours)
         other = self._other(outcomes, flavour)
         if other is None:
             return missing()
-        if self.other == "oracle":
-            return judge(ours, other, outcomes.get((flavour, "constant")))
-        numbers = {"gain": (self.claimed,), "faster": (self.claimed, self.target), "never_reaches": (self.target,)}
-        rule: Judge = getattr(verdicts, self.rule)(*numbers[self.rule])
-        return rule(ours, other)
+        asked = {"gain": (self.claimed,), "faster": (self.claimed, self.target), "never_reaches": (self.target,)}
+        return judge(ours, other, *asked.get(self.rule, (outcomes.get((flavour, "constant")),)))
 
     def _other(self, outcomes: Outcomes, flavour: str) -> Runs | None:
         if self.fair and flavour == RELEASED:

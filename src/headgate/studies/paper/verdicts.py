@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from hashlib import sha256
 from math import floor
+from typing import Any
 
 import numpy as np
 
@@ -47,10 +49,8 @@ class Finding:
     """whether the value is a lower bound"""
 
 
-Judge = Callable[[Runs, Runs], Finding]
-"""a finding from our side and the other"""
-LoneJudge = Callable[[Runs], Finding]
-"""a finding from our side alone"""
+Judge = Callable[..., Finding]
+"""a finding from our side, mostly another, and what is claimed"""
 
 
 def missing(what: str = "") -> Finding:
@@ -77,31 +77,35 @@ def decide(value: Estimate, line: float, above: bool = True) -> str:
 # Learning
 
 
-def gain(claimed: float | None) -> Judge:
+def _of_learning(judge: Judge) -> Judge:
+    """The same where both sides have seeds left, with the lost ones counted."""
+
+    @wraps(judge)
+    def judged(ours: Runs, other: Runs, *asked: Any) -> Finding:
+        return _lost(ours, other) or _counted(judge(ours, other, *asked), ours, other)
+
+    return judged
+
+
+@_of_learning
+def gain(ours: Runs, other: Runs, claimed: float | None) -> Finding:
     """More accuracy at the end, in percentage points; without a number any gain will do."""
-
-    def judge(ours: Runs, other: Runs) -> Finding:
-        found = difference(ours, other).scaled(100)
-        verdict, note = _above(found, 0.0, claimed)
-        return _with_spend(Finding(verdict, found, "points", note), ours, other)
-
-    return _of_learning(judge)
+    found = difference(ours, other).scaled(100)
+    verdict, note = _above(found, 0.0, claimed)
+    return _with_spend(Finding(verdict, found, "points", note), ours, other)
 
 
-def faster(claimed: float | None, target: float) -> Judge:
+@_of_learning
+def faster(ours: Runs, other: Runs, claimed: float | None, target: float) -> Finding:
     """Earlier at the target, as a ratio of first rounds."""
-
-    def judge(ours: Runs, other: Runs) -> Finding:
-        ours, other = paired(ours, other)
-        first, theirs = ours.first_round(target), other.first_round(target)
-        if first is None and theirs is not None:
-            note = f"never reaches {percent(target)} in {ours.rounds} rounds, {other.policy} does in round {theirs}"
-            return _with_spend(Finding(FAILS, speed_up(ours, other, target), "×", f"{ours.policy} {note}"), ours, other)
-        if first is None:
-            return _with_spend(_at_replaced_targets(ours, other, target, claimed), ours, other)
+    ours, other = paired(ours, other)
+    first, theirs = ours.first_round(target), other.first_round(target)
+    if first is not None:
         return _with_spend(_speed(ours, other, target, claimed), ours, other)
-
-    return _of_learning(judge)
+    if theirs is None:
+        return _with_spend(_at_replaced_targets(ours, other, target, claimed), ours, other)
+    note = f"never reaches {percent(target)} in {ours.rounds} rounds, {other.policy} does in round {theirs}"
+    return _with_spend(Finding(FAILS, speed_up(ours, other, target), "×", f"{ours.policy} {note}"), ours, other)
 
 
 def _speed(ours: Runs, other: Runs, target: float, claimed: float | None) -> Finding:
@@ -160,37 +164,32 @@ def _times(finding: Finding) -> str:
     return f"{'≥ ' if finding.at_least else ''}{value.mean:.2f}{ends} ×"
 
 
-def never_reaches(target: float) -> Judge:
+@_of_learning
+def never_reaches(ours: Runs, other: Runs, target: float) -> Finding:
     """Our side reaches the target, the other does not."""
-
-    def judge(ours: Runs, other: Runs) -> Finding:
-        ours, other = paired(ours, other)
-        best = estimate(100 * other.best)
-        first, theirs = ours.first_round(target), other.first_round(target)
-        if theirs is not None:
-            mine = "does not" if first is None else f"in round {first}"
-            return Finding(FAILS, best, "% at the end", f"{other.policy} reaches it in round {theirs}, {ours.policy} {mine}")
-        if first is not None:
-            verdict = decide(best, 100 * target, above=False)
-            return _with_spend(Finding(verdict, best, "% at the end", f"{ours.policy} in round {first}"), ours, other)
-        targets = (_multiple(_reached(ours)), SHARE * _reached(ours))
-        said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
-        if targets[0] <= 2 / STEPS:
-            return Finding(UNTESTABLE, best, "% at the end", f"{said}, nor {ours.policy} any target above guessing")
-        verdicts = [decide(best, 100 * each, above=False) for each in targets]
-        own = f"{ours.policy} ends at {_exact(_reached(ours))}"
-        asked = f"asked at {percent(targets[0])} ({verdicts[0]}) and {_exact(targets[1])} ({verdicts[1]})"
-        verdict = verdicts[0] if verdicts[0] == verdicts[1] else UNDECIDED
-        return _with_spend(Finding(verdict, best, "% at the end", f"{said}; {own}; {asked}"), ours, other)
-
-    return _of_learning(judge)
+    ours, other = paired(ours, other)
+    best = estimate(100 * other.best)
+    first, theirs = ours.first_round(target), other.first_round(target)
+    if theirs is not None:
+        mine = "does not" if first is None else f"in round {first}"
+        return Finding(FAILS, best, "% at the end", f"{other.policy} reaches it in round {theirs}, {ours.policy} {mine}")
+    if first is not None:
+        verdict = decide(best, 100 * target, above=False)
+        return _with_spend(Finding(verdict, best, "% at the end", f"{ours.policy} in round {first}"), ours, other)
+    targets = (_multiple(_reached(ours)), SHARE * _reached(ours))
+    said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
+    if targets[0] <= 2 / STEPS:
+        return Finding(UNTESTABLE, best, "% at the end", f"{said}, nor {ours.policy} any target above guessing")
+    verdicts = [decide(best, 100 * each, above=False) for each in targets]
+    own = f"{ours.policy} ends at {_exact(_reached(ours))}"
+    asked = f"asked at {percent(targets[0])} ({verdicts[0]}) and {_exact(targets[1])} ({verdicts[1]})"
+    verdict = verdicts[0] if verdicts[0] == verdicts[1] else UNDECIDED
+    return _with_spend(Finding(verdict, best, "% at the end", f"{said}; {own}; {asked}"), ours, other)
 
 
+@_of_learning
 def close_to_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> Finding:
     """With constant admission at hand it is also said how much of the way from it to the oracle is made."""
-    lost = _lost(ours, oracle)
-    if lost is not None:
-        return lost
     gap = difference(oracle, ours).scaled(100)
     notes = [f"close is at most {100 * CLOSE:g} points, our choice"]
     if constant is not None and constant.learnt:
@@ -201,12 +200,7 @@ def close_to_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> F
             else "no way to go"
         )
     found = Finding(decide(gap, 100 * CLOSE, above=False), gap, "points below", "; ".join(notes))
-    return _counted(_with_spend(found, ours, oracle, compare=ours.budget), ours, oracle)
-
-
-def _of_learning(judge: Judge) -> Judge:
-    """The same where both sides have seeds left, with the lost ones counted."""
-    return lambda ours, other: _lost(ours, other) or _counted(judge(ours, other), ours, other)
+    return _with_spend(found, ours, oracle, compare=ours.budget)
 
 
 def _lost(ours: Runs, other: Runs) -> Finding | None:

@@ -60,7 +60,6 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
         seeds=seeds,
         steps=first.training.steps,
         L=L,
-        images=len(populations[0].labels),
         parameters=prod(dataset.shape) * len(dataset.classes) + len(dataset.classes),
         classes=len(dataset.classes),
         optima=tuple(optima),

@@ -85,8 +85,6 @@ class ExcessRisk:
     seeds: int
     steps: int
     L: float
-    images: int
-    """owned by the clients, over all of them"""
     parameters: int
     classes: int
     optima: tuple[Optimum, ...]
