@@ -60,8 +60,9 @@ class Panel:
 
     key: str
     title: str
-    x_label: str
-    y_label: str
+    x: str
+    y: str
+    """what its axes say"""
     digits: str
     """how the page writes numbers of the y axis, as a d3 format"""
     curves: list[Curve]
@@ -80,7 +81,7 @@ class Panel:
     def log_x(self) -> bool:
         """The same for money, where one policy spends several times as much as another."""
         ends = [curve.x[-1] for curve in self.curves if curve.x[-1] > 0]
-        return self.x_label == MONEY and bool(ends) and bool(max(ends) > 5 * min(ends))
+        return self.x == MONEY and bool(ends) and bool(max(ends) > 5 * min(ends))
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:

@@ -11,8 +11,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from headgate.analysis.pages import check_file
 from headgate.control.rehearse import Rehearsal
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.experiment import Experiment
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -29,11 +30,7 @@ STYLE: Any = {
 
 
 def check_figure(path: Path) -> None:
-    """Refuse a file that could not be written, before the work is done."""
-    if path.suffix not in SUFFIXES:
-        raise SettingError(f"figure {path}: must end in {', '.join(SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise DataError(f"figure {path}: there is no folder {path.parent}")
+    check_file("figure", path, SUFFIXES)
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -72,3 +69,9 @@ def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], 
 def horizontal_line(axes: Axes, level: float, text: str) -> None:
     axes.axhline(level, color="black", linewidth=1, linestyle="--")
     axes.annotate(text, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9)
+
+
+def vertical_line(axes: Axes, place: float, text: str) -> None:
+    axes.axvline(place, color="black", linewidth=1, linestyle="--")
+    where: Any = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom", "rotation": 90, "fontsize": 9}
+    axes.annotate(text, (place, 0.02), **where)

@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from headgate.analysis.curves import DASHES, Curve, Heat, Panel, heats, looks, panels, thinned
-from headgate.analysis.figures import COLOURS, STYLE, SUFFIXES, horizontal_line, save_figure
+from headgate.analysis.figures import COLOURS, STYLE, SUFFIXES, horizontal_line, save_figure, vertical_line
 from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs, read_runs
 from headgate.errors import DataError, SettingError
@@ -72,7 +72,7 @@ def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
         colour, dash = COLOURS[look[line.policy].colour], DASHES[look[line.policy].dash]
         axes.plot(line.x, line.mean, dash, color=colour, label=_text(policies[line.policy].label), linewidth=1.6)
         axes.fill_between(line.x, *_band(panel, line), color=colour, alpha=0.15, linewidth=0)
-    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if panel.log:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis, axes.get_ylim())
@@ -80,12 +80,7 @@ def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis, axes.get_xlim())
     for level in panel.levels:
-        if level.axis == "y":
-            horizontal_line(axes, level.value, _text(level.text))
-        else:
-            axes.axvline(level.value, color="black", linewidth=1, linestyle="--")
-            place = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom", "rotation": 90, "fontsize": 9}
-            axes.annotate(_text(level.text), (level.value, 0.02), **place)  # type: ignore[arg-type]
+        (horizontal_line if level.axis == "y" else vertical_line)(axes, level.value, _text(level.text))
 
 
 def _band(panel: Panel, line: Curve) -> tuple[Floats, Floats]:

@@ -2,12 +2,12 @@
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import DataError
+from headgate.errors import DataError, SettingError
 
 QUICK_WARNING = (
     "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on scikit-learn's digits. "
@@ -63,6 +63,25 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
     return [folder / name for name in texts]
+
+
+def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
+    """Refuse a file that could not be written, before the work is done."""
+    if path.suffix not in suffixes:
+        raise SettingError(f"{what} {path}: must end in {', '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise DataError(f"{what} {path}: there is no folder {path.parent}")
+
+
+def write_whole(what: str, path: Path, write: Callable[[Path], object]) -> None:
+    """Written beside its place and moved there when complete."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        write(partial)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"{what} {path}: cannot be written ({error.strerror or error})") from None
 
 
 def read_numbers(path: Path) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from headgate.analysis.limits import Limits, limits_of
+from headgate.analysis.pages import check_file, write_whole
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
-from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment
 
 MEASURED = ("price", "admitted", "n", "N", "n_eff", "uniformity", "debt", "spend", "penalty", "bound", "peak_excess")
@@ -34,23 +34,13 @@ WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_nd
 
 
 def check_out(path: Path) -> None:
-    """Refuse a file that could not be written, before the work is done."""
-    if path.suffix not in WRITERS:
-        raise SettingError(f"--out {path}: must end in {', '.join(WRITERS)}")
-    if not path.parent.is_dir():
-        raise DataError(f"--out {path}: there is no folder {path.parent}")
+    check_file("--out", path, WRITERS)
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """By suffix; written beside the target and moved there when complete."""
+    """By suffix."""
     check_out(path)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        getattr(frame, WRITERS[path.suffix])(partial)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"--out {path}: cannot be written ({error.strerror or error})") from None
+    write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from headgate.analysis.formatting import duration
 from headgate.analysis.inlined import drawing, script
 from headgate.analysis.intervals import Floats
 from headgate.analysis.limits import conclusion
-from headgate.analysis.pages import beside
+from headgate.analysis.pages import beside, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
 from headgate.errors import DataError, SettingError
@@ -23,7 +23,7 @@ from headgate.records.reader import RunFolder
 
 
 def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = None) -> Path:
-    """Everything about these runs in one file that can be sent to somebody; written beside `out` and moved there."""
+    """Everything about these runs in one file that can be sent to somebody."""
     check_target(target)
     if not runs:
         raise SettingError("report: at least one run is needed")
@@ -31,13 +31,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = No
         raise DataError(f"report {out}: there is no folder {out.parent}")
     policies = read_runs(runs)
     page = _page(runs, policies, [summarise(policy, target) for policy in policies], target)
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        partial.write_text(page, "utf-8")
-        partial.replace(out)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"report {out}: cannot be written ({error.strerror})") from None
+    write_whole("report", out, lambda path: path.write_text(page, "utf-8"))
     return out
 
 
@@ -120,13 +114,10 @@ def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: S
 
 
 def _row(look: Look, s: PolicySummary, shown: Sequence[Column]) -> str:
+    swatch = f'<span class="swatch c{look.colour} d{look.dash}" aria-hidden="true"></span>'
     kinds = [' class="over"' if c.broken(s) else "" for c in shown]
     cells = "".join(f"<td{kind}>{_escape(c.text(s))}</td>" for c, kind in zip(shown, kinds, strict=True))
-    return f'<tr><th scope="row"><span class="name">{_swatch(look)}{_escape(s.policy)}</span></th>{cells}</tr>'
-
-
-def _swatch(look: Look) -> str:
-    return f'<span class="swatch c{look.colour} d{look.dash}" aria-hidden="true"></span>'
+    return f'<tr><th scope="row"><span class="name">{swatch}{_escape(s.policy)}</span></th>{cells}</tr>'
 
 
 def _indexed(text: str) -> str:
@@ -158,17 +149,9 @@ def _data(policies: Sequence[Runs]) -> str:
 
 
 def _panel_data(panel: Panel) -> dict[str, Any]:
-    return {
-        "key": panel.key,
-        "title": panel.title,
-        "x": panel.x_label,
-        "y": panel.y_label,
-        "digits": panel.digits,
-        "log": panel.log,
-        "log_x": panel.log_x,
-        "curves": [_curve_data(curve) for curve in panel.curves],
-        "levels": [level._asdict() for level in panel.levels],
-    }
+    same = {name: getattr(panel, name) for name in ("key", "title", "x", "y", "digits", "log", "log_x")}
+    curves = [_curve_data(curve) for curve in panel.curves]
+    return {**same, "curves": curves, "levels": [level._asdict() for level in panel.levels]}
 
 
 def _curve_data(curve: Curve) -> dict[str, Any]:
@@ -195,9 +178,5 @@ def _heat_data(heat: Heat) -> dict[str, Any]:
 
 def _short(values: Floats, digits: int = 6) -> list[float | int | None]:
     """Numbers with as many digits as can be seen; what is none is null."""
-    return [_rounded(float(value), digits) if math.isfinite(value) else None for value in values]
-
-
-def _rounded(value: float, digits: int) -> float | int:
-    short = float(f"{value:.{digits}g}")
-    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+    short = [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
+    return [int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in short]

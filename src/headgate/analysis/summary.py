@@ -73,7 +73,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """`target` is an accuracy between 0 and 1."""
     check_target(target)
     kept, first = limits(one), _first_rounds(one, target)
-    spend = _mean(one.spend)
+    spend, held = _mean(one.spend), one.held
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -93,7 +93,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         dearest_share=kept.dearest if one.complete else None,
         kept_limits=kept.kept,
         cost_violation=cost_violation(one.column("spend"), one.budget) if one.complete else None,
-        buffer_violation=_buffer_violation(one),
+        buffer_violation=None if held is None else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1]),
         peak_n=one.peak_n,
         peak_excess=kept.excess,
         N=_mean(one.distinct),
@@ -106,10 +106,6 @@ def _first_rounds(one: Runs, target: float | None) -> Floats:
     """The round in which each run that reaches the target does so."""
     there = one.curve >= (math.inf if target is None else target)
     return one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64) if there.any() else np.empty(0)
-
-
-def _buffer_violation(one: Runs) -> float | None:
-    return None if one.held is None else buffer_violation(one.held.sum(axis=1), one.buffers, one.held.shape[1])
 
 
 def _mean(values: Floats) -> float | None:

@@ -109,21 +109,24 @@ def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
 
 
 def _told(own: Line, runs: Runs) -> dict[str, Any]:
-    mean, half = means(own.values) if own.x.size else Means(own.x, own.x)
-    known, kept = np.isfinite(mean), limits(runs)
+    kept = limits(runs)
     return {
         "run": own.run,
         "policy": own.policy,
         "seeds": len(own.seeds),
-        "x": plain(own.x[known]),
-        "mean": plain(mean[known]),
-        "half": plain(half[known]),
+        **_points(own.x, means(own.values) if own.x.size else Means(own.x, own.x)),
         "end": estimate_told(estimate(own.ends)) if np.isfinite(own.ends).any() else None,
         "spend_per_round": number(runs.spend.mean()) if runs.complete else None,
         "runs": kept.runs,
         "runs_over_budget": kept.runs_over_budget,
         "dearest_share": kept.dearest if runs.complete else None,
     }
+
+
+def _points(x: Floats, found: Means) -> dict[str, Any]:
+    """Where there is a mean."""
+    known = np.isfinite(found.mean)
+    return {"x": plain(x[known]), "mean": plain(found.mean[known]), "half": plain(found.half[known])}
 
 
 def _difference(line: Line, to: Line) -> dict[str, Any]:
@@ -138,9 +141,7 @@ def _difference(line: Line, to: Line) -> dict[str, Any]:
             return means(a[rows[0]] - b[rows[1]])
         return welch(a, b)
 
-    mean, half = less(line.values[:, own], to.values[:, other]) if x.size else Means(x, x)
     ends = less(line.ends[:, None], to.ends[:, None]) if line.seeds and to.seeds else None
-    known = np.isfinite(mean)
     return {
         "run": line.run,
         "policy": line.policy,
@@ -148,9 +149,7 @@ def _difference(line: Line, to: Line) -> dict[str, Any]:
         "to_policy": to.policy,
         "paired": paired,
         "seeds": len(shared) if paired else min(len(line.seeds), len(to.seeds)),
-        "x": plain(x[known]),
-        "mean": plain(mean[known]),
-        "half": plain(half[known]),
+        **_points(x, less(line.values[:, own], to.values[:, other]) if x.size else Means(x, x)),
         "end": {"mean": float(ends.mean[0]), "half": number(ends.half[0])}
         if ends is not None and np.isfinite(ends.mean[0])
         else None,

@@ -1,8 +1,13 @@
 """The shapes of all answers. The document of the API is made from them, and tests hold the answers to them."""
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import BaseModel, ConfigDict, RootModel, create_model
+
+from headgate.analysis.intervals import Estimate
+from headgate.analysis.summary import PolicySummary
+from headgate.control.plan import Candidate
 
 Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
@@ -10,6 +15,22 @@ State = Literal["running", "finished", "interrupted", "diverged"]
 
 class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+Mirror = TypeVar("Mirror", bound=Shape)
+
+
+def mirrors(source: type, *but: str) -> Callable[[type[Mirror]], type[Mirror]]:
+    """Adds the fields of a data class that is answered as it is, but for these and those that the shape has of its own."""
+
+    def made(shape: type[Mirror]) -> type[Mirror]:
+        hints = {name: hint for name, hint in get_type_hints(source).items() if name not in (*but, *shape.model_fields)}
+        told: dict[str, Any] = {
+            name: (EstimateShape | None if hint == Estimate | None else hint, ...) for name, hint in hints.items()
+        }
+        return create_model(shape.__name__, __base__=shape, __module__=__name__, **told)
+
+    return made
 
 
 class Problem(Shape):
@@ -91,31 +112,8 @@ class EstimateShape(DifferenceShape):
     runs: int
 
 
-class PolicySummaryShape(Shape):
-    policy: str
-    reference: bool
-    runs: int
-    lost: int
-    rounds: int
-    budget: float
-    best_accuracy: EstimateShape | None
-    final_accuracy: EstimateShape | None
-    mean_accuracy: EstimateShape | None
-    target: float | None
-    reached: int
-    first_round: float | None
-    spend_per_round: float | None
-    spend_share: float | None
-    runs_over_budget: int
-    dearest_share: float | None
-    kept_limits: bool
-    cost_violation: float | None
-    buffer_violation: float | None
-    peak_n: int | None
-    peak_excess: int | None
-    N: float | None
-    n_eff: float | None
-    bound: float | None
+@mirrors(PolicySummary)
+class PolicySummaryShape(Shape): ...
 
 
 class SummaryColumn(Shape):
@@ -309,14 +307,9 @@ class ClairvoyantShape(Shape):
     seeds: int
 
 
+@mirrors(Candidate, "ck_bound")
 class CandidateShape(Shape):
-    K: int
-    rate: float
-    spend: float
     bound: float | None
-    cost_violation: float
-    buffer_violation: float
-    peak_buffer: int
     chosen: bool
 
 

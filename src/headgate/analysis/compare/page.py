@@ -8,18 +8,9 @@ from headgate.analysis.formatting import DASH, by_column, interval, money, numbe
 from headgate.analysis.intervals import Difference, estimate
 from headgate.analysis.limits import Place, best_place, best_within_limits, limits
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import figure, page
+from headgate.analysis.pages import figure, page, words
 from headgate.analysis.provenance import how_made
 from headgate.analysis.runs import Runs
-
-HOW_TO_READ = (
-    "*Best* is the highest test accuracy so far at the end, *final* the accuracy at the last evaluation, *mean* the highest so "
-    "far averaged over the evaluated rounds; all with the 80 % interval of the mean over seeds (Student). *Closed* is the part "
-    "of the gap between `constant` and `oracle`. *Over budget* says how many runs spent more than C·T in all, and what the "
-    "dearest run spent of that. Limits are kept if none did and no client ever holds more than B_m. All policies of a seed "
-    "meet the same prices and samples, so differences are taken seed by seed; p is that of Student's paired test, two-sided, "
-    "after Holm's correction."
-)
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
@@ -70,7 +61,7 @@ def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
 
 def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
     """The page NAME.md, with NAME.svg beside it; `facts` say how the runs were made."""
-    parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), HOW_TO_READ]
+    parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), words(__file__)["how_to_read"]]
     for budget, own in by_budget(found).items():
         parts += [f"## Budget {budget:g} a round", _table(own)]
     parts += ["## Best where", _best_table(places(found))]

@@ -4,7 +4,6 @@ As written: K = 10, Λ̄ = C/c̄, prices uniform on [1, 10], the text's models. 
 (docs/paper.md).
 """
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -56,14 +55,12 @@ class StudyRun(NamedTuple):
 
 def batches(data: str, quick: bool = False) -> list[StudyRun]:
     """Everything that the page of a data set is made from."""
-    return list(_batches(data, quick))
-
-
-def _batches(data: str, quick: bool) -> Iterator[StudyRun]:
+    found = []
     for part, recipe in recipes_of(data):
         gpu = bool(study_table(recipe).get("needs_gpu")) and not quick
         for label, experiment in sweep_points(recipe, QUICK if quick else ()):
-            yield StudyRun(f"{part}-{label.replace('training.', '')}" if label else part, experiment, gpu)
+            found.append(StudyRun(f"{part}-{label.replace('training.', '')}" if label else part, experiment, gpu))
+    return found
 
 
 def recipes_of(data: str) -> list[tuple[str, str]]:

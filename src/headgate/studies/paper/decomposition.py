@@ -8,23 +8,12 @@ what a step is worth lies between the two orders.
 from dataclasses import dataclass
 
 from headgate.analysis.intervals import Estimate
+from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs, difference
 from headgate.studies.paper.batches import EQUAL, RELEASED, WRITTEN
 from headgate.studies.paper.outcomes import Outcomes
 
-WAYS = {
-    "the rule first": (
-        ("the rule, another V, no purchase forced, B_m never exceeded", "released_fair"),
-        ("B_m may be exceeded", "released_budget"),
-        ("the released V and K, a purchase in every round: more money", "released"),
-    ),
-    "money and memory first": (
-        ("a higher rate and a smaller K: more money, within the buffers", "constant_spend"),
-        ("a larger K: as many samples in the mean as the released policy", "constant_both"),
-        ("the rule, with its K and its uneven buying", "released"),
-    ),
-}
-"""each step with everything that changes in it, and the policy it leads to"""
+WAYS: dict[str, list[tuple[str, str]]] = words(__file__)["ways"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from headgate.analysis.figures import COLOURS, STYLE, horizontal_line, save_figure
+from headgate.analysis.figures import COLOURS, STYLE, horizontal_line, save_figure, vertical_line
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs
 from headgate.studies.paper.batches import RELEASED, WRITTEN
@@ -80,9 +80,7 @@ def _money(axes: Axes, outcomes: Sequence[Runs]) -> None:
         spent = outcome.spent[:, outcome.t - 1].mean(axis=0)
         _line(axes, spent, 100 * outcome.curve, outcome, LOOK[outcome.policy][0], 100)
     allowed = outcomes[0].budget * outcomes[0].rounds
-    axes.axvline(allowed, color="black", linewidth=1, linestyle="--")
-    place: Any = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom", "rotation": 90, "fontsize": 9}
-    axes.annotate(f"budget in all {allowed:,.0f}", (allowed, 0.02), **place)
+    vertical_line(axes, allowed, f"budget in all {allowed:,.0f}")
     axes.set(title="accuracy for the money", xlabel="money spent so far, all clients", ylabel="best so far (%)", xscale="log")
     axes.legend(fontsize=8, loc="upper left")
 

@@ -149,22 +149,30 @@ def point_rows(outcome: ExcessRisk) -> Iterator[dict[str, Any]]:
 
 
 def _points(outcome: ExcessRisk, stage: Stage) -> str:
-    header = ["policy", "C", "spend", "mean n", "N(T)", "measured E_T", "test, last round", "bound", "of it mismatch"]
-    header += ["Pdim term", "C_2", "bound, Pdim 100, no C_2", "bound, released", "Σp, released"]
-    rows = []
-    for row in sorted(point_rows(outcome), key=lambda row: row["excess"]):
-        if row["lr"] == stage.lr:
-            large = ("bound", "bound_mismatch", "bound_generalisation", "bound_C2", "bound_pdim_100_without_C2")
-            rows.append(
-                [row["policy"], f"{row['budget']:g}", f"{row['spend']:.1f}", f"{row['n']:.0f}", f"{row['N']:,.0f}"]
-                + [_with_half(row["excess"], row["excess_half"]), f"{row['excess_test_last']:.3f}"]
-                + [f"{row[name]:,.0f}" for name in (*large, "bound_released", "surrogate_released")]
-            )
-    return f"Best first; ± is half the 80 % interval of the mean.\n\n{table(header, rows)}"
-
-
-def _with_half(value: float, half: float | None) -> str:
-    return f"{value:.1f}" if half is None else f"{value:.1f} ± {half:.1f}"
+    rows = [row for row in point_rows(outcome) if row["lr"] == stage.lr]
+    shown = {
+        "spend": ("spend", ".1f"),
+        "mean n": ("n", ".0f"),
+        "N(T)": ("N", ",.0f"),
+        "measured E_T": ("excess", ".1f"),
+        "test, last round": ("excess_test_last", ".3f"),
+        "bound": ("bound", ",.0f"),
+        "of it mismatch": ("bound_mismatch", ",.0f"),
+        "Pdim term": ("bound_generalisation", ",.0f"),
+        "C_2": ("bound_C2", ",.0f"),
+        "bound, Pdim 100, no C_2": ("bound_pdim_100_without_C2", ",.0f"),
+        "bound, released": ("bound_released", ",.0f"),
+        "Σp, released": ("surrogate_released", ",.0f"),
+    }
+    lines = []
+    for row in sorted(rows, key=lambda row: row["excess"]):
+        half = row["excess_half"]
+        cells = [
+            f"{row[key]:{digits}}" + (f" ± {half:.1f}" if key == "excess" and half is not None else "")
+            for key, digits in shown.values()
+        ]
+        lines.append([row["policy"], f"{row['budget']:g}", *cells])
+    return f"Best first; ± is half the 80 % interval of the mean.\n\n{table(['policy', 'C', *shown], lines)}"
 
 
 def _between(value: float, low: float, high: float) -> str:
