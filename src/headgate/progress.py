@@ -33,6 +33,14 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
 
 
 @contextmanager
+def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar over so many rounds, told of each one that is done."""
+    with progress_bar(quiet) as bar:
+        task = bar.add_task(text, total=total)
+        yield every(lambda done: bar.advance(task, done))
+
+
+@contextmanager
 def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
     """A bar that is told what is done and what there is in all."""
     with progress_bar(quiet, unit) as bar:

@@ -35,15 +35,14 @@ class Shown(ABC):
     def shown(self) -> Sequence[RenderableType]:
         """Tables and sentences."""
 
-    def __repr__(self) -> str:
-        console = Console(file=io.StringIO(), width=WIDE, highlight=False)
-        for thing in self.shown():
-            console.print(thing)
-        text: str = console.file.getvalue()  # type: ignore[attr-defined]
-        return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
-
-    def _repr_html_(self) -> str:
+    def _printed(self) -> Console:
         console = Console(file=io.StringIO(), record=True, width=WIDE, highlight=False)
         for thing in self.shown():
             console.print(thing)
-        return console.export_html(inline_styles=True, code_format="<pre style='line-height:1.25'>{code}</pre>")
+        return console
+
+    def __repr__(self) -> str:
+        return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines()).strip("\n")
+
+    def _repr_html_(self) -> str:
+        return self._printed().export_html(inline_styles=True, code_format="<pre style='line-height:1.25'>{code}</pre>")

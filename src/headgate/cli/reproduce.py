@@ -13,7 +13,7 @@ import typer
 from headgate.cli.console import Quiet, same_command_goes_on
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
-from headgate.progress import counted, every, progress_bar
+from headgate.progress import counted, ticked
 
 if TYPE_CHECKING:
     from headgate.studies.paper.theory_checks import Checks
@@ -170,9 +170,7 @@ def _rates(quick: bool, quiet: bool) -> "MeasuredRates":
 
     experiment = load("mnist", ['run.policies=["acdpp"]', *(["run.seeds=2"] if quick else [])])
     Ts = horizons(10, 100) if quick else horizons(100, 31_623)
-    with progress_bar(quiet) as bar:
-        task = bar.add_task(f"{len(Ts)} horizons", total=sum(Ts))
-        tick = every(lambda done: bar.advance(task, done))
+    with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
         rates = measure(experiment, experiment.policies["acdpp"], Ts, 0.5, 0.5, tick=tick)  # type: ignore[arg-type]
     if len(rates.points) < len(Ts):
         raise Interrupted(f"interrupted after {len(rates.points)} of {len(Ts)} horizons; nothing was written")
@@ -182,9 +180,8 @@ def _rates(quick: bool, quiet: bool) -> "MeasuredRates":
 def _checks(quick: bool, quiet: bool) -> "Checks":
     from headgate.studies.paper.theory_checks import OTHER, check, check_horizons
 
-    with progress_bar(quiet) as bar:
-        task = bar.add_task("other settings of V, rho and K", total=(len(OTHER) + 2) * sum(check_horizons(quick)))
-        found = check(quick, tick=every(lambda done: bar.advance(task, done)))
+    with ticked("other settings of V, rho and K", (len(OTHER) + 2) * sum(check_horizons(quick)), quiet) as tick:
+        found = check(quick, tick)
     if found is None:
         raise Interrupted("interrupted while other settings were measured; nothing was written")
     return found

@@ -10,7 +10,7 @@ from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Se
 from headgate.cli.control import acdpp_of
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import load
-from headgate.progress import every, progress_bar
+from headgate.progress import progress_bar, ticked
 
 commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
 
@@ -41,9 +41,8 @@ def rates(
     check_figure(figure)
     experiment, policy = acdpp_of(recipe, set_ or [])
     Ts = horizons(least, most)
-    with progress_bar(quiet) as progress:
-        task = progress.add_task(f"{len(Ts)} horizons", total=sum(Ts))
-        result = measure(experiment, policy, Ts, gamma, phi, tick=every(lambda done: progress.advance(task, done)))
+    with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
+        result = measure(experiment, policy, Ts, gamma, phi, tick=tick)
     if result.fits:
         draw_rates(result, figure)
     if format_ is Format.json:

@@ -85,35 +85,30 @@ def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
 # answers
 
 
+def _standing(library: Library, name: str) -> dict[str, Any]:
+    """Which run, and how far it has come."""
+    progress = library.progress(name)
+    return {"name": name, "state": progress.state, "round": progress.round, "rounds": progress.rounds}
+
+
 def detail(library: Library, name: str) -> dict[str, Any]:
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
-    progress = library.progress(name)
+    same = ("sweep", "policies", "seeds", "budget", "buffers", "target", "started", "environment")
     return {
-        "name": name,
-        "sweep": run.sweep,
-        "state": progress.state,
-        "round": progress.round,
-        "rounds": progress.rounds,
-        "policies": run.policies,
-        "seeds": run.seeds,
+        **_standing(library, name),
+        **{key: getattr(run, key) for key in same},
+        **{key: run.kind(key) for key in ("data", "model")},
         "diverged": run.state["diverged"],
         "guessing": run.state.get("guessing", []),
-        "budget": run.budget,
-        "buffers": run.buffers,
         "memory": sum(run.buffers),
         "clients": len(run.buffers),
-        "target": run.target,
-        "started": run.started,
         "elapsed": run.state.get("elapsed_s"),
         "note": run.state.get("note"),
-        "data": run.kind("data"),
-        "model": run.kind("model"),
         "recorded": any(one.held is not None for one in found),
         "settings": run.config,
         "toml": run.config_text(),
-        "environment": run.environment,
         "conclusion": conclusion(found),
         "warning": breakdown_note([run]),
         "summary": [told(each) for each in summaries],
@@ -131,12 +126,9 @@ def _table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str
 
 
 def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> dict[str, Any]:
-    run, progress = library.open(name), library.progress(name)
+    run = library.open(name)
     return {
-        "name": name,
-        "state": progress.state,
-        "round": progress.round,
-        "rounds": progress.rounds,
+        **_standing(library, name),
         "budget": run.budget,
         "memory": sum(run.buffers),
         "since": since,

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
 from headgate.analysis.intervals import Estimate
+from headgate.analysis.rehearsal import Summary
 from headgate.analysis.summary import PolicySummary
 from headgate.control.plan import Candidate
 
@@ -313,8 +314,8 @@ class CandidateShape(Shape):
     chosen: bool
 
 
+@mirrors(Summary, "runs", "spend_per_round", "kept_limits", "mean_n", "free", "mean_penalty")
 class PlanShape(Shape):
-    policy: str
     K: int | None
     rate: float | None
     V: float | None
@@ -322,22 +323,14 @@ class PlanShape(Shape):
     why: str
     warning: str
     """which limit is broken, by how much, and the way out; empty where both are kept"""
-    rounds: int
     seeds: int
-    budget: float
     spend: float
     spend_share: float
-    runs_over_budget: int
     dearest_share: float
     """what the dearest run spent, as a share of its budget"""
-    cost_violation: float
-    buffer_violation: float
     memory: int
-    peak_n: int
     peak_buffer: int
     peak_client: int
-    peak_excess: int
-    N: float
     n_eff: float | None
     bound: float | None
     oracle_bound: float

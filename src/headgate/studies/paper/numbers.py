@@ -63,15 +63,10 @@ def curves_csv(outcomes: Outcomes, quick: bool) -> str:
     lines = ["kind,batch,policy,round,accuracy,low,high,spent,n,debt"]
     kind = "trial" if quick else "result"
     for one in (one for one in outcomes.values() if one.learnt):
+        means = [values.mean(axis=0) for values in (one.spent, one.column("n"), one.column("debt"))]
         for place in thinned(len(one.t), POINTS):
-            series = (one.spent, one.column("n"), one.column("debt"))
             t, best = one.t[place], estimate(one.curve[:, place])
-            values = [
-                best.mean,
-                best.low,
-                best.high,
-                *(float(x[:, t - 1].mean()) for x in series),
-            ]
+            values = [*best.three, *(float(each[t - 1]) for each in means)]
             text = ",".join("" if value is None else f"{value:.6g}" for value in values)
             lines.append(f"{kind},{one.folder},{one.policy},{t},{text}")
     return "\n".join(lines) + "\n"

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from headgate.analysis.pages import words
 from headgate.control.types import Floats
 from headgate.studies.theory.constants import exact_mismatch, informative_from
 from headgate.studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
@@ -104,48 +106,33 @@ def variance_step(points: Sequence[Point], seed: int | None = None) -> VarianceS
 
 def remarks(outcome: ExcessRisk) -> list[str]:
     """What stands behind the verdicts of the claims, at every step size that was run."""
-    full = [kept(outcome, stage, C2=True) for stage in outcome.stages]
-    bare = [kept(outcome, stage, C2=False) for stage in outcome.stages]
-    said = (_inequality(outcome, full, bare), _informative(outcome, full, bare), _ranks(outcome), _step_size(outcome))
-    return [f"{outcome.name}, {each}" for each in (*said, _mismatch(outcome))]
+    numbers = _tightness(outcome) | _orders(outcome) | _steps(outcome)
+    return [f"{outcome.name}, {said.format(**numbers)}" for said in words(__file__).values()]
 
 
-def _each(values: Iterable[str]) -> str:
-    return " and ".join(values)
-
-
-def _lrs(outcome: ExcessRisk) -> str:
-    return _each(f"{stage.lr:g}" for stage in outcome.stages)
-
-
-def _inequality(outcome: ExcessRisk, full: Sequence[Inequality], bare: Sequence[Inequality]) -> str:
-    runs = sum(each.runs for each in full)
-    broken, broken_bare = sum(each.broken_runs for each in full), sum(each.broken_runs for each in bare)
-    means = sum(each.broken_means for each in (*full, *bare))
-    points = sum(len(stage.points) for stage in outcome.stages)
-    return (
-        f"the inequality: at η = {_lrs(outcome)}, with and without C_2, the mean over seeds exceeds the bound at {means} of "
-        f"{2 * points} points. Of {runs} single runs {broken} exceed it, {broken_bare} if C_2 is left out."
-    )
-
-
-def _informative(outcome: ExcessRisk, full: Sequence[Inequality], bare: Sequence[Inequality]) -> str:
-    least, over = min(each.least for each in bare), min(each.over_trivial for each in bare)
-    spans, spans_bare = (_each(f"{each.least:,.0f} to {each.most:,.0f}" for each in side) for side in (full, bare))
-    most = max(float(point.N.max()) for stage in outcome.stages for point in stage.points)
+def _tightness(outcome: ExcessRisk) -> dict[str, Any]:
+    full, bare = ([kept(outcome, stage, C2) for stage in outcome.stages] for C2 in (True, False))
     pdims = (outcome.stages[0].few().bound.pdim, outcome.stages[0].estimated.bound.pdim)
-    needed = _each(f"{informative_from(pdim):,.0f} (Pdim = {pdim:,.0f})" for pdim in pdims)
-    return (
-        f"how tight it is: at η = {_lrs(outcome)} the bound is {spans} times the measured risk ({spans_bare} times without "
-        f"C_2); at its best, without C_2, it is {over:,.1f} times T·B, for which no theorem is needed, and could be divided by "
-        f"{least:,.0f} and still hold here. Its pseudo-dimension term alone exceeds B until N = {needed}; these runs saw at "
-        f"most {most:,.0f} samples."
-    )
+    spans, spans_bare = (_each(f"{each.least:,.0f} to {each.most:,.0f}" for each in side) for side in (full, bare))
+    return {
+        "lrs": _each(f"{stage.lr:g}" for stage in outcome.stages),
+        "runs": sum(each.runs for each in full),
+        "broken": sum(each.broken_runs for each in full),
+        "broken_bare": sum(each.broken_runs for each in bare),
+        "broken_means": sum(each.broken_means for each in (*full, *bare)),
+        "twice_points": 2 * sum(len(stage.points) for stage in outcome.stages),
+        "spans": spans,
+        "spans_bare": spans_bare,
+        "over": min(each.over_trivial for each in bare),
+        "least": min(each.least for each in bare),
+        "needed": _each(f"{informative_from(pdim):,.0f} (Pdim = {pdim:,.0f})" for pdim in pdims),
+        "most": max(float(point.N.max()) for stage in outcome.stages for point in stage.points),
+    }
 
 
-def _ranks(outcome: ExcessRisk) -> str:
+def _orders(outcome: ExcessRisk) -> dict[str, Any]:
     ranked = [rankings(stage, stage.points) for stage in outcome.stages]
-    equal = [rankings(stage, at_equal_spend(stage)) for stage in outcome.stages if len(at_equal_spend(stage)) > 2]
+    equal = [rankings(stage, same) for stage in outcome.stages if len(same := at_equal_spend(stage)) > 2]
     parts = []
     for stage, each in zip(outcome.stages, ranked, strict=True):
         own, count = each[SURROGATE], each["distinct samples N(T)"]
@@ -153,26 +140,20 @@ def _ranks(outcome: ExcessRisk) -> str:
             f"at η = {stage.lr:g} Spearman {own.spearman:.2f} ({own.spearman_low:.2f} to {own.spearman_high:.2f}), "
             f"Kendall {own.kendall:.2f}; counting distinct samples alone gives {count.spearman:.2f}"
         )
-    same = ", ".join(f"{each[SURROGATE].spearman:.2f}" for each in equal)
-    theorem = ", ".join(
-        f"{next(value.spearman for name, value in each.items() if name.startswith('Theorem 1, estimated')):.2f}"
-        for each in ranked
-    )
-    return (
-        f"ranks of {len(outcome.stages[0].points)} points by Σp: {'; '.join(parts)}. Among points of equal spend it is "
-        f"{same or 'not measured'}; Theorem 1's bound with estimated constants gives {theorem}."
-    )
+    theorem = [next(value for name, value in each.items() if name.startswith("Theorem 1, estimated")) for each in ranked]
+    return {
+        "points": len(outcome.stages[0].points),
+        "ranked": "; ".join(parts),
+        "same": ", ".join(f"{each[SURROGATE].spearman:.2f}" for each in equal) or "not measured",
+        "theorem": ", ".join(f"{each.spearman:.2f}" for each in theorem),
+    }
 
 
-def _step_size(outcome: ExcessRisk) -> str:
-    lr = outcome.stages[0].lr
-    return f"the step size: L = {outcome.L:.1f}, so η = {lr:g} is {lr * outcome.L:.1f} times 1/L = {1 / outcome.L:.2g}."
+def _steps(outcome: ExcessRisk) -> dict[str, Any]:
+    step, lr, L = variance_step(outcome.stages[0].points), outcome.stages[0].lr, outcome.L
+    shares = {"beyond": 100 * step.broken, "none_allowed": 100 * step.none_allowed, "ratio": step.ratio}
+    return {"L": L, "lr": lr, "times": lr * L, "inverse": 1 / L, **shares}
 
 
-def _mismatch(outcome: ExcessRisk) -> str:
-    step = variance_step(outcome.stages[0].points)
-    return (
-        f"the variance step: for independent samples the mismatch is larger than allowed in {100 * step.broken:.0f} % of "
-        f"rounds, {step.ratio:.2f} times the allowed on average; in {100 * step.none_allowed:.0f} % it is not zero where it "
-        "should be."
-    )
+def _each(values: Iterable[str]) -> str:
+    return " and ".join(values)
