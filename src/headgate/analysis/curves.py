@@ -122,7 +122,8 @@ def panels(policies: Sequence[Runs]) -> list[Panel]:
 
 
 def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) -> Panel:
-    values, paid = VALUES.get(key, lambda p: p.column(key)), key == "accuracy-money"
+    values: Callable[[Runs], Floats] = VALUES.get(key, lambda p: p.column(key))
+    paid = key == "accuracy-money"
     curves = [curve(i, values(p), p.spent.mean(axis=0) if paid else None) for i, p in enumerate(policies) if p.complete]
     levels = _levels(policies, *LEVELS[key]) if key in LEVELS else []
     return Panel(key, title, MONEY if paid else "Round", y, digits, [c for c in curves if c], levels)

@@ -55,10 +55,10 @@ def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
         outcome("good", FLAT + 0.25, spend=15.0, budget=15.0),
         outcome("best", FLAT + 0.3, spend=18.0, budget=18.0),
     ]
-    (only,) = cheaper(found, "best")
-    assert (only.policy, only.other, only.other_budget) == ("spender", "good", 15.0)
+    (only,) = cheaper(found)
+    assert (only.one.policy, only.other.policy, only.other.budget) == ("spender", "good", 15.0)
     assert only.share == pytest.approx(0.75)
-    assert cheaper(found[:2], "best") == []
+    assert cheaper(found[:2]) == []
     assert list(by_budget(found)) == [10.0, 15.0, 18.0]
 
 

@@ -65,7 +65,7 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
     for budget, own in by_budget(found).items():
         parts += [f"## Budget {budget:g} a round", _table(own)]
     parts += ["## Best where", _best_table(places(found))]
-    if pairs := cheaper(found, "best"):
+    if pairs := cheaper(found):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
     return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
 
@@ -124,12 +124,8 @@ def _gap(gap: Difference | None) -> str:
 
 
 def _cheaper_table(found: Sequence[Cheaper]) -> str:
-    columns = by_column(
-        found,
-        ("policy and budget", lambda one: f"`{one.policy}` at {one.budget:g}"),
-        ("best", lambda one: f"{100 * one.accuracy:.2f} % for {one.spend:,.2f}"),
-        ("reached within the limits by", lambda one: f"`{one.other}` at {one.other_budget:g}"),
-        ("best", lambda one: f"{100 * one.other_accuracy:.2f} % for {one.other_spend:,.2f}"),
-        ("of its money", lambda one: percent(one.share)),
-    )
-    return table(*columns)
+    def named(one: Runs) -> list[str]:
+        return [f"`{one.policy}` at {one.budget:g}", f"{100 * one.best.mean():.2f} % for {one.spend.mean():,.2f}"]
+
+    lines = [[*named(pair.one), *named(pair.other), percent(pair.share)] for pair in found]
+    return table(["policy and budget", "best", "reached within the limits by", "best", "of its money"], lines)

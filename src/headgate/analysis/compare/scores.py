@@ -28,34 +28,23 @@ def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> float | Non
 
 
 class Cheaper(NamedTuple):
-    """What a policy that broke its limits reached, and where one that kept them gets as far for less."""
+    """A policy that broke its limits, and one that kept them and gets as far for less."""
 
-    policy: str
-    budget: float
-    accuracy: float
-    spend: float
-    other: str
-    other_budget: float
-    other_accuracy: float
-    other_spend: float
+    one: Runs
+    other: Runs
 
     @property
     def share(self) -> float:
-        return self.other_spend / self.spend
+        return float(self.other.spend.mean() / self.one.spend.mean())
 
 
-def cheaper(found: Sequence[Runs], measure: str) -> list[Cheaper]:
-    """For every policy that broke a limit: the least spend, of all that were run, with which another gets as far."""
+def cheaper(found: Sequence[Runs]) -> list[Cheaper]:
+    """For every policy that broke a limit: the least spend, of all that were run, with which another's best is as high."""
     ranked = rankable(found)
     fair = sorted((one for one in ranked if limits(one).kept), key=lambda one: one.spend.mean())
-    pairs = []
-    for one in (one for one in ranked if not limits(one).kept):
-        reached = one.measure(measure).mean()
-        other = next((other for other in fair if other.measure(measure).mean() >= reached), None)
-        if other is not None:
-            own, its = ((o.budget, float(o.measure(measure).mean()), float(o.spend.mean())) for o in (one, other))
-            pairs.append(Cheaper(one.policy, *own, other.policy, *its))
-    return pairs
+    broke = [one for one in ranked if not limits(one).kept]
+    others = [next((other for other in fair if other.best.mean() >= one.best.mean()), None) for one in broke]
+    return [Cheaper(one, other) for one, other in zip(broke, others, strict=True) if other is not None]
 
 
 def by_budget(found: Sequence[Runs]) -> dict[float, list[Runs]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from headgate.analysis.formatting import DASH, interval, money
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import bullets, page
+from headgate.analysis.pages import beside, bullets, filled
 from headgate.analysis.provenance import runs_of, with_doubts
 from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.theory_claims import THEORY_RULES
@@ -23,19 +23,13 @@ def claims_page(rows: Sequence[ClaimRow], facts: Sequence[dict[str, Any]]) -> st
         runs = f"runs: {runs_of(each)} on {'; '.join(each['devices'])}"
         said = f"{each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
         made.append(with_doubts(said, each))
-    return page(
-        "The paper's claims",
-        "Each claim with the paper's number, ours in both flavours with its interval (80 % over seeds for experiments, 95 % "
-        "for exponents), the money a round that both sides really spent, and a verdict that code works out from these numbers "
-        "by the [rules](#rules) below. *As written* follows the text, *as released* the published scripts "
-        "([paper.md](../paper.md)). Every row is made by its command.",
-        summary(rows),
-        claims_table(rows),
-        "## Rules",
-        f"{RULES}\n{THEORY_RULES}".strip(),
-        "## Made by",
-        bullets(made) or "Nothing has been run yet.",
-        quick=any(each["quick"] for each in facts),
+    return filled(
+        beside(__file__, "claims_page.md"),
+        any(each["quick"] for each in facts),
+        summary=summary(rows),
+        claims=claims_table(rows),
+        rules=f"{RULES}\n{THEORY_RULES}".strip(),
+        made=bullets(made) or "Nothing has been run yet.",
     )
 
 

@@ -45,7 +45,7 @@ def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool,
     rows = study_rows(data, outcomes, facts["command"])
     numbers = study_numbers(data, outcomes, facts) | {"runs": [vars(each) for each in machines], "rules": rules_id()}
     texts = {
-        f"{data}.md": study_page(data, outcomes, scenes, rows, figures, facts, machines),
+        f"{data}.md": study_page(data, outcomes, scenes, rows, facts, machines),
         f"{data}.csv": curves_csv(outcomes, quick),
         f"{data}.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
     }

@@ -1,6 +1,6 @@
 """A study as a page of Markdown: what it came to, how it was made, what differs from the paper, tables and figures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ def study_page(
     outcomes: Outcomes,
     scenes: Scenes,
     rows: Sequence[ClaimRow],
-    figures: Sequence[Path],
     facts: dict[str, Any],
     machines: Sequence[Machine],
 ) -> str:
@@ -53,8 +52,8 @@ def study_page(
             parts += _flavour(own, scenes, part, target)
             if part == RELEASED and data in SHARED_ORACLE:
                 parts.append("The oracle as released is the one as written: weights are equal there and no price moves it.")
-    for kind, path in _shown(figures):
-        parts += [f"## {HEADINGS[kind]}", figure(HEADINGS[kind], f"figures/{path.name}")]
+    for kind, heading in HEADINGS.items():
+        parts += [f"## {heading}", figure(heading, f"figures/{data}-{kind}.svg")]
     parts += horizon_section(data, outcomes, scenes, target)
     parts += equal_section(data, outcomes, scenes, target)
     parts += open_section(outcomes, scenes) + constants_section(outcomes, scenes)
@@ -86,13 +85,6 @@ def in_short(study: str, rows: Sequence[ClaimRow]) -> str:
             text += f"; held to budget and buffers it gains {interval(fair.value, signs=True)}"
         said.append(f"{text}.")
     return " ".join(said)
-
-
-def _shown(figures: Sequence[Path]) -> Iterable[tuple[str, Path]]:
-    for path in figures:
-        kind = path.stem.rpartition("-")[2]
-        if kind in HEADINGS:
-            yield kind, path
 
 
 def precision_check() -> str:
