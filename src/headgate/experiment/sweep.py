@@ -23,7 +23,7 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     mode = sweep.pop("mode", "cartesian")
     if mode not in ("cartesian", "zip"):
         raise SettingError(f"sweep.mode = {mode}: must be cartesian or zip")
-    keys = dict(_dotted(sweep))
+    keys = dict(dotted(sweep))
     if not keys:
         return [("", build(name, raw, folder))]
     for key, values in keys.items():
@@ -43,10 +43,10 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     return made
 
 
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of nested tables: TOML reads `policies.acdpp.V = [1, 10]` as tables in tables."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{key}.")
+            yield from dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -1,6 +1,6 @@
 """Several runs and policies on one axis, by round or by money, with differences and the settings that differ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from headgate.analysis.limits import limits
 from headgate.analysis.runs import Runs
 from headgate.analysis.summary import estimate_told
 from headgate.errors import SettingError
+from headgate.experiment.sweep import dotted
 from headgate.web.answers import JUDGED, line, number, plain, runs_in
 from headgate.web.runs import Library
 
@@ -180,16 +181,11 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}, "model": {"name": "lenet"}}})
     [{'key': 'run.seeds', 'values': [3, 5]}, {'key': 'model.name', 'values': [None, 'lenet']}]
     """
-    leaves = [dict(_leaves(config)) for config in configs.values()]
-    shared = set.intersection(*({key[1] for key in own if key[0] == "policies"} for own in leaves))
-    keys = [key for key in dict.fromkeys(key for own in leaves for key in own) if key[0] != "policies" or key[1] in shared]
-    told = [{"key": ".".join(key), "values": [own.get(key) for own in leaves]} for key in keys]
+    shared = set.intersection(*(set(config.get("policies", {})) for config in configs.values()))
+    leaves: list[dict[str, Any]] = []
+    for config in configs.values():
+        played = {name: own for name, own in config.get("policies", {}).items() if name in shared}
+        leaves.append(dict(dotted({**config, "policies": played})))
+    keys = dict.fromkeys(key for own in leaves for key in own)
+    told = [{"key": key, "values": [own.get(key) for own in leaves]} for key in keys]
     return [each for each in told if any(value != each["values"][0] for value in each["values"])]
-
-
-def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*above, key))
-        else:
-            yield (*above, key), value
