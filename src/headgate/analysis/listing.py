@@ -50,14 +50,10 @@ def run_row(
     dearest = [each.dearest for each in kept if each.dearest is not None]
     elapsed, budget = run.state.get("elapsed_s"), run.budget if run.config else None
     return {
-        "name": run.name,
-        "sweep": run.sweep,
+        **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
+        **{key: run.kind(key) for key in ("data", "model")},
         "state": run.status,
         "round": run.rounds if run.state["state"] == "finished" else done if found else run.state["round"],
-        "rounds": run.rounds,
-        "data": run.kind("data"),
-        "model": run.kind("model"),
-        "policies": run.policies,
         "seeds": len(run.seeds),
         "runs": len(run.runs),
         "lost": len(run.lost),
@@ -70,7 +66,6 @@ def run_row(
         "best_policy": best.policy if best else None,
         "best_accuracy": float(best.best.mean()) if best else None,
         "spark": _spark(best) if best else [],
-        "started": run.started,
         "elapsed": float(elapsed) if isinstance(elapsed, int | float) else None,
         "problem": problem,
     }

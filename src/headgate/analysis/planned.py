@@ -6,8 +6,9 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from headgate.analysis.formatting import by_column
 from headgate.analysis.rehearsal import broken_limits, summarise
-from headgate.analysis.shown import new_table
+from headgate.analysis.shown import a_table
 from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 
@@ -51,17 +52,20 @@ def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str,
 def plan_shown(experiment: Experiment, name: str, made: Plan) -> Sequence[RenderableType]:
     """The planned point, what else was tried, and in red what breaks a limit."""
     title = f"{experiment.name}: {name} planned for {made.rounds} rounds, {len(made.rehearsal.price)} seeds rehearsed"
-    table = new_table(title, "", "")
-    for line in plan_lines(experiment, name, made):
-        table.add_row(*line)
-    things: list[RenderableType] = [table]
+    things: list[RenderableType] = [a_table(title, ("", ""), plan_lines(experiment, name, made))]
     if made.candidates:
-        tried = new_table("Rehearsed", "K", "rate", "spend a round", "bound", "constant's bound", "Vio_S", "Vio_B", "peak n_m")
-        for c in made.candidates:
-            numbers = (f"{value:,.4g}" for value in (c.bound, c.ck_bound, c.cost_violation, c.buffer_violation))
-            mark = " ←" if made.setting("K") == c.K else ""
-            tried.add_row(f"{c.K}{mark}", f"{c.rate:.4g}", f"{c.spend:.2f}", *numbers, str(c.peak_buffer))
-        things.append(tried)
+        columns = by_column(
+            made.candidates,
+            ("K", lambda c: f"{c.K}{' ←' if made.setting('K') == c.K else ''}"),
+            ("rate", lambda c: f"{c.rate:.4g}"),
+            ("spend a round", lambda c: f"{c.spend:.2f}"),
+            ("bound", lambda c: f"{c.bound:,.4g}"),
+            ("constant's bound", lambda c: f"{c.ck_bound:,.4g}"),
+            ("Vio_S", lambda c: f"{c.cost_violation:,.4g}"),
+            ("Vio_B", lambda c: f"{c.buffer_violation:,.4g}"),
+            ("peak n_m", lambda c: str(c.peak_buffer)),
+        )
+        things.append(a_table("Rehearsed", *columns))
     things.append(Text(f"Why: {made.why}."))
     warning = plan_json(experiment, name, made)["warning"]
     kept = "Keeps the budget and every buffer in all rehearsed runs."

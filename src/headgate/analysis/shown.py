@@ -3,7 +3,7 @@
 import io
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -13,11 +13,13 @@ WIDE = 200
 """columns where there is no terminal: tables keep theirs"""
 
 
-def new_table(title: str, *columns: str) -> Table:
+def a_table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
     look = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
     table = Table(title=title, show_header=any(columns), **look)  # type: ignore[arg-type]
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i and column else "left", no_wrap=i == 0)
+    for line in lines:
+        table.add_row(*line)
     return table
 
 

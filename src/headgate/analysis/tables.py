@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from headgate.analysis.compare.scores import MEASURES
 from headgate.analysis.formatting import DASH, counted, money, number, percent, plus_minus, signed
@@ -13,20 +12,13 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import Place, conclusion
 from headgate.analysis.rehearsal import Summary
 from headgate.analysis.runs import Runs
-from headgate.analysis.shown import new_table
+from headgate.analysis.shown import a_table
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Found
-
-
-def a_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
-    table = new_table(title, *header)
-    for line in lines:
-        table.add_row(*line)
-    return table
 
 
 def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> list[RenderableType]:

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from headgate.studies.theory.rates import MeasuredRates
 
 
-class What(StrEnum):
-    mnist = "mnist"
-    cifar10 = "cifar10"
-    imagenette = "imagenette"
-    theory = "theory"
-    all = "all"
-    better = "better"
+What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "all", "better"])
 
 
 @dataclass(frozen=True)

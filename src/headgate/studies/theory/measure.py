@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,15 @@ BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
 """policies at every budget, but for the oracle"""
 GLANCES = 25
 """gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
+
+
+class Against(NamedTuple):
+    """What runs are judged by: the population and the best model of each seed, and the same of the test images."""
+
+    populations: Sequence[Population]
+    optima: Sequence[Optimum]
+    test: Population
+    test_optimum: Optimum
 
 
 def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
@@ -48,7 +58,7 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
     stages = []
     for lr, count in plans:
         own = [_with(case, lr, count) for case in cases]
-        stages.append(_stage(own, dataset, populations[:count], optima[:count], (test, test_optimum), L, ticked))
+        stages.append(_stage(own, dataset, Against(populations[:count], optima[:count], test, test_optimum), L, ticked))
     start = optima[0].theta
     other = [minimiser(populations[0], ridge, start=start) for ridge in (RIDGE * 10, RIDGE / 10)]
     ridges = (other[0], optima[0], other[1])
@@ -87,43 +97,29 @@ def _with(case: Experiment, lr: float, seeds: int) -> Experiment:
     return replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:seeds])
 
 
-def _stage(
-    cases: Sequence[Experiment],
-    dataset: Dataset,
-    populations: Sequence[Population],
-    optima: Sequence[Optimum],
-    test: tuple[Population, Optimum],
-    L: float,
-    ticked: Callable[[], None],
-) -> Stage:
+def _stage(cases: Sequence[Experiment], dataset: Dataset, against: Against, L: float, ticked: Callable[[], None]) -> Stage:
     points: list[Point] = []
     extremes = []
     for case in cases:
-        done, extreme = _run(case, dataset, populations, optima, test, ticked)
+        done, extreme = _run(case, dataset, against, ticked)
         points += done
         extremes.append(extreme)
     seen = Seen(*(max(values) for values in zip(*extremes, strict=True)))
     training, rounds = cases[0].training, cases[0].rounds
-    radius = max(each.radius for each in optima)
-    pdim = float(optima[0].theta.numel())
-    given = (L, training.lr, training.steps, rounds, pdim)
+    radii = [each.radius for each in against.optima]
+    given = (L, training.lr, training.steps, rounds, float(against.optima[0].theta.numel()))
     return Stage(
         lr=training.lr,
         points=tuple(points),
         seen=seen,
         estimated=estimate_constants(seen, *given),
-        assured=assured_constants(populations, radius, *given),
-        contained=seen.radius <= min(each.radius for each in optima),
+        assured=assured_constants(against.populations, max(radii), *given),
+        contained=seen.radius <= min(radii),
     )
 
 
 def _run(
-    case: Experiment,
-    dataset: Dataset,
-    populations: Sequence[Population],
-    optima: Sequence[Optimum],
-    test: tuple[Population, Optimum],
-    ticked: Callable[[], None],
+    case: Experiment, dataset: Dataset, against: Against, ticked: Callable[[], None]
 ) -> tuple[list[Point], tuple[float, ...]]:
     """All runs of one experiment: its points, and the extremes of `Seen`."""
     simulation = Simulation(case, dataset, torch.device("cpu"))
@@ -133,13 +129,13 @@ def _run(
     distance = variance = gradient = loss = radius = 0.0
     for t in range(T):
         theta = simulation.theta.reshape(len(names), S, -1)
-        for s, population in enumerate(populations):
+        for s, population in enumerate(against.populations):
             own = theta[:, s]
             now = risk(population, own)
             losses[:, s, t] = now.mean
             loss = max(loss, float(now.largest.max()))
             radius = max(radius, float(own.norm(dim=1).max()))
-            distance = max(distance, float((own.double() - optima[s].theta).norm(dim=1).max()))
+            distance = max(distance, float((own.double() - against.optima[s].theta).norm(dim=1).max()))
             if t < 3 or t % GLANCES == 0 or t == T - 1:
                 spread = gradients(population, own)
                 variance, gradient = max(variance, float(spread.variance.max())), max(gradient, float(spread.largest.max()))
@@ -147,8 +143,8 @@ def _run(
         for key, table in record.items():
             table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
         ticked()
-    on_test = risk(test[0], simulation.theta).mean.reshape(len(names), S) - test[1].risk
-    best = np.array([each.risk for each in optima])[:, None]
+    on_test = risk(against.test, simulation.theta).mean.reshape(len(names), S) - against.test_optimum.risk
+    best = np.array([each.risk for each in against.optima])[:, None]
     points = [
         Point(
             policy=name,

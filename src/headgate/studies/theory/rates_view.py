@@ -8,8 +8,7 @@ import numpy as np
 
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
 from headgate.analysis.formatting import number
-from headgate.analysis.shown import show
-from headgate.analysis.tables import a_table
+from headgate.analysis.shown import a_table, show
 from headgate.studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
 
 SHOWN = {
