@@ -43,7 +43,7 @@ def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> lis
 
 def comparison_shown(rows: Sequence[dict[str, Any]], places: dict[float, list[Place]]) -> list[RenderableType]:
     """A table for each budget, and then who is best where."""
-    closed = [f"closed, {measure.key}" for measure in MEASURES]
+    closed = [f"closed, {measure}" for measure in MEASURES]
     header = ["policy", "best %", "final %", "mean %", *closed, "spend a round", "over budget", "n_m-B_m", "limits"]
     tables: list[RenderableType] = []
     for budget in dict.fromkeys(row["budget"] for row in rows):
@@ -51,7 +51,7 @@ def comparison_shown(rows: Sequence[dict[str, Any]], places: dict[float, list[Pl
             [
                 row["policy"],
                 *(_points(row[key]) for key in ("best", "final", "mean")),
-                *(percent(row[f"closed_{measure.key}"]) for measure in MEASURES),
+                *(percent(row[f"closed_{measure}"]) for measure in MEASURES),
                 money(row["spend"]),
                 f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(row['worst_spend'] / budget)}",
                 signed(row["worst_excess"]),

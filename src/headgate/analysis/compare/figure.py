@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from headgate.analysis.compare.scores import MEASURES, Measure
+from headgate.analysis.compare.scores import MEASURES
 from headgate.analysis.curves import DASHES
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
 from headgate.analysis.intervals import means
@@ -26,7 +26,7 @@ def draw(outcomes: Sequence[Runs], path: Path) -> None:
             for name in names:
                 _draw_policy(axes, [one for one in outcomes if one.policy == name and one.learnt], measure, *look[name])
             _draw_references(axes, outcomes, measure)
-            axes.set(title=measure.title.capitalize(), xlabel="money really spent a round", ylabel="test accuracy (%)")
+            axes.set(title=MEASURES[measure].capitalize(), xlabel="money really spent a round", ylabel="test accuracy (%)")
         handles = dict(zip(*reversed(grid.flat[0].get_legend_handles_labels()), strict=True))
         broke = Line2D([], [], color="grey", marker="X", markersize=9, markeredgecolor="white", linestyle="none")
         handles["broke a limit"] = broke
@@ -34,10 +34,10 @@ def draw(outcomes: Sequence[Runs], path: Path) -> None:
         save_figure(figure, path)
 
 
-def _draw_policy(axes: Axes, own: Sequence[Runs], measure: Measure, colour: str, dash: str) -> None:
+def _draw_policy(axes: Axes, own: Sequence[Runs], measure: str, colour: str, dash: str) -> None:
     own = sorted(own, key=lambda one: one.spend.mean())
     spend = [float(one.spend.mean()) for one in own]
-    mean, half = np.array([[float(value) for value in means(100 * one.measure(measure.key))] for one in own]).T
+    mean, half = np.array([[float(value) for value in means(100 * one.measure(measure))] for one in own]).T
     bars = {"color": colour, "linestyle": dash, "linewidth": 1.5, "capsize": 2}
     axes.errorbar(spend, mean, np.nan_to_num(half), label=own[0].policy, **bars)  # type: ignore[arg-type]
     for x, y, one in zip(spend, mean, own, strict=True):
@@ -45,12 +45,12 @@ def _draw_policy(axes: Axes, own: Sequence[Runs], measure: Measure, colour: str,
         axes.plot(x, y, "o" if kept else "X", color=colour, markersize=5 if kept else 9, markeredgecolor="white")
 
 
-def _draw_references(axes: Axes, outcomes: Sequence[Runs], measure: Measure) -> None:
+def _draw_references(axes: Axes, outcomes: Sequence[Runs], measure: str) -> None:
     """One line: they take no notice of the budget."""
     for name in dict.fromkeys(one.policy for one in outcomes if one.reference):
         own = [one for one in outcomes if one.policy == name and one.learnt]
         if own:
-            level = float(np.mean([100 * one.measure(measure.key).mean() for one in own]))
+            level = float(np.mean([100 * one.measure(measure).mean() for one in own]))
             axes.axhline(level, color="black", linewidth=1, linestyle="--")
             spend = np.mean([one.spend.mean() for one in own])
             text = f"{name}, {spend:,.0f} a round"

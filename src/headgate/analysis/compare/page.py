@@ -16,7 +16,7 @@ from headgate.analysis.runs import Runs
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     """One row a budget and policy: all that the page shows, and every seed."""
     return [
-        _row(one, _ends(own), {measure.key: best_within_limits(own, measure.key) for measure in MEASURES})
+        _row(one, _ends(own), {measure: best_within_limits(own, measure) for measure in MEASURES})
         for own in by_budget(found).values()
         for one in own
     ]
@@ -47,16 +47,16 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
         "final": estimate(one.final).three if one.learnt else None,
     }
     for measure in MEASURES:
-        values = one.measure(measure.key)
-        row[measure.key] = estimate(values).three if one.learnt else None
-        row[f"closed_{measure.key}"] = None if ends is None or not one.learnt else closed(one, *ends, measure.key)
-        row[f"leads_{measure.key}"] = one is best[measure.key]
-        row[f"{measure.key}_by_seed"] = [round(float(value), 6) for value in values]
+        values = one.measure(measure)
+        row[measure] = estimate(values).three if one.learnt else None
+        row[f"closed_{measure}"] = None if ends is None or not one.learnt else closed(one, *ends, measure)
+        row[f"leads_{measure}"] = one is best[measure]
+        row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
     return row
 
 
 def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
-    return {budget: [best_place(own, measure.key) for measure in MEASURES] for budget, own in by_budget(found).items()}
+    return {budget: [best_place(own, measure) for measure in MEASURES] for budget, own in by_budget(found).items()}
 
 
 def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _table(own: Sequence[Runs]) -> str:
         ("policy", lambda one: f"`{one.policy}`"),
         ("seeds", lambda one: f"{len(one.learnt)}" + (f", {one.lost_runs} diverged" if one.lost_runs else "")),
         *((f"{measure} (%)", learnt(measure)) for measure in ("best", "final", "mean")),
-        *((f"closed, {measure.key}", gap(measure.key)) for measure in MEASURES),
+        *((f"closed, {measure}", gap(measure)) for measure in MEASURES),
         ("money a round", lambda one: money(float(one.spend.mean()))),
         ("over budget", lambda one: f"{limits(one).runs_over_budget} of {limits(one).runs}, {percent(limits(one).dearest)}"),
         ("peak n", lambda one: f"{one.peak_n} of {one.buffers.sum()}"),

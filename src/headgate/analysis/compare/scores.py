@@ -7,18 +7,8 @@ from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 
-
-class Measure(NamedTuple):
-    """A number to rank by, from 0 to 1 for each seed."""
-
-    key: str
-    title: str
-
-
-MEASURES = (
-    Measure("best", "highest accuracy so far, at the end"),
-    Measure("mean", "highest accuracy so far, mean over rounds"),
-)
+MEASURES = {"best": "highest accuracy so far, at the end", "mean": "highest accuracy so far, mean over rounds"}
+"""numbers to rank by, from 0 to 1 for each seed"""
 
 
 def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> float | None:

@@ -107,7 +107,7 @@ def variance_step(points: Sequence[Point], seed: int | None = None) -> VarianceS
 def remarks(outcome: ExcessRisk) -> list[str]:
     """What stands behind the verdicts of the claims, at every step size that was run."""
     numbers = _tightness(outcome) | _orders(outcome) | _steps(outcome)
-    return [f"{outcome.name}, {said.format(**numbers)}" for said in words(__file__).values()]
+    return [f"{outcome.name}, {said.format(**numbers)}" for said in words(__file__)["remarks"].values()]
 
 
 def _tightness(outcome: ExcessRisk) -> dict[str, Any]:

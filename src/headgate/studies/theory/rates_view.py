@@ -8,23 +8,15 @@ import numpy as np
 
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
 from headgate.analysis.formatting import number
+from headgate.analysis.pages import words
 from headgate.analysis.shown import a_table, show
 from headgate.studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
 
-SHOWN = {
-    "regret": "Reg(T)",
-    "cost_violation": "Vio_S(T)",
-    "buffer_violation": "Vio_B(T)",
-    "omega1": "Ω_1(T)",
-    "omega2": "Ω_2(T)",
-    "omega3": "Ω_3(T)",
-}
+WORDS = words(__file__)["rates"]
+SHOWN: dict[str, str] = WORDS["shown"]
+LUCK: str = WORDS["luck"]
 POINTS = ["T", "V", "ρ", *SHOWN.values(), "ceiling of Reg(T)"]
 FITS = ["quantity", "claim", "allowed", "measured exponent of T", "within"]
-LUCK = (
-    "Vio_S is taken with the luck of the prices taken out: less Λ̄·(mean price − c̄), whose expectation is nil. "
-    "`headgate plan` shows it as it comes."
-)
 
 
 def point_lines(points: Sequence[AtHorizon]) -> list[list[str]]:
