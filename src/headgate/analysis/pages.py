@@ -36,7 +36,7 @@ def page(title: str, *parts: str, quick: bool = False) -> str:
     return "\n\n".join(filter(None, [f"# {title}", QUICK_WARNING if quick else "", *parts])) + "\n"
 
 
-def filled(template: str, quick: bool, **said: str) -> str:
+def filled(template: str, quick: bool, **said: Any) -> str:
     """A page from its template; that of a trial run says so below its heading."""
     text = template.format(**said)
     return text.replace("\n\n", f"\n\n{QUICK_WARNING}\n\n", 1) if quick else text

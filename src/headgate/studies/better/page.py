@@ -154,26 +154,14 @@ def _regret(rows: Sequence[Row]) -> str:
     return table(["prices", *(f"`{name}`" for name in wanted), "headgate's worst run"], lines)
 
 
-def _said(found: Found) -> dict[str, str]:
-    """Numbers inside sentences."""
-    lenet, helped, parts = found["lenet"], found["lenet-helped"], found["ablations"]
-    closed = {
-        "lenet_best": (lenet, "headgate", "best"),
-        "lenet_mean": (lenet, "headgate", "mean"),
-        "lenet_even": (lenet, "early-0", "best"),
-        "lenet_known": (lenet, "cheapest-first", "best"),
-        "lenet_released": (lenet, "released", "best"),
-        "helped_best": (helped, "headgate", "best"),
-        "helped_mean": (helped, "headgate", "mean"),
-        "helped_even": (helped, "early-0", "best"),
-    }
-    help_ = {
-        name: at(found["logistic-helped"], policy)["best"][0] - at(parts, policy)["best"][0]
-        for name, policy in (("help", "constant"), ("help_ours", "headgate"))
-    }
+def _said(found: Found) -> dict[str, Any]:
+    """Numbers inside sentences; `share` is what a policy closes, by study, policy and measure."""
+    parts, helped = found["ablations"], found["logistic-helped"]
+    rows = [(name, row) for name, own in found.items() for row in own]
+    gains = {policy: at(helped, policy)["best"][0] - at(parts, policy)["best"][0] for policy in ("constant", "headgate")}
+    foresight = {key: gap(at(parts, "headgate"), at(parts, "cheapest-first"), key) for key in MEASURES}
     return {
-        **{name: _share(at(rows, policy)[f"closed_{key}"]) for name, (rows, policy, key) in closed.items()},
-        **{name: f"{100 * gain:.1f}" for name, gain in help_.items()},
-        "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "best"),
-        "foresight_mean": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "mean"),
+        "share": {f"{name} {row['policy']} {key}": _share(row[f"closed_{key}"]) for name, row in rows for key in MEASURES},
+        "help": {policy: f"{100 * gain:.1f}" for policy, gain in gains.items()},
+        "foresight": foresight,
     }

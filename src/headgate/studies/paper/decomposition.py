@@ -5,7 +5,7 @@ begins with the rule at equal means, the other brings constant admission to the 
 what a step is worth lies between the two orders.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
@@ -16,24 +16,18 @@ from headgate.studies.paper.outcomes import Outcomes
 WAYS: dict[str, list[tuple[str, str]]] = words(__file__)["ways"]
 
 
-@dataclass(frozen=True)
-class GainStep:
+class GainStep(NamedTuple):
     """From one policy to the next."""
 
     what: str
-    policy: str
-    """reached by this step"""
+    to: Runs
     gain: Estimate
     """accuracy at the end, in points"""
-    spend: float
-    mean_n: float
-    peak: int
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     name: str
-    steps: tuple[GainStep, ...]
+    steps: list[GainStep]
     whole: Estimate
 
 
@@ -57,9 +51,7 @@ def decompose(outcomes: Outcomes) -> list[Way]:
     for name, steps in WAYS.items():
         before, made = found["constant"], []
         for what, policy in steps:
-            now = found[policy]
-            gain = difference(now, before).scaled(100)
-            made.append(GainStep(what, policy, gain, float(now.spend.mean()), float(now.column("n").mean()), now.peak_n or 0))
-            before = now
-        ways.append(Way(name, tuple(made), difference(found["released"], found["constant"]).scaled(100)))
+            made.append(GainStep(what, found[policy], difference(found[policy], before).scaled(100)))
+            before = found[policy]
+        ways.append(Way(name, made, difference(found["released"], found["constant"]).scaled(100)))
     return ways

@@ -24,7 +24,12 @@ def study_numbers(data: str, outcomes: Outcomes, facts: Mapping[str, Any]) -> di
                 "way": way.name,
                 "whole": _plain(way.whole),
                 "steps": [
-                    {"what": step.what, "policy": step.policy, "gain": _plain(step.gain), "spend": round(step.spend, 3)}
+                    {
+                        "what": step.what,
+                        "policy": step.to.policy,
+                        "gain": _plain(step.gain),
+                        "spend": round(float(step.to.spend.mean()), 3),
+                    }
                     for step in way.steps
                 ],
             }

@@ -91,11 +91,11 @@ def _way(way: Way) -> str:
     header, lines = by_column(
         way.steps,
         ("step", lambda step: step.what),
-        ("leads to", lambda step: label(step.policy)),
+        ("leads to", lambda step: label(step.to.policy)),
         ("gain (points)", lambda step: interval(step.gain, signs=True)),
-        ("money a round", lambda step: number(step.spend)),
-        ("mean n", lambda step: number(step.mean_n)),
-        ("peak n", lambda step: str(step.peak)),
+        ("money a round", lambda step: number(step.to.spend.mean())),
+        ("mean n", lambda step: number(step.to.column("n").mean())),
+        ("peak n", lambda step: str(step.to.peak_n or 0)),
     )
     lines.append(["**the whole gain**", "", f"**{interval(way.whole, signs=True)}**", "", "", ""])
     return f"From constant admission to the released policy, {way.name}:\n\n{table(header, lines)}"
