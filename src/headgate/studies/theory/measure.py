@@ -14,7 +14,7 @@ from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
 from headgate.studies.theory.constants import Seen, assured_constants, estimate_constants, smoothness
 from headgate.studies.theory.optimum import RIDGE, Optimum, minimiser
-from headgate.studies.theory.outcome import ExcessRisk, Point, Sensitivity, Stage
+from headgate.studies.theory.outcome import ExcessRisk, Point, Stage
 from headgate.studies.theory.population import Population, gradients, held_out, pooled, risk
 
 Tick = Callable[[int, int], None]
@@ -61,7 +61,6 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
         stages.append(_stage(own, dataset, Against(populations[:count], optima[:count], test, test_optimum), L, ticked))
     start = optima[0].theta
     other = [minimiser(populations[0], ridge, start=start) for ridge in (RIDGE * 10, RIDGE / 10)]
-    ridges = (other[0], optima[0], other[1])
     in_memory = pooled(dataset, first, int(first.seeds[0]), first.system.weight * first.system.buffer)
     by_memory = minimiser(in_memory, start=start)
     return ExcessRisk(
@@ -74,7 +73,7 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
         classes=len(dataset.classes),
         optima=tuple(optima),
         test_optimum=test_optimum,
-        sensitivity=tuple(Sensitivity(each.ridge, each.radius, each.risk, each.accuracy) for each in ridges),
+        sensitivity=(other[0], optima[0], other[1]),
         bias=float(risk(populations[0], by_memory.theta[None]).mean[0]) - optima[0].risk,
         stages=tuple(stages),
         quick=quick,

@@ -66,16 +66,6 @@ class Stage:
         return replace(self.estimated, bound=replace(self.estimated.bound, pdim=RELEASED.pdim))
 
 
-@dataclass(frozen=True)
-class Sensitivity:
-    """What another ball would change, for the first seed."""
-
-    ridge: float
-    radius: float
-    risk: float
-    accuracy: float
-
-
 @dataclass(frozen=True, eq=False)
 class ExcessRisk:
     """The outcome for one data set."""
@@ -90,7 +80,8 @@ class ExcessRisk:
     optima: tuple[Optimum, ...]
     """one per seed: every seed deals the images out anew"""
     test_optimum: Optimum
-    sensitivity: tuple[Sensitivity, ...]
+    sensitivity: tuple[Optimum, ...]
+    """what another ball would change, for the first seed: a smaller one, the one used, a larger one"""
     bias: float
     """F(θ_B) − F(θ*) of the first seed, where θ_B is best for clients weighted by α_m·B_m, as memory weighs them"""
     stages: tuple[Stage, ...]

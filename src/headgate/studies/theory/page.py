@@ -206,27 +206,26 @@ def as_json(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> Any:
     return plain({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
 
 
+def _named(source: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
+
+
 def _outcome_json(outcome: ExcessRisk) -> dict[str, Any]:
     return {
         "data": outcome.name,
-        "quick": outcome.quick,
-        "rounds": outcome.rounds,
-        "seeds": outcome.seeds,
-        "L": outcome.L,
+        **_named(outcome, "quick", "rounds", "seeds", "L"),
         "never_learning": outcome.idle,
         "bias_of_memory_weights": outcome.bias,
-        "optima": [{"risk": o.risk, "radius": o.radius, "gradient": o.gradient, "ridge": o.ridge} for o in outcome.optima],
-        "test_optimum": {"risk": outcome.test_optimum.risk, "radius": outcome.test_optimum.radius},
-        "sensitivity": outcome.sensitivity,
+        "optima": [_named(each, "risk", "radius", "gradient", "ridge") for each in outcome.optima],
+        "test_optimum": _named(outcome.test_optimum, "risk", "radius"),
+        "sensitivity": [_named(each, "ridge", "radius", "risk", "accuracy") for each in outcome.sensitivity],
         "informative_from": {str(int(pdim)): informative_from(pdim) for pdim in (RELEASED.pdim, float(outcome.parameters))},
         "variance_step": variance_step(outcome.stages[0].points),
         "remarks": remarks(outcome),
         "stages": [
             {
-                "lr": stage.lr,
-                "contained": stage.contained,
-                "seen": stage.seen,
-                "constants": {"estimated": stage.estimated, "assured": stage.assured},
+                **_named(stage, "lr", "contained", "seen"),
+                "constants": _named(stage, "estimated", "assured"),
                 "inequality": {name: kept(outcome, stage, C2) for name, C2 in (("whole", True), ("without_C2", False))},
                 "ranks": rankings(stage, stage.points),
             }
