@@ -1,6 +1,6 @@
 """The shapes of all answers. The document of the API is made from them, and tests hold the answers to them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
@@ -9,6 +9,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.rehearsal import Summary
 from headgate.analysis.summary import PolicySummary
 from headgate.control.plan import Candidate
+from headgate.web.gate import COLUMNS
 
 Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
@@ -21,11 +22,13 @@ class Shape(BaseModel):
 Mirror = TypeVar("Mirror", bound=Shape)
 
 
-def mirrors(source: type, *but: str) -> Callable[[type[Mirror]], type[Mirror]]:
-    """Adds the fields of a data class that is answered as it is, but for these and those that the shape has of its own."""
+def mirrors(source: type | Mapping[str, Any], *but: str) -> Callable[[type[Mirror]], type[Mirror]]:
+    """Adds the fields of a data class that is answered as it is, or those named with their types, but for these and those
+    that the shape has of its own."""
+    known = source if isinstance(source, Mapping) else get_type_hints(source)
 
     def made(shape: type[Mirror]) -> type[Mirror]:
-        hints = {name: hint for name, hint in get_type_hints(source).items() if name not in (*but, *shape.model_fields)}
+        hints = {name: hint for name, hint in known.items() if name not in (*but, *shape.model_fields)}
         told: dict[str, Any] = {
             name: (EstimateShape | None if hint == Estimate | None else hint, ...) for name, hint in hints.items()
         }
@@ -200,6 +203,7 @@ class Clients(Shape):
     held: list[Numbers]
 
 
+@mirrors(dict.fromkeys(COLUMNS, Numbers))
 class TraceShape(Shape):
     """One run, round by round."""
 
@@ -216,14 +220,6 @@ class TraceShape(Shape):
     clients: list[str]
     buffers: list[int]
     t: list[int]
-    price: Numbers
-    spend: Numbers
-    spent: Numbers
-    debt: Numbers
-    admitted: Numbers
-    n: Numbers
-    N: Numbers
-    accuracy: Numbers
     held: list[list[int]] | None
     admitted_by_client: list[list[int]] | None
     recorded: bool
