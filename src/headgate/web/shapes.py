@@ -32,7 +32,7 @@ def mirrors(source: type | Mapping[str, Any], *but: str) -> Callable[[type[Mirro
         told: dict[str, Any] = {
             name: (EstimateShape | None if hint == Estimate | None else hint, ...) for name, hint in hints.items()
         }
-        return create_model(shape.__name__, __base__=shape, __module__=__name__, **told)
+        return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, __module__=__name__, **told)
 
     return made
 
