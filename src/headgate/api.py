@@ -213,26 +213,29 @@ class Run(Shown):
 
 
 def run(
-    experiment: Experiment | Points,
+    experiment: Experiment | Points | None,
     out: str | Path,
     *,
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
     ray: str | None = None,
+    trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
     """Learn, with all policies and seeds, into the folder `out`; then its summary and its report are written, too.
 
     Goes on where `out` was begun by the same experiment, and does nothing again that is finished. Ctrl-C loses nothing: the
-    same call goes on.
+    same call goes on. None stands for the experiment in `out`, which may be somebody else's: code outside the package that
+    it names runs only if `trust` names it, as `module` or `module:Class`.
     """
     from headgate.simulation.schedule import perform
 
     whole = Path(out)
+    how = {"device": device, "executor": executor, "processes": processes, "ray": ray}
     with counted("learning", quiet) as tick:
         try:
-            perform(experiment, whole, device=device, executor=executor, processes=processes, ray=ray, resume=True, tick=tick)
+            perform(experiment, whole, **how, resume=True, trust=trust, tick=tick)  # type: ignore[arg-type]
         except Interrupted as stop:
             raise Interrupted(stop.what, "nothing is lost, the same call goes on") from None
     conclude(points_of(whole), whole)

@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
@@ -32,6 +32,27 @@ if TYPE_CHECKING:
 
 class Unnamed(SettingError):
     """An object that a recipe cannot name, and why."""
+
+
+class Untrusted(SettingError):
+    """Code outside the package that nobody has said to be trusted: it is not imported."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where the modules lie that a recipe names, and which of them may be imported."""
+
+    folder: Path | None = None
+    trusted: Collection[str] | None = None
+    """`module` or `module:Class`; None: all of them, as in a recipe of the user's own"""
+
+    def check(self, setting: str, name: str) -> None:
+        if self.trusted is not None and not {name, name.partition(":")[0]} & {*self.trusted}:
+            raise Untrusted(f"{setting} = {name}: is code from outside headgate that was not said to be trusted")
+
+
+OWN = Search()
+"""of a recipe of the user's own that lies nowhere"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +78,7 @@ SLOTS = {slot.base: slot for slot in (POLICY, RETENTION, PRICES)}
 # from a table to a part
 
 
-def make(slot: Slot, said: Any, where: str, folder: Path | None = None) -> Any:
+def make(slot: Slot, said: Any, where: str, search: Search = OWN) -> Any:
     """The part that a recipe describes: a kind, a table with `kind`, or the part itself. `where` is its key."""
     if isinstance(said, slot.base):
         return said
@@ -67,23 +88,22 @@ def make(slot: Slot, said: Any, where: str, folder: Path | None = None) -> Any:
         raise SettingError(f"{where} = {said}: must be a {slot.name}: its kind, or a section with `kind`")
     kind, settings = said.get("kind"), {key: value for key, value in said.items() if key != "kind"}
     if isinstance(kind, str) and ":" in kind and slot.outside is not None:
-        return slot.outside(kind, settings, folder)
-    return fill(find(slot, kind, where, folder), settings, where, folder)
+        search.check(f"{where}.kind", kind)
+        return slot.outside(kind, settings, search.folder)
+    return fill(find(slot, kind, where, search), settings, where, search)
 
 
-def find(slot: Slot, kind: Any, where: str, folder: Path | None = None) -> type:
+def find(slot: Slot, kind: Any, where: str, search: Search = OWN) -> type:
     """The class of that kind, or behind `module:Class`; refused where it is not what the slot needs."""
-    if kind in slot.kinds:
+    if isinstance(kind, str) and kind in slot.kinds:
         return slot.kinds[kind]
     if not isinstance(kind, str) or ":" not in kind:
         raise SettingError(f"{where}.kind = {kind}: no such {slot.name}{nearest(str(kind), list(slot.kinds))}, or module:Class")
-    found = find_outside(f"{where}.kind", kind, folder)
-    if not (isinstance(found, type) and issubclass(found, slot.base)):
-        raise SettingError(f"{where}.kind = {kind}: must be a class, a subclass of {slot.base.__name__}")
-    return found
+    search.check(f"{where}.kind", kind)
+    return find_outside(f"{where}.kind", kind, (slot.base,), search.folder)
 
 
-def fill(kind: type, settings: Mapping[str, Any], where: str, folder: Path | None = None) -> Any:
+def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
     """An instance of a class from its settings, checked against its fields; what is wrong is said in one line."""
     hints = _settings_of(kind)
     if is_dataclass(kind):
@@ -96,13 +116,13 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, folder: Path | Non
         slot = next((SLOTS[each] for each in _members(hint) if each in SLOTS), None)
         nested = next((each for each in _members(hint) if isinstance(each, type) and is_dataclass(each)), None)
         if slot is not None and value is not None:
-            values[name] = make(slot, value, f"{where}.{name}", folder)
+            values[name] = make(slot, value, f"{where}.{name}", search)
         elif nested is not None and isinstance(value, Mapping):
-            values[name] = fill(nested, value, f"{where}.{name}", folder)
+            values[name] = fill(nested, value, f"{where}.{name}", search)
         elif isinstance(value, list):  # an array's
             values[name] = np.array(value)
-        elif name in _paths(kind) and isinstance(value, str) and folder is not None:
-            values[name] = str((folder / value).resolve())
+        elif name in _paths(kind) and isinstance(value, str) and search.folder is not None:
+            values[name] = str((search.folder / value).resolve())
     try:
         return kind(**values)
     except SettingError as error:
@@ -277,8 +297,11 @@ def _toml(name: str, value: Any) -> Any:
 # what lies outside the package
 
 
-def find_outside(setting: str, name: str, folder: Path | None = None) -> Callable[..., Any]:
-    """The callable behind `module:name`, looked for beside the recipe, in the working folder and where Python looks."""
+def find_outside(setting: str, name: str, bases: tuple[type, ...], folder: Path | None = None) -> type:
+    """The class behind `module:Class`, looked for beside the recipe, in the working folder and where Python looks.
+
+    It must be a subclass of one of `bases`; nothing else is ever called.
+    """
     module_name, _, attribute = name.partition(":")
     with searching(folder):
         try:
@@ -286,9 +309,9 @@ def find_outside(setting: str, name: str, folder: Path | None = None) -> Callabl
         except Exception as error:  # importing runs the user's module, which may raise anything
             raise SettingError(f"{setting} = {name}: module {module_name} cannot be imported ({in_one_line(error)})") from error
     found = getattr(module, attribute, None)
-    if not callable(found):
-        raise SettingError(f"{setting} = {name}: module {module_name} has nothing to call by the name {attribute or '(none)'}")
-    return found  # type: ignore[no-any-return]
+    if not (isinstance(found, type) and issubclass(found, bases)):
+        raise SettingError(f"{setting} = {name}: must be a class, a subclass of {' or '.join(b.__name__ for b in bases)}")
+    return found
 
 
 def call_outside(

@@ -168,6 +168,12 @@ def test_a_class_without_arguments_is_called_without(own_module):
     assert build_model(OwnModel(f"{module}:Net"), (3, 4, 5), 6)[1].in_features == 60
 
 
+BUILT = """
+from headgate.learning.models import Model
+class Net(Model):
+    def build(self, shape, classes):
+        return {}
+"""
 REFUSED = {
     "has a buffer (1.running_mean), which no client would share": "nn.Flatten(), nn.BatchNorm1d(60), nn.Linear(60, 6)",
     "what it returns for an image depends on the images beside it": (
@@ -185,10 +191,10 @@ REFUSED = {
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_models_that_cannot_be_averaged_or_scored_are_refused(own_module, reason):
-    module = own_module(f"def net(shape, classes):\n    return nn.Sequential({REFUSED[reason]})\n")
+    module = own_module(BUILT.format(f"nn.Sequential({REFUSED[reason]})"))
     with pytest.raises(SettingError) as refusal:
-        build_model(OwnModel(f"{module}:net"), (3, 4, 5), 6)
-    assert str(refusal.value).startswith(f"model.kind = {module}:net: {reason}")
+        build_model(OwnModel(f"{module}:Net"), (3, 4, 5), 6)
+    assert str(refusal.value).startswith(f"model.kind = {module}:Net: {reason}")
     assert "\n" not in str(refusal.value)
 
 
@@ -196,10 +202,15 @@ def test_models_that_cannot_be_averaged_or_scored_are_refused(own_module, reason
     ("source", "name", "reason"),
     [
         ("1 / 0", "Net", "cannot be imported (ZeroDivisionError: division by zero)"),
-        ("Net = 3", "Net", "has nothing to call by the name Net"),
-        ("", "Net", "has nothing to call by the name Net"),
-        ("def net(): return 3", "net", "must make a torch.nn.Module, made int"),
-        ("def net(shape, classes):\n    raise OSError('no\\nfile')", "net", "OSError: no file"),
+        ("Net = 3", "Net", "must be a class, a subclass of Model or Module"),
+        ("", "Net", "must be a class, a subclass of Model or Module"),
+        ("def net(): return nn.Linear(60, 6)", "net", "must be a class, a subclass of Model or Module"),
+        (BUILT.format("3"), "Net", "must make a torch.nn.Module, made int"),
+        (
+            "class Net(nn.Module):\n    def __init__(self, shape, classes):\n        raise OSError('no\\nfile')",
+            "Net",
+            "OSError: no file",
+        ),
     ],
 )
 def test_what_is_no_model_is_refused_in_one_line(own_module, source, name, reason):

@@ -1,6 +1,7 @@
-"""Data sets from functions of the user."""
+"""Data sets from classes of the user."""
 
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,13 +23,14 @@ def read(name: str) -> Dataset:
 
 
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
-    """A module beside the user, whose function `make` has this body."""
+    """A module beside the user, whose class `Make` loads by this body."""
     name = "my_data_for_headgate"
-    (tmp_path / f"{name}.py").write_text("import numpy as np\ndef make():\n    " + body.replace("\n", "\n    "))
+    head = "import numpy as np\nfrom headgate.learning.data import DataSource\nclass Make(DataSource):\n    def load(self):\n"
+    (tmp_path / f"{name}.py").write_text(head + textwrap.indent(body, " " * 8))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return f"{name}:make"
+    return f"{name}:Make"
 
 
 FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2], np.{kind})\n"
@@ -44,7 +46,7 @@ FOUR = "i = np.arange({n}, dtype=np.uint8).reshape({shape})\nl = np.array([0, 2]
         ((2, 1, 4, 5), lambda array: array, "int32"),
     ],
 )
-def test_a_function_may_return_the_usual_shapes(
+def test_a_source_may_return_the_usual_shapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], order: Callable[[Bytes], Bytes], kind: str
 ) -> None:
     array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
@@ -59,7 +61,7 @@ def test_a_function_may_return_the_usual_shapes(
     assert str(tmp_path) not in sys.path
 
 
-def test_a_function_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = FOUR.format(n=8, shape=(2, 2, 2), kind="int64")
     extra = "classes=['a', 'b', 'c'], mean=[0.25], std=[0.5], columns={'writer': [7, 8]}"
     four = "dict(train_images=i, train_labels=l, test_images=i, test_labels=l"
@@ -97,22 +99,22 @@ def test_a_function_may_return_a_data_set_or_name_the_rest(tmp_path: Path, monke
         ("return 1 / 0", "failed (ZeroDivisionError: division by zero)"),
     ],
 )
-def test_what_a_function_returns_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
+def test_what_a_source_returns_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str) -> None:
     name = module(tmp_path, monkeypatch, body)
     with pytest.raises((DataError, SettingError)) as error:
         read(name)
     one_line(error, name, message)
 
 
-def test_a_function_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = module(tmp_path, monkeypatch, "return 1")
     (tmp_path / "broken_data_for_headgate.py").write_text("raise RuntimeError('no')")
     for wrong, message in (
-        (name + "r", "has nothing to call by the name maker"),
+        (name + "r", "must be a class, a subclass of DataSource"),
         ("no_such_module_at_all:make", "cannot be imported (ModuleNotFoundError"),
         ("broken_data_for_headgate:make", "cannot be imported (RuntimeError: no)"),
         (":make", "cannot be imported"),
-        (name.partition(":")[0] + ":", "has nothing to call by the name (none)"),
+        (name.partition(":")[0] + ":", "must be a class, a subclass of DataSource"),
     ):
         with pytest.raises(SettingError) as error:
             read(wrong)

@@ -148,7 +148,7 @@ def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(experiment, folder, processes=1, watch=stopping())
-    perform(None, folder, processes=2, resume=True)
+    perform(None, folder, processes=2, resume=True, trust=["named_part"])
     for name in TABLES:
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     assert "unnamed" not in json.loads((whole / "environment.json").read_text())

@@ -48,6 +48,14 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; default: runs/NAME-TIME.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE[:CLASS]",
+            help="With --resume: code outside headgate that the folder names and that may run; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
     track: Annotated[str | None, typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb.")] = None,
     show: Annotated[Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")] = Show.bar,
     format_: AsFormat = Format.table,
@@ -77,6 +85,7 @@ def run(
             processes=processes,
             ray=ray,
             resume=resume is not None,
+            trust=trust or (),
             tick=lambda done, total: bar.update(task, completed=done, total=total),
             watch=watching.watch if watching.wanted else None,
             say=bar.console.print if show is Show.bar else None,
@@ -92,6 +101,8 @@ def _check_options(context: typer.Context) -> None:
         said = f"{OPTIONS.get(name, f'--{name}')} {' '.join(value) if isinstance(value, list | tuple) else value}"
         if "resume" in given and name in ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out"):
             raise SettingError(f"{said}: not with --resume {given['resume']}, which goes on with what was begun")
+        if name == "trust" and "resume" not in given:
+            raise SettingError(f"{said}: only with --resume; a recipe of your own needs no trust")
         if "ray" in given and name == "processes":
             raise SettingError(f"{said}: not with --ray {given['ray']}, which has workers of its own")
 

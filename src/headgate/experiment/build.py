@@ -1,6 +1,8 @@
 """From the tables of a recipe to an experiment. Nothing is guessed silently and no unknown key is ignored."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,28 @@ from headgate.learning.data import DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
-from headgate.parts import POLICY, PRICES, fill, make, nearest
+from headgate.parts import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
 SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "sweep")
+OUTSIDE = re.compile(r"[\w.]+:\w+")
+"""how a recipe names a class outside the package"""
 DEALT = ("partition", "stream", "validation")
 
 
-def load(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
-    """A recipe by name, path or content, with `section.key=value` overrides."""
+def load(
+    recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), trusted: Collection[str] | None = None
+) -> Experiment:
+    """A recipe by name, path or content, with `section.key=value` overrides; for `trusted` see `build`."""
     name, raw, folder = read_recipe(recipe)
-    return build(name, overridden(raw, overrides), folder)
+    return build(name, overridden(raw, overrides), folder, trusted)
 
 
-def build(name: str, raw: Mapping[str, Any], folder: Path | None = None) -> Experiment:
-    """An experiment from the content of a recipe; a `[sweep]` is not its business (`sweep_points`)."""
+def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None) -> Experiment:
+    """An experiment from the content of a recipe; a `[sweep]` is not its business (`sweep_points`).
+
+    Code that it names is imported where it is used, and where `trusted` names it; None: the recipe is the user's own.
+    """
     tables = modern(raw)
     for section, table in tables.items():
         if section not in SECTIONS:
@@ -42,22 +51,23 @@ def build(name: str, raw: Mapping[str, Any], folder: Path | None = None) -> Expe
     system = fill(SystemTable, tables.get("system", {}), "system").system(horizon)
     bound: BoundConstants = _bound(tables.get("bound", {}))
     sections = tables.get("policies", {})
+    search = Search(folder, trusted)
     for each in sections.keys() - set(run.policies):  # what is not played is not imported, but its keys are checked
-        if not _names_modules(sections[each]):
-            _policy(each, sections, bound, folder)
+        with suppress(Untrusted):
+            _policy(each, sections, bound, Search(folder, trusted=()))
     return Experiment(
         name=name,
         system=system,
-        prices=make(PRICES, tables.get("prices", {}), "prices", folder),
-        policies={each: _policy(each, sections, bound, folder) for each in run.policies},
+        prices=make(PRICES, tables.get("prices", {}), "prices", search),
+        policies={each: _policy(each, sections, bound, search) for each in run.policies},
         rounds=run.rounds,
         seeds=np.arange(run.first_seed, run.first_seed + run.seeds, dtype=np.int64),
         bound=bound,
-        data=_data(tables.get("data", {}), folder),
-        model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", folder),
+        data=_data(tables.get("data", {}), search),
+        model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", search),
         training=fill(Training, tables.get("training", {}), "training"),
-        server=make(SERVER, {"kind": "average"} | _table(tables.get("server", {})), "server", folder),
-        folder=folder if folder is not None and _names_modules(tables) else None,
+        server=make(SERVER, {"kind": "average"} | _table(tables.get("server", {})), "server", search),
+        folder=folder if folder is not None and named_outside(tables) else None,
     )
 
 
@@ -73,16 +83,16 @@ def _bound(table: Mapping[str, Any]) -> BoundConstants:
     return made
 
 
-def _data(table: Mapping[str, Any], folder: Path | None) -> Data:
+def _data(table: Mapping[str, Any], search: Search) -> Data:
     source = {"kind": "digits"} | {key: value for key, value in table.items() if key not in DEALT}
     own = {key: table[key] for key in DEALT if key in table}
     if "partition" in own:
-        own["partition"] = make(PARTITION, own["partition"], "data.partition", folder)
-    made: Data = fill(Data, {"source": make(DATA, source, "data", folder), **own}, "data", folder)
+        own["partition"] = make(PARTITION, own["partition"], "data.partition", search)
+    made: Data = fill(Data, {"source": make(DATA, source, "data", search), **own}, "data", search)
     return made
 
 
-def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, folder: Path | None) -> Any:
+def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search) -> Any:
     """What section [policies.NAME] describes; a kind needs no section, it has defaults."""
     raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
     if raw is None:
@@ -95,12 +105,12 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, folde
         raise SettingError(f"policies.{name}: ran {table['kind']}, which no recipe can name; hand it over in Python")
     if isinstance(table.get("bound"), Mapping):  # what it leaves out is the experiment's
         table["bound"] = {**vars(bound), **table["bound"]}
-    return make(POLICY, table, f"policies.{name}", folder)
+    return make(POLICY, table, f"policies.{name}", search)
 
 
-def _names_modules(tables: Any) -> bool:
-    """Whether anything in these tables is a `module:Class`."""
-    if not isinstance(tables, Mapping):
-        return False
-    kind = tables.get("kind")
-    return (isinstance(kind, str) and ":" in kind) or any(map(_names_modules, tables.values()))
+def named_outside(tables: Any, where: str = "") -> dict[str, str]:
+    """Whatever reads like a `module:Class` in these tables, by its key."""
+    if isinstance(tables, str):
+        return {where: tables} if OUTSIDE.fullmatch(tables) else {}
+    inside = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
+    return {key: name for own, each in inside for key, name in named_outside(each, f"{where}.{own}").items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError
-from headgate.experiment import Experiment, load
+from headgate.experiment import Experiment, load, named_outside
 from headgate.flower.ledger_store import LedgerStore, SettledRound
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_object
@@ -86,7 +86,8 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
-    if _settings(load(folder / CONFIG)) != _settings(experiment):
+    known = named_outside(experiment.tables()).values()  # what else its settings name is not imported
+    if _settings(load(folder / CONFIG, trusted=known)) != _settings(experiment):
         raise DataError(f"{folder}: was begun with other settings; choose another folder, or go on with its config.toml")
 
 

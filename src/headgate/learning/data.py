@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headgate.errors import SettingError
 from headgate.learning.partition import PARTITION, Pairs, Partition
-from headgate.parts import Slot, call_outside, fill, find_outside, shown_kind, table_of
+from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -57,7 +57,7 @@ class Imagenette(Shipped):
 
 @dataclass(frozen=True)
 class OwnData(DataSource):
-    """A user's `module:Class`, imported when the data are read. It is a `DataSource`, or a function that returns the arrays."""
+    """A user's `module:Class`, a `DataSource`, imported when the data are read."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -68,11 +68,9 @@ class OwnData(DataSource):
         return self.name
 
     def load(self) -> Any:
-        made_by = find_outside("data.kind", self.name, self.folder)
-        if isinstance(made_by, type) and issubclass(made_by, DataSource):
-            part: DataSource = fill(made_by, self.settings, "data", self.folder)
-            return call_outside("data.kind", self.name, part.load, folder=self.folder)
-        return call_outside("data.kind", self.name, made_by, folder=self.folder, **self.settings)
+        made_by = find_outside("data.kind", self.name, (DataSource,), self.folder)
+        part: DataSource = fill(made_by, self.settings, "data", Search(self.folder))
+        return call_outside("data.kind", self.name, part.load, folder=self.folder)
 
 
 DATA = Slot("data set", DataSource, {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette}, OwnData)

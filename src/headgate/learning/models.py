@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.parts import Slot, call_outside, fill, find_outside, shown_kind
+from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,9 +68,11 @@ class OwnModel(Model):
         return self.name
 
     def build(self, shape: Shape, classes: int) -> "nn.Module":
-        made_by = find_outside("model.kind", self.name, self.folder)
-        if isinstance(made_by, type) and issubclass(made_by, Model):
-            part: Model = fill(made_by, self.settings, "model", self.folder)
+        from torch import nn
+
+        made_by = find_outside("model.kind", self.name, (Model, nn.Module), self.folder)
+        if issubclass(made_by, Model):
+            part: Model = fill(made_by, self.settings, "model", Search(self.folder))
             return part.build(shape, classes)
         given = (shape, classes) if _takes_two(made_by) else ()
         made: nn.Module = call_outside("model.kind", self.name, made_by, *given, folder=self.folder, **self.settings)

@@ -4,16 +4,18 @@ While parts are being played their rows lie in them, and the whole folder's stat
 all. When all are done their rows become the tables of the whole; config and last checkpoint of each part stay.
 """
 
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError
+from headgate.experiment import named_outside
 from headgate.records.reader import CONFIG, ENVIRONMENT, read_config, read_object
 from headgate.records.rows import PARTS, TABLES, frame_of, part_folders
-from headgate.records.sweeps import STATE
+from headgate.records.sweeps import STATE, points_of
 from headgate.records.writer import ROWS, Checkpoint, RunWriter, sync
 
 
@@ -128,9 +130,17 @@ def saying_how_to_go_on(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"{folder}: cannot be written ({error.strerror or error}); make room and go on with: headgate run --resume {folder}"
-        ) from None
+        why = error.strerror or error
+        raise DataError(f"{folder}: cannot be written ({why}); make room and go on with: {resuming(folder)}") from None
+
+
+def resuming(folder: Path) -> str:
+    """The command that goes on with a run, or with all of a sweep."""
+    named: list[str] = []
+    with suppress(DataError):  # what is damaged is told by the command itself
+        named = [name for point in points_of(folder) for name in named_outside(read_config(point)).values()]
+    trust = [word for name in sorted({*named}) for word in ("--trust", name)]
+    return shlex.join(["headgate", "run", "--resume", str(folder), *trust])
 
 
 class Tail:

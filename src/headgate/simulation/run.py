@@ -18,7 +18,7 @@ from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.lock import FolderLock
-from headgate.records.parts import saying_how_to_go_on
+from headgate.records.parts import resuming, saying_how_to_go_on
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
@@ -149,7 +149,7 @@ def play_rounds(
                 note("running")
             if ending and simulation.t < rounds:
                 note("interrupted")
-                go_on = f"go on with: headgate run --resume {writer.folder}"
+                go_on = f"go on with: {resuming(writer.folder)}"
                 raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import tomli_w
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
-from headgate.experiment import Experiment, load
+from headgate.experiment import Experiment, load, named_outside
+from headgate.parts import Untrusted
 from headgate.records.lock import FolderLock
 from headgate.records.parts import (
     Tail,
@@ -26,6 +27,7 @@ from headgate.records.parts import (
     create,
     left_by_a_killed_start,
     played,
+    resuming,
     saying_how_to_go_on,
     tell,
 )
@@ -55,6 +57,7 @@ def perform(
     processes: int | None = None,
     ray: str | None = None,
     resume: bool = False,
+    trust: Sequence[str] = (),
     tick: Tick | None = None,
     watch: Watch | None = None,
     say: Callable[[str], None] | None = None,
@@ -62,6 +65,9 @@ def perform(
     """Plays an experiment in `folder`, or every labelled point of a sweep in a folder within it; the finished run folders.
 
     `resume` goes on with what is there and starts what is not; `points` must then be what was begun, None stands for it.
+    A folder may be somebody else's: `trust` names the code outside the package that may run then, as `module` or
+    `module:Class`.
+
     `processes`: how many single-thread processes play, by default one for each core unless there is little to do; 1 is this
     process. `ray`: the address of a Ray cluster that plays instead, "local" for one on this machine.
 
@@ -72,7 +78,7 @@ def perform(
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
     with FolderLock() as held:
-        runs = _found(points, folder, resume, held)
+        runs = _found(points, folder, resume, held, trust)
         left = [run for run in runs if not run.finished]
         began = time.monotonic()
         if any(run.fresh or run.left() for run in left):
@@ -104,25 +110,27 @@ class _Run:
         return [part for part in part_folders(self.folder) if played(part) < self.experiment.rounds]
 
 
-def _found(points: Experiment | Points | None, folder: Path, resume: bool, held: FolderLock) -> list[_Run]:
+def _found(
+    points: Experiment | Points | None, folder: Path, resume: bool, held: FolderLock, trust: Sequence[str]
+) -> list[_Run]:
     if points is None:
         if not folder.is_dir():
             raise DataError(f"{folder}: there is no such run folder")
-        return [_begun(None, own, held) for own in points_of(folder)]
+        return [_begun(None, own, held, trust) for own in points_of(folder)]
     if isinstance(points, Experiment):
         points = [("", points)]
     if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder}: exists already; resume it, or choose another folder")
     alone = len(points) == 1 and not points[0][0]
-    return [_begun(experiment, folder if alone else folder / _safe(label), held) for label, experiment in points]
+    return [_begun(experiment, folder if alone else folder / _safe(label), held, trust) for label, experiment in points]
 
 
-def _begun(wanted: Experiment | None, folder: Path, held: FolderLock) -> _Run:
+def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]) -> _Run:
     if folder.is_dir():
         held.take(folder, folder)
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if empty or (folder.is_dir() and left_by_a_killed_start(folder)):
-        return _Run(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder)
+        return _Run(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder, trust)
     kept = Checkpoint(folder)  # refuses what was changed or damaged
     finished = (folder / STATE).exists() and read_object(folder / STATE).get("state") == "finished"
     if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
@@ -130,10 +138,11 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock) -> _Run:
             raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
     if wanted is not None and not _same(folder, wanted):
         raise DataError(f"{folder}: was begun with other settings; choose another folder, or remove it")
-    experiment = wanted or load(folder / CONFIG)
+    experiment = wanted or _read(folder, trust)
     if finished:
         return _Run(experiment, folder, finished=True)
     check_parts(folder)
+    _refuse_other_code(folder)
     for part in part_folders(folder):
         with FolderLock() as own:  # children of a command that was killed may still be finishing their round
             own.take(part / CONFIG, folder)
@@ -144,15 +153,37 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock) -> _Run:
 def _same(folder: Path, wanted: Experiment) -> bool:
     """Whether a folder was begun by this experiment; one of an older version is read first."""
     own = tomllib.loads(tomli_w.dumps(wanted.tables()))
-    return read_config(folder) == own or (not wanted.unnamed and load(folder / CONFIG).tables() == wanted.tables())
+    if read_config(folder) == own or wanted.unnamed:
+        return read_config(folder) == own
+    try:
+        return load(folder / CONFIG, trusted=named_outside(own).values()).tables() == wanted.tables()
+    except Untrusted:
+        return False
 
 
-def _never_begun(folder: Path) -> _Run:
+def _read(folder: Path, trust: Sequence[str]) -> Experiment:
+    """The experiment that was begun in a folder, which may be somebody else's."""
+    try:
+        return load(folder / CONFIG, trusted=trust)
+    except Untrusted as error:
+        raise Untrusted(f"{folder}: {error}; if you trust it: {resuming(folder)}") from None
+
+
+def _refuse_other_code(folder: Path) -> None:
+    """Parts are read by whoever plays them: they may name no code that the whole does not name at the same place."""
+    whole = named_outside(read_config(folder))
+    for part in part_folders(folder):
+        for key, name in named_outside(read_config(part)).items():
+            if whole.get(key) != name:
+                raise DataError(f"{part / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says")
+
+
+def _never_begun(folder: Path, trust: Sequence[str]) -> _Run:
     """A run that was killed while it was made starts anew where its settings and its executor are there."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(f"{folder}: was stopped before anything was played; remove it and start again")
     executor = str(Checkpoint(folder).environment["executor"])
-    return _Run(load(folder / CONFIG), folder, fresh=True, executor=executor)
+    return _Run(_read(folder, trust), folder, fresh=True, executor=executor)
 
 
 def _safe(label: str) -> str:
@@ -305,7 +336,7 @@ class _Looking:
 
 def _explained(error: HeadgateError, looking: _Looking, folder: Path) -> HeadgateError:
     """The error with the chunk it happened in, and how to go on with the whole."""
-    go_on = f"go on with: headgate run --resume {folder}"
+    go_on = f"go on with: {resuming(folder)}"
     if isinstance(error, Interrupted):
         if looking.chunks == 1:
             ((rounds, t),) = [(looking.rounds[own], tail.t) for own, tails in looking.tails.items() for tail in tails]

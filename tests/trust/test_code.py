@@ -1,0 +1,198 @@
+"""Code that a recipe or a folder names runs only where it is used, is what it claims to be, and is trusted."""
+
+import re
+import shutil
+import sys
+import tomllib
+
+import pytest
+import tomli_w
+from typer.testing import CliRunner
+
+import headgate
+from headgate.analysis.conclude import conclude
+from headgate.analysis.listing import list_rows
+from headgate.analysis.runs import mean_price
+from headgate.cli import app
+from headgate.errors import DataError, SettingError
+from headgate.experiment import load, named_outside
+from headgate.records.reader import RunFolder, list_runs
+from headgate.simulation.schedule import perform
+from headgate.web.answers import detail
+from headgate.web.runs import Library
+
+SMALL = ["run.rounds=3", "run.seeds=1", 'run.policies=["constant"]', "training.steps=1", "system.clients=4"]
+PLANTED = """
+from pathlib import Path
+from dataclasses import dataclass
+import numpy as np
+from headgate.control import AdmissionPolicy, Ask, Fifo
+from headgate.control.prices import Fixed
+
+Path(__file__).with_name("was-imported").touch()
+
+@dataclass(frozen=True, eq=False)
+class Part(AdmissionPolicy):
+    def admit(self, view, memory):
+        return Ask(np.full(view.debt.shape, 2.0)), memory
+
+@dataclass(frozen=True)
+class Price(Fixed):
+    value: float = 2.0
+"""
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A module in the working folder; tells whether it was imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "planted_code", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "planted_code.py").write_text(PLANTED)
+    yield (tmp_path / "was-imported").exists
+    sys.modules.pop("planted_code", None)
+
+
+UNUSED = [
+    "policies.unused.kind=os:system",
+    "policies.unused={kind='os:system', command='touch was-imported'}",
+    "policies.unused.kind=planted_code:Part",
+    "policies.unused={kind='headgate', rule='planted_code:Part'}",
+    "policies.unused={kind='headgate', rule={kind='planted_code:Part'}}",
+]
+
+
+@pytest.mark.parametrize("unused", UNUSED)
+@pytest.mark.parametrize("command", [["rehearse", "--quiet"], ["plan", "--policy", "constant"], ["run", "--progress", "none"]])
+def test_what_is_not_used_is_not_imported(planted, unused, command):
+    name, *options = command
+    given = [word for each in (*SMALL, unused) for word in ("--set", each)]
+    done = CliRunner().invoke(app, [name, "digits", *options, *given], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert not planted()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "base"),
+    [
+        ("policies.constant.kind", "os:system", "AdmissionPolicy"),
+        ("policies.constant.kind", "subprocess:Popen", "AdmissionPolicy"),
+        ("prices.kind", "os:system", "PriceProcess"),
+        ("data.kind", "os:system", "DataSource"),
+        ("data.kind", "subprocess:Popen", "DataSource"),
+        ("model.kind", "os:system", "Model or Module"),
+        ("model.kind", "subprocess:check_output", "Model or Module"),
+        ("server.kind", "os:system", "ServerUpdate"),
+        ("data.partition.kind", "os:system", "Partition"),
+    ],
+)
+def test_what_is_not_what_it_claims_to_be_is_never_called(planted, tmp_path, setting, value, base):
+    section = setting.removesuffix(".kind")
+    said = f"{section}={{kind='{value}', command='touch was-imported', args='touch was-imported', shell=true}}"
+    with pytest.raises(SettingError) as refused:
+        perform(load("digits", [*SMALL, said]), tmp_path / "run", processes=1)
+    assert str(refused.value) == f"{setting} = {value}: must be a class, a subclass of {base}"
+    assert not planted()
+
+
+@pytest.fixture
+def foreign(planted, tmp_path):
+    """A folder that names code, as another might send it; nothing of that code was imported here."""
+    (tmp_path / "mine.toml").write_text(
+        'base = "digits"\n[prices]\nkind = "planted_code:Price"\nvalue = 2.0\n[policies.mine]\nkind = "planted_code:Part"\n'
+    )
+    stop = CliRunner().invoke(app, ["run", "mine.toml", "--out", "foreign", *_set(SMALL, 'run.policies=["mine"]')])
+    assert stop.exit_code == 0, stop.output  # one's own recipe needs no trust
+    folder = tmp_path / "foreign"
+    _unfinished(folder)
+    (tmp_path / "was-imported").unlink()
+    sys.modules.pop("planted_code", None)
+    return folder
+
+
+def _set(*assignments):
+    flat = [each for some in assignments for each in ([some] if isinstance(some, str) else some)]
+    return [word for each in flat for word in ("--set", each)]
+
+
+def _unfinished(folder):
+    """As it stood before its first round."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for table in folder.glob("*.parquet"):
+        table.unlink()
+    for name in ("metrics.jsonl", "clients.jsonl"):
+        (folder / name).write_bytes(b"")
+    state = (folder / "state.json").read_text().replace('"finished"', '"interrupted"')
+    (folder / "state.json").write_text(re.sub(r'(?s),\s*"(tables|seal)": (\{[^}]*\}|"[^"]*")', "", state))
+
+
+def test_a_foreign_folder_is_shown_without_its_code(foreign, planted):
+    run = RunFolder.open(foreign)
+    assert set(named_outside(run.config).values()) == {"planted_code:Price", "planted_code:Part"}
+    list_rows(list_runs(foreign.parent))
+    detail(Library(foreign.parent), "foreign")
+    headgate.open(foreign).report()
+    conclude([foreign], foreign)
+    for command in (["runs", "."], ["report", "foreign"]):
+        assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    assert not planted()
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        {"kind": "planted_code:Price"},
+        {"kind": "per-client", "common": "planted_code:Price", "factors": [1.0, 2.0]},
+        {"kind": "per-client", "common": {"kind": "planted_code:Price"}, "factors": [1.0, 2.0]},
+    ],
+)
+def test_prices_of_an_older_folder_are_not_imported_to_know_their_mean(foreign, planted, prices):
+    config = tomllib.loads((foreign / "config.toml").read_text())
+    config["prices"] = prices
+    (foreign / "config.toml").write_text(tomli_w.dumps(config))
+    environment = foreign / "environment.json"
+    environment.write_text(environment.read_text().replace('"mean_price"', '"not_recorded"'))
+    assert mean_price(RunFolder.open(foreign)) is None
+    assert not planted()
+
+
+def test_resuming_a_folder_asks_for_its_code_by_name(foreign, planted):
+    refused = CliRunner().invoke(app, ["run", "--resume", "foreign"])
+    assert isinstance(refused.exception, SettingError)
+    assert str(refused.exception) == (
+        "foreign: prices.kind = planted_code:Price: is code from outside headgate that was not said to be trusted; if you "
+        "trust it: headgate run --resume foreign --trust planted_code:Part --trust planted_code:Price"
+    )
+    one = CliRunner().invoke(app, ["run", "--resume", "foreign", "--trust", "planted_code:Price"])
+    assert "policies.mine.kind = planted_code:Part" in str(one.exception)
+    assert planted()  # the module is trusted as soon as one class of it is
+
+
+@pytest.mark.parametrize("trust", [["planted_code"], ["planted_code:Price", "planted_code:Part"]])
+def test_code_that_is_trusted_runs(foreign, trust):
+    assert headgate.run(None, foreign, trust=trust, quiet=True).status == "finished"
+
+
+def test_trust_without_a_folder_is_refused():
+    refused = CliRunner().invoke(app, ["run", "digits", "--trust", "os:system"])
+    assert str(refused.exception) == "--trust os:system: only with --resume; a recipe of your own needs no trust"
+
+
+def test_another_experiment_does_not_bring_the_code_of_the_folder_in(foreign, planted):
+    with pytest.raises(DataError, match="was begun with other settings"):
+        headgate.run(load("digits", SMALL), foreign, quiet=True)
+    assert not planted()
+
+
+def test_a_part_may_not_name_code_of_its_own(planted, tmp_path):
+    folder = tmp_path / "run"
+    perform(load("digits", [*SMALL, "run.seeds=2"]), folder, processes=1)
+    _unfinished(folder)
+    part = folder / "parts" / "000"
+    shutil.copytree(folder, part, ignore=shutil.ignore_patterns("parts"))
+    config = tomllib.loads((part / "config.toml").read_text())
+    config["policies"]["constant"] = {"kind": "planted_code:Part"}
+    (part / "config.toml").write_text(tomli_w.dumps(config))
+    with pytest.raises(DataError, match=r"policies.constant.kind = planted_code:Part is not what .*config.toml says"):
+        perform(None, folder, processes=1, resume=True)
+    assert not planted()
