@@ -105,6 +105,15 @@ class World:
         with self.store() as store:
             return [event for event in store.events() if event.kind in kinds or not kinds]
 
+    def name(self):
+        """The experiment's, in the stores."""
+        with self.store() as store:
+            return store.experiment
+
+    def orders(self):
+        with self.store() as store:
+            return store.orders()
+
     def heard(self, store):
         return {row.client for row in store.clients().values() if row.heard == store.settled}
 
@@ -130,15 +139,15 @@ class World:
                             owing += float(np.broadcast_to(prices[t], len(self.clients))[m]) * admitted
                     if m in liars:
                         continue
-                    for t, row in orders.items():
-                        if row.admitted is not None:
-                            assert row.admitted == done.get(t, 0), f"client {m}, round {t}: charged for what it did not do"
-                    known = sum(row.admitted or 0 for row in orders.values())
+                    closed = store.closed(m, list(orders))
+                    for t, row in closed.items():
+                        assert row.admitted == done.get(t, 0), f"client {m}, round {t}: charged for what it did not do"
+                    known = sum(row.admitted for row in closed.values())
                     assert known == ledger.admitted[0, m]
                     if begun is None and m in self.heard(store):
                         assert ledger.admitted[0, m] == state.position
                         assert buffer.positions(name) == self.held(accounts, m)
-            charged = sum(row.charge for row in store.orders())
+            charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
             assert np.isclose(charged, ledger.spent[0], rtol=1e-12)
             if next(iter(self.experiment.policies)) in WITHIN_BUDGET:
                 limit = self.experiment.system.budget * self.experiment.rounds

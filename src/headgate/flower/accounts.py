@@ -15,7 +15,7 @@ from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
 from headgate.flower.messages import NO_LIMIT, Order, Told
 from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
 from headgate.flower.rules import stated
-from headgate.flower.validation import disagreement, wrong_address
+from headgate.flower.validation import Closings, check_address, check_held, closings
 from headgate.parts import Unnamed
 
 
@@ -37,6 +37,10 @@ class OpenRound:
     def ordered(self, client: int) -> int:
         own = self.outstanding.get(client, {}).get(self.t)
         return 0 if own is None else own.ordered
+
+    def unheard(self, client: int) -> list[Ordered]:
+        """Its open orders, the oldest first."""
+        return [row for _, row in sorted(self.outstanding.get(client, {}).items())]
 
     def known(self, client: int) -> int:
         return int(self.before.admitted[0, client])
@@ -66,10 +70,12 @@ def check_playable(experiment: Experiment) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """A client's answer, judged: what it told, and why its update may not count (None: it may)."""
+    """A client's answer, judged as a whole: it counts, or there is a reason why nothing of it does."""
 
     client: int
-    told: Told | None
+    told: Told | None = None
+    """its report, where it agrees with the orders; None: it has none, or one that does not"""
+    closes: Closings | None = None
     reason: str | None = None
     offence: bool = False
     """whether the reason is the client's fault; a message that got lost is not"""
@@ -100,7 +106,7 @@ class Accounts:
 
     def begin(self, price: Floats, present: Collection[int]) -> OpenRound:
         """The next round, with its orders on disk: those written before a crash, or new ones to the clients in `present`."""
-        begun = self.store.begun()
+        begun, self.clients = self.store.begun(), self.store.clients()  # somebody may have lifted a quarantine
         if begun is None:
             reserved = reserve(self.store.outstanding())
             orders = decided(self.controller, self.ledger, price, reserved)
@@ -144,47 +150,46 @@ class Accounts:
         )
 
     def judge(self, now: OpenRound, order: Order, told: Told) -> Answer:
-        """Whether an answer agrees with what was ordered."""
-        reason = wrong_address(told, order)
-        if reason is not None:
-            return Answer(order.client, None, reason, offence=True)
+        """An answer whose report agrees with what was ordered; refused where it does not."""
+        check_address(told, order)
         unheard = now.outstanding.get(order.client, {})
-        admitted = sum(row.admitted or 0 for row in closed(unheard, told))
-        reason = disagreement(told, order, unheard, now.expected(order.client, admitted))
-        return Answer(order.client, told, reason, offence=reason is not None)
+        past = self.store.closed(order.client, [t for t in told.rounds if t not in unheard and t < now.t])
+        closes = closings(told, order, unheard, past)
+        check_held(told, order, now.expected(order.client, closes.admitted))
+        return Answer(order.client, told, closes)
 
     def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int) -> "Settlement":
         """What the answers of a round come to. Changes nothing."""
-        rows: list[Ordered] = []
+        closed: list[Ordered] = []
+        corrected: list[Ordered] = []
         clients: list[ClientRow] = []
         events: list[Event] = []
         for answer in answers:
             row, told = self.client(answer.client), answer.told
-            if told is not None:
-                done = closed(now.outstanding.get(answer.client, {}), told)
-                rows += done
-                late = [one for one in done if one.round < now.t and one.admitted]
-                events += [
-                    Event(now.t, answer.client, "late", f"{one.admitted} samples of round {one.round}, {one.charge:g} in all")
-                    for one in late
-                ]
+            caught = answer.offence and row.offences + 1 >= offences
+            if answer.reason is not None:
+                events.append(Event(now.t, answer.client, "rejected" if answer.offence else "failed", answer.reason))
+            elif told is not None:
                 if told.lost > row.lost:
-                    events.append(
-                        Event(now.t, answer.client, "lost", f"{told.lost - row.lost} samples of a store that is gone")
-                    )
+                    gone = f"{told.lost - row.lost} samples of a store that is gone"
+                    events.append(Event(now.t, answer.client, "lost", gone))
                 if told.note:
                     events.append(Event(now.t, answer.client, "short", told.note))
                 row = row._replace(heard=now.t, lost=told.lost, distinct=told.distinct, uses=told.uses, squares=told.squares)
-            if answer.reason is not None:
-                events.append(Event(now.t, answer.client, "rejected" if answer.offence else "failed", answer.reason))
+            if answer.closes is not None and (answer.reason is None or caught):
+                closed += answer.closes.closed
+                corrected += answer.closes.corrected
+                events += _late(now.t, answer.closes)
+            elif caught:
+                closed += (rows := [one._replace(admitted=0, learned=now.t) for one in now.unheard(answer.client)])
+                events += [released(now.t, answer.client, rows)] if rows else []
             if answer.offence:
-                row = row._replace(offences=row.offences + 1)
-                if row.offences >= offences and not row.quarantined:
-                    row = row._replace(quarantined=True)
-                    events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
+                row = row._replace(offences=row.offences + 1, quarantined=caught)
+            if caught:
+                events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
             clients.append(row)
-        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, rows))
-        return Settlement(now, ledger, rows, clients, events)
+        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected]))
+        return Settlement(now, ledger, closed, corrected, clients, events)
 
     def commit(
         self,
@@ -194,7 +199,9 @@ class Accounts:
         by_client: Mapping[str, Any] | None,
     ) -> None:
         """Write a settled round to disk, then change what is in memory."""
-        self.store.settle(done.now.t, done.rows, done.ledger, done.clients, done.events, parameters, metrics, by_client)
+        self.store.settle(
+            done.now.t, done.closed, done.corrected, done.ledger, done.clients, done.events, parameters, metrics, by_client
+        )
         self.ledger = done.ledger
         self.clients = {**self.clients, **{row.client: row for row in done.clients}}
 
@@ -205,7 +212,8 @@ class Settlement:
 
     now: OpenRound
     ledger: Ledger
-    rows: list[Ordered]
+    closed: list[Ordered]
+    corrected: list[Ordered]
     clients: list[ClientRow]
     events: list[Event]
 
@@ -213,15 +221,16 @@ class Settlement:
         return replace(self, events=[*self.events, *events])
 
 
-def closed(unheard: Mapping[int, Ordered], told: Told) -> list[Ordered]:
-    """The outstanding orders that an answer settles: all up to its round, since a client ignores orders older than its last.
+def _late(t: int, closes: Closings) -> Iterable[Event]:
+    for row in closes.closed:
+        if row.round < t and row.admitted:
+            yield Event(t, row.client, "late", f"{row.admitted} samples of round {row.round}, {row.charge:g} in all")
+    for row in closes.corrected:
+        what = f"{row.admitted} samples of round {row.round} that it had not told of, {row.charge:g} in all"
+        yield Event(t, row.client, "corrected", what)
 
-    Samples beyond what was ordered are not charged.
-    """
-    said, before, rows = dict(zip(told.rounds, told.admitted, strict=True)), 0, []
-    for t, row in sorted(unheard.items()):
-        if t <= told.round:
-            admitted = min(said.get(t, 0), max(row.ordered - before, 0))
-            rows.append(row._replace(admitted=admitted, learned=told.round))
-            before += admitted
-    return rows
+
+def released(t: int, client: int, rows: Collection[Ordered]) -> Event:
+    """Orders of a client in quarantine on which nothing is known: their money is there for others again."""
+    rounds = ", ".join(str(row.round) for row in rows)
+    return Event(t, client, "released", f"{sum(row.ordered for row in rows)} samples ordered in rounds {rounds}")

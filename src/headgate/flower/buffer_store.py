@@ -5,7 +5,7 @@ are one transaction, so an order that comes twice, or again after a crash, finds
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -164,8 +164,8 @@ class BufferStore(Durable):
     def tell(self, order: Order, n: int) -> Told:
         """The answer to an order that was done, and to the outstanding ones before it."""
         state = self.state(order.experiment)
-        unheard = [one for one in self.admissions(order.experiment) if order.acknowledged < one.round <= order.round]
-        own = next(one for one in self.admissions(order.experiment) if one.round == order.round)
+        unheard = self._unheard(order, state.position)
+        own = unheard[-1]
         distinct, uses, squares = self._db.execute(
             "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0) FROM uses "
             "WHERE experiment = ? AND uses > 0",
@@ -188,6 +188,16 @@ class BufferStore(Durable):
             note=own.note,
         )
 
+    def _unheard(self, order: Order, position: int) -> list[Admission]:
+        """What the server does not know: all since the last answer it has, and what went before where it knows of less."""
+        found: list[Admission] = []
+        for one in self._newest_first(order.experiment):
+            if one.round <= order.acknowledged and position <= order.known:
+                break
+            found.append(one)
+            position -= one.admitted
+        return found[::-1]
+
     # what is there
 
     def state(self, experiment: str) -> ClientState:
@@ -208,11 +218,14 @@ class BufferStore(Durable):
         return [position for (position,) in rows]
 
     def admissions(self, experiment: str) -> list[Admission]:
+        return list(self._newest_first(experiment))[::-1]
+
+    def _newest_first(self, experiment: str) -> Iterator[Admission]:
         rows = self._db.execute(
-            "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round",
+            "SELECT round, admitted, trained, note FROM admissions WHERE experiment = ? AND client = ? ORDER BY round DESC",
             (experiment, self.client),
         )
-        return [Admission(round, admitted, bool(trained), note) for round, admitted, trained, note in rows]
+        return (Admission(round, admitted, bool(trained), note) for round, admitted, trained, note in rows)
 
     def experiments(self) -> list[str]:
         return [name for (name,) in self._db.execute("SELECT experiment FROM experiments ORDER BY experiment")]

@@ -15,6 +15,10 @@ PATIENCE = 60.0
 """seconds to wait for another process that writes the same file"""
 
 
+FOREIGN = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_FORMAT")
+"""what SQLite says of a file that is something else, or damaged; everything else is said of the disk"""
+
+
 class Durable:
     """A SQLite file with a format of its own, made where there is none."""
 
@@ -31,17 +35,19 @@ class Durable:
             raise DataError(f"{self.path}: cannot be opened ({error})") from None
         self._db.set_trace_callback(watch)
         try:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                self._make()
-            found = self.meta("format")
-        except sqlite3.Error as error:
+            with self._said():
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+                if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+                    self._make()
+                found = self.meta("format")
+                if found != self.format:
+                    raise DataError(f"{self.path}: holds {found}, expected {self.format}")
+                for statement in self.schema:  # a file of an earlier version may lack some
+                    self._db.execute(statement)
+        except BaseException:
             self.close()
-            raise DataError(f"{self.path}: is not a file of {self.format} ({error})") from None
-        if found != self.format:
-            self.close()
-            raise DataError(f"{self.path}: holds {found}, expected {self.format}")
+            raise
 
     def _make(self) -> None:
         with self.transaction():  # two processes may be here at once
@@ -52,13 +58,26 @@ class Durable:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of it is written or nothing; no other process writes in between."""
-        self._db.execute("BEGIN IMMEDIATE")
+        with self._said():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # a full disk may have ended it
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """What SQLite cannot do, in one line."""
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith(FOREIGN):
+                raise DataError(f"{self.path}: is not a file of {self.format} ({error})") from None
+            raise DataError(f"{self.path}: cannot be written ({error}); nothing of this step was, so it can go on") from None
 
     def meta(self, key: str) -> str | int | None:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

@@ -3,12 +3,13 @@
 A round is two transactions. `begin`: its price and its orders, before any message is sent. `settle`: what clients told,
 what the ledger says after it, and which file holds the parameters. Killed in between, the round is sent again with the same
 orders, which admit nothing twice. An order is one row with one place for what was admitted on it, so it is charged once.
+Where a client turns out to have admitted more than it told, the rest is a row of its own in `corrections`.
 """
 
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 from headgate.control.types import Floats, Ledger
 from headgate.errors import LedgerError
 from headgate.flower.durable import Durable, Watch
+from headgate.flower.messages import one_line
 
 
 class Ordered(NamedTuple):
@@ -104,6 +106,9 @@ class LedgerStore(Durable):
         "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, client INTEGER NOT NULL, since REAL NOT NULL)",
         "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, "
         "kind TEXT NOT NULL, reason TEXT NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS corrections (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, "
+        "free INTEGER NOT NULL, price REAL NOT NULL, admitted INTEGER NOT NULL, learned INTEGER, "
+        "PRIMARY KEY (round, client, learned))",
     )
 
     def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
@@ -128,6 +133,7 @@ class LedgerStore(Durable):
         self,
         t: int,
         closed: Iterable[Ordered],
+        corrected: Iterable[Ordered],
         ledger: Ledger,
         clients: Iterable[ClientRow],
         events: Iterable[Event],
@@ -144,6 +150,7 @@ class LedgerStore(Durable):
                 )
                 if done.rowcount != 1:
                     raise LedgerError(f"round {t}: the order of round {row.round} to client {row.client} is closed already")
+            self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(corrected))
             self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
             self._note(events)
             done = self._db.execute(
@@ -173,7 +180,19 @@ class LedgerStore(Durable):
             self._note(events)
 
     def _note(self, events: Iterable[Event]) -> None:
-        self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", list(events))
+        rows = [event._replace(reason=one_line(event.reason)) for event in events]
+        self._db.executemany("INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows)
+
+    def lift(self, client: int) -> bool:
+        """Give a client in quarantine orders again, with no offences; False where it is in none. A server that plays takes it
+        up with its next round."""
+        with self.transaction():
+            done = self._db.execute(
+                "UPDATE clients SET quarantined = 0, offences = 0 WHERE client = ? AND quarantined = 1", (client,)
+            )
+            if done.rowcount:
+                self._note([Event(self.settled, client, "lifted", "gets orders again")])
+        return bool(done.rowcount)
 
     def _insert(self, statement: str, values: tuple[Any, ...]) -> None:
         try:
@@ -231,6 +250,25 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS NULL ORDER BY client, round"
         )
         return [Ordered(*row) for row in rows]
+
+    def closed(self, client: int, rounds: Collection[int]) -> dict[int, Ordered]:
+        """A client's closed orders of these rounds, with all that is known to have been admitted on them."""
+        if not rounds:
+            return {}
+        rows = self._db.execute(
+            "SELECT round, client, ordered, free, price, admitted + (SELECT coalesce(sum(admitted), 0) FROM corrections AS c "
+            "WHERE c.round = orders.round AND c.client = orders.client), learned FROM orders "
+            "WHERE client = ? AND round BETWEEN ? AND ? AND admitted IS NOT NULL",
+            (client, min(rounds), max(rounds)),
+        )
+        return {row[0]: Ordered(*row) for row in rows if row[0] in rounds}
+
+    def corrections(self) -> list[Ordered]:
+        """Samples that became known of after their orders were closed."""
+        return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
+
+    def quarantined(self) -> set[int]:
+        return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}
 
     def clients(self) -> dict[int, ClientRow]:
         rows = self._db.execute("SELECT * FROM clients")

@@ -1,11 +1,12 @@
 """The messages between server and client: frozen values that travel as records of numbers and text.
 
-Every field is checked on arrival: a message may come from another version, or from anyone.
+Every field is checked on arrival: a message may come from another version, or from anyone. Numbers are finite and at most
+`LARGEST`, text is printable and at most `TEXT` characters, lists have at most `LISTED` entries.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar, get_type_hints
 
 from headgate.errors import DataError
@@ -14,7 +15,12 @@ RECORD = "headgate"
 """the name of our record beside the arrays and metrics of a message"""
 NO_LIMIT = 0
 LARGEST = 2**53
-"""larger whole numbers are refused"""
+"""larger numbers are refused"""
+TEXT = 200
+"""the longest text; an order's settings may have `SETTINGS` characters"""
+SETTINGS = 10_000
+LISTED = 2**16
+"""rounds that one answer may tell of"""
 T = TypeVar("T")
 
 
@@ -77,10 +83,22 @@ class Told:
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
             raise DataError(f"told.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
-        if list(self.rounds) != sorted(set(self.rounds)) or any(t > self.round for t in self.rounds):
-            raise DataError(f"told.rounds = {list(self.rounds)}: must ascend up to round {self.round}")
-        if self.n > self.occupancy:
-            raise DataError(f"told.n = {self.n}: more than told.occupancy = {self.occupancy}")
+        ascending = all(before < after for before, after in pairwise((0, *self.rounds)))
+        if not ascending or self.rounds[-1:] != (self.round,):  # whoever answers an order has at least this one to tell of
+            raise DataError(f"told.rounds = {_short(list(self.rounds))}: must ascend up to round {self.round}, and end with it")
+        own = self.position - self.lost  # samples that this store has ever held
+        for less, more, value, most in (
+            ("n", "occupancy", self.n, self.occupancy),
+            ("lost", "position", self.lost, self.position),
+            ("occupancy", "position - told.lost", self.occupancy, own),
+            ("distinct", "position - told.lost", self.distinct, own),
+            ("distinct", "uses", self.distinct, self.uses),
+            ("uses", "position x told.round", self.uses, own * self.round),
+            ("uses", "squares", self.uses, self.squares),
+            ("squares", "uses ** 2", self.squares, self.uses**2),
+        ):
+            if value > most:
+                raise DataError(f"told.{less} = {value}: more than told.{more} = {most}")
 
 
 @dataclass(frozen=True)
@@ -121,20 +139,38 @@ _FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (O
 
 def _checked(name: str, hint: Any, value: Any) -> Any:
     if hint == tuple[int, ...]:
-        if not isinstance(value, list):
-            raise DataError(f"{name} = {_short(value)}: must be a list of whole numbers")
+        if not isinstance(value, list) or len(value) > LISTED:
+            raise DataError(f"{name} = {_short(value)}: must be a list of whole numbers, at most {LISTED}")
         return tuple(_checked(name, int, entry) for entry in value)
     if hint is int:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
             raise DataError(f"{name} = {_short(value)}: must be a whole number, 0 or more")
     elif hint is float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise DataError(f"{name} = {_short(value)}: must be a finite number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise DataError(f"{name} = {_short(value)}: must be a finite number, at most {LARGEST}")
     elif not isinstance(value, hint):
         raise DataError(f"{name} = {_short(value)}: must be {'true or false' if hint is bool else 'text'}")
+    elif hint is str:
+        most = SETTINGS if name == "order.settings" else TEXT
+        if len(value) > most or not value.isprintable():
+            raise DataError(f"{name} = {_short(value)}: must be one line of at most {most} printable characters")
     return value
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    """What was said, for a refusal: of long things only the beginning is looked at."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return f"a number of {value.bit_length()} bits"
+    long = isinstance(value, str | bytes | list) and len(value) > 60
+    text = ascii(value[:60] if long else value)
+    return f"{text[:57]}..." if long or len(text) > 60 else text
+
+
+def one_line(text: str) -> str:
+    """A stranger's text as records and terminals may show it: its first line, printable, at most `TEXT` characters.
+
+    >>> one_line("lost\\x1b[2J\\nand more")
+    'lost?[2J'
+    """
+    first = next(iter(text[: 4 * TEXT].splitlines()), "")
+    return "".join(letter if letter.isprintable() else "?" for letter in first)[:TEXT]

@@ -15,16 +15,18 @@ def replay(store: LedgerStore, controller: Controller) -> Ledger:
     ledger = controller.open()
     learned: dict[int, list[Ordered]] = {}
     sent: dict[int, list[Ordered]] = {}
-    for row in store.orders():
+    orders = store.orders()
+    for row in orders:
         sent.setdefault(row.round, []).append(row)
+    for row in (*orders, *store.corrections()):
         if row.learned is not None:
             learned.setdefault(row.learned, []).append(row)
     for past in store.rounds():
         if past.round != ledger.t + 1:
             raise LedgerError(f"round {ledger.t + 1}: is missing in {store.path}")
-        orders = decided(controller, ledger, past.price, past.reserved)
-        check_orders(orders, sent.get(past.round, []))
-        ledger = controller.post(ledger, orders, report_of(orders, learned.get(past.round, [])))
+        decision = decided(controller, ledger, past.price, past.reserved)
+        check_orders(decision, sent.get(past.round, []))
+        ledger = controller.post(ledger, decision, report_of(decision, learned.get(past.round, [])))
         for name, live, recorded in (("Z", float(ledger.debt[0]), past.debt), ("spend", float(ledger.spent[0]), past.spent)):
             if live != recorded:
                 raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")

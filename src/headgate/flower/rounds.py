@@ -1,7 +1,7 @@
 """One round over a grid: messages with orders go out, replies come in and are checked."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -10,8 +10,8 @@ from headgate.control.checks import positive, zero_or_more
 from headgate.errors import DataError, SettingError
 from headgate.flower.accounts import Accounts, Answer, OpenRound
 from headgate.flower.ledger_store import Event
-from headgate.flower.messages import RECORD, Order, Told, from_wire, to_wire
-from headgate.flower.validation import NamedArrays, unfit
+from headgate.flower.messages import LARGEST, RECORD, Order, Told, from_wire, one_line, to_wire
+from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Update:
     client: int
     n: int
     model: NamedArrays
-    metrics: Mapping[str, Any]
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,65 +93,75 @@ def hear(
             events.append(Event(now.t, order.client, "again", "answered twice; the first answer counts"))
             continue
         if reply.has_error():
-            reason = f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}"
-            answers[order.client] = Answer(order.client, None, reason.splitlines()[0][:200])
+            reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
+            answers[order.client] = Answer(order.client, reason=reason)
             continue
-        answers[order.client], update = _judge(accounts, now, order, reply.content, model, discipline)
+        answers[order.client], update = _judge(accounts, now, order, reply, model, discipline)
         if update is not None:
             updates[order.client] = update
     for order in sent.values():
         if order.client not in answers:
-            answers[order.client] = Answer(order.client, None, f"no answer within {discipline.deadline:g} s")
+            answers[order.client] = Answer(order.client, reason=f"no answer within {discipline.deadline:g} s")
     return Heard([answers[client] for client in sorted(answers)], [updates[client] for client in sorted(updates)], events)
 
 
 def _judge(
-    accounts: Accounts, now: OpenRound, order: Order, content: RecordDict, model: NamedArrays, discipline: Discipline
+    accounts: Accounts, now: OpenRound, order: Order, reply: Message, model: NamedArrays, discipline: Discipline
 ) -> tuple[Answer, Update | None]:
+    """All of an answer is read here. Whatever fails in that is an offence of its client, and the run goes on."""
+    answer = Answer(order.client)
+    try:
+        told = from_wire(Told, _record(reply.content))
+        answer = accounts.judge(now, order, told)
+        if not told.trained or told.n == 0:
+            return answer, None
+        return answer, _update(order, told, reply.content, model, discipline)
+    except DataError as error:
+        reason = str(error)
+    except Exception as error:  # a stranger's bytes fail in many ways
+        reason = f"its answer cannot be read ({type(error).__name__}: {error})"
+    return replace(answer, reason=one_line(reason), offence=True), None
+
+
+def _record(content: RecordDict) -> dict[str, Any]:
     record = content.get(RECORD)
     if not isinstance(record, ConfigRecord):
-        return Answer(order.client, None, f"its answer has no record {RECORD}", offence=True), None
-    try:
-        told = from_wire(Told, dict(record))
-    except DataError as error:
-        return Answer(order.client, None, str(error), offence=True), None
-    answer = accounts.judge(now, order, told)
-    if answer.reason is not None or not told.trained or told.n == 0:
-        return answer, None
-    reason, update = _update(order, told, content, model, discipline)
-    if reason is not None:
-        return Answer(order.client, told, reason, offence=True), None
-    return answer, update
+        raise DataError(f"its answer has no record {RECORD}")
+    return dict(record)
 
 
-def _update(
-    order: Order, told: Told, content: RecordDict, model: NamedArrays, discipline: Discipline
-) -> tuple[str | None, Update | None]:
+def _update(order: Order, told: Told, content: RecordDict, model: NamedArrays, discipline: Discipline) -> Update:
     records = list(content.array_records.values())
     if len(records) != 1:
-        return f"its answer has {len(records)} sets of arrays, expected 1", None
-    try:
-        arrays = {name: array.numpy() for name, array in records[0].items()}
-    except Exception as error:  # bytes that are no array fail in many ways
-        return f"its arrays cannot be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})", None
-    reason = unfit(arrays, model, discipline.norm_cap)
-    if reason is not None:
-        return reason, None
-    metrics: dict[str, Any] = {}
-    for record in content.metric_records.values():
-        metrics |= dict(record)
-    return None, Update(order.client, told.n, arrays, metrics)
+        raise DataError(f"its answer has {len(records)} sets of arrays, expected 1")
+    arrays = read_arrays(records[0], model)
+    check_update(arrays, model, discipline.norm_cap)
+    return Update(order.client, told.n, arrays, numbers(content.metric_records.values()))
+
+
+def evaluations(replies: Iterable[Message], asked: Mapping[int, int]) -> list[Update]:
+    """What the clients of the nodes in `asked` (node → client) measured; answers that cannot be read are left out."""
+    found: dict[int, Update] = {}
+    for reply in replies:
+        client = asked.get(reply.metadata.src_node_id)
+        if client is None or client in found or reply.has_error():
+            continue
+        try:
+            metrics = numbers(reply.content.metric_records.values())
+            n = int(metrics.get("num-examples", 0))
+        except Exception:  # a stranger's bytes fail in many ways
+            continue
+        if 0 < n <= LARGEST:
+            found[client] = Update(client, n, {}, metrics)
+    return [found[client] for client in sorted(found)]
 
 
 def mean_metrics(updates: Iterable[Update]) -> MetricRecord:
-    """The numbers that all clients gave, each the mean over samples."""
-    updates = list(updates)
-    total = sum(update.n for update in updates)
-    if not total:
-        return MetricRecord()
-    shared = set.intersection(*({name for name, value in each.metrics.items() if _is_number(value)} for each in updates))
-    return MetricRecord({name: sum(each.n * float(each.metrics[name]) for each in updates) / total for name in sorted(shared)})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Each number, as the mean over the samples of those who gave it."""
+    sums: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for update in updates:
+        for name, value in update.metrics.items():
+            sums[name] = sums.get(name, 0.0) + update.n * value
+            counts[name] = counts.get(name, 0) + update.n
+    return MetricRecord({name: sums[name] / counts[name] for name in sorted(sums)})

@@ -24,7 +24,7 @@ from headgate.flower.ledger_store import Event, LedgerStore
 from headgate.flower.messages import Order
 from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
 from headgate.flower.roster import Roster
-from headgate.flower.rounds import Discipline, Heard, Update, hear, mean_metrics, order_messages
+from headgate.flower.rounds import Discipline, Heard, evaluations, hear, mean_metrics, order_messages
 from headgate.flower.run_folder import LEDGER, RunRecord
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
@@ -80,6 +80,7 @@ class AdmissionStrategy(Strategy):
         self._file = ("", "")
         self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
+        self._asked: dict[int, int] = {}
 
     @property
     def ledger(self) -> Ledger:
@@ -137,7 +138,8 @@ class AdmissionStrategy(Strategy):
         """Round t's orders, on disk before they are sent, each in a record of its client's own."""
         rules = self.discipline
         there = self._roster.gather(grid, server_round, rules.quorum, rules.gather, rules.deadline)
-        nodes = {client: node for client, node in there.items() if not self.accounts.client(client).quarantined}
+        away = self.store.quarantined()
+        nodes = {client: node for client, node in there.items() if client not in away}
         self._now = self.accounts.begin(self._price(server_round), nodes)
         trains = self._cohort(server_round)
         self._sent = {
@@ -168,7 +170,8 @@ class AdmissionStrategy(Strategy):
         return (arrays if learned is not None else None), mean_metrics(heard.updates)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        there = self._roster.look(grid, server_round, self.discipline.deadline)
+        there, away = self._roster.look(grid, server_round, self.discipline.deadline), self.store.quarantined()
+        self._asked = {node: client for client, node in there.items() if client not in away}
         return [
             Message(
                 RecordDict({"arrays": arrays, "config": ConfigRecord({**config, "server-round": server_round})}),
@@ -177,18 +180,11 @@ class AdmissionStrategy(Strategy):
                 ttl=self.discipline.deadline,
                 group_id=str(server_round),
             )
-            for client, node in there.items()
-            if not self.accounts.client(client).quarantined
+            for node in self._asked
         ]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        judged = []
-        for reply in replies:
-            if not reply.has_error():
-                metrics = {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
-                n = metrics.get("num-examples", 0)
-                if isinstance(n, int) and n > 0:
-                    judged.append(Update(-1, n, {}, metrics))
+        judged = evaluations(replies, self._asked)
         return mean_metrics(judged) if judged else None
 
     def summary(self) -> None:
@@ -280,8 +276,8 @@ class AdmissionStrategy(Strategy):
         clients = self.experiment.system.clients
         if clients > FEW:
             return None
-        paid = np.zeros(clients)
-        np.add.at(paid, [order.client for order in done.rows], [order.charge for order in done.rows])
+        paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
+        np.add.at(paid, [order.client for order in rows], [order.charge for order in rows])
         return {
             "policy": self.accounts.policy,
             "seed": self.accounts.seed,

@@ -1,65 +1,159 @@
-"""What a client's answer must be before it may count: each check gives a reason to reject it, or None."""
+"""What a client's answer must be before it may count. Whatever is wrong with it is one reason to reject the whole of it."""
 
-from collections.abc import Mapping
-from typing import Any
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from headgate.errors import DataError
 from headgate.flower.ledger_store import Ordered
-from headgate.flower.messages import Order, Told
+from headgate.flower.messages import TEXT, Order, Told
 
 NamedArrays = Mapping[str, NDArray[Any]]
 """a model: its parameters by name"""
+HEADER = 4_096
+"""bytes that an array's form may take beside its numbers"""
+METRICS = 100
+"""numbers beside the model that an answer may hold"""
+HUGE = 1e100
+"""no number in an update is larger, so a mean of updates is finite; metrics beyond it are left out"""
 
 
-def wrong_address(told: Told, order: Order) -> str | None:
+class Packed(Protocol):
+    """An array as it travels: Flower's `Array`."""
+
+    stype: str
+    data: bytes
+
+
+class Closings(NamedTuple):
+    """What a report says about the orders to its client."""
+
+    closed: list[Ordered]
+    """open orders, with what was admitted on each"""
+    corrected: list[Ordered]
+    """samples on orders that were closed too low by an earlier answer, as orders of their own"""
+
+    @property
+    def admitted(self) -> int:
+        """Samples that the server had not known of."""
+        return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
+
+
+def check_address(told: Told, order: Order) -> None:
     """An answer to another order says nothing about this one."""
     for name in ("experiment", "round", "client"):
         found, wanted = getattr(told, name), getattr(order, name)
         if found != wanted:
-            return f"answers as {name} {found}, was asked as {name} {wanted}"
-    return None
+            raise DataError(f"answers as {name} {found}, was asked as {name} {wanted}")
 
 
-def disagreement(told: Told, order: Order, unheard: Mapping[int, Ordered], expected: int) -> str | None:
-    """Where an answer contradicts what was ordered. `unheard` are the orders it may answer, by round; `expected` is what
-    the client holds if it did as it says."""
+def closings(told: Told, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered]) -> Closings:
+    """What a report settles; refused where it contradicts what was ordered.
+
+    `unheard` are the open orders by round; an answer settles all of them, since a client ignores orders older than its last.
+    `past` are closed orders of the rounds it tells of. What is more on these than was known is charged now, at their price;
+    a claim that was paid stays paid.
+    """
     said = dict(zip(told.rounds, told.admitted, strict=True))
-    before = 0
-    for t, admitted in said.items():
-        ordered = unheard[t].ordered if t in unheard else 0
-        left = max(ordered - before, 0)  # an order says up to where: what was admitted since the last answer counts
+    before, more = 0, dict[int, int]()
+    for t in sorted(said.keys() | unheard.keys()):
+        row, admitted = unheard.get(t) or past.get(t), said.get(t, 0)
+        known = (row.admitted or 0) if row is not None else 0
+        # an order says up to where: what was admitted since the last answer counts
+        left = 0 if row is None else row.ordered if t in past else max(row.ordered - before, 0)
         if admitted > left:
-            return f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left"
-        before += admitted
-    position = order.known + sum(said.values())
-    if told.position != position:
-        return f"has ever admitted {told.position} samples, by its answers {position}"
+            ordered = 0 if row is None else row.ordered
+            raise DataError(f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left")
+        before += admitted - known
+        if t in past and admitted > known:
+            more[t] = admitted - known
+    if told.position != order.known + before:
+        raise DataError(f"has ever admitted {told.position} samples, by its answers {order.known + before}")
+    closed = [row._replace(admitted=said.get(t, 0), learned=told.round) for t, row in sorted(unheard.items())]
+    owed = before - sum(row.admitted or 0 for row in closed)
+    if owed < 0:
+        raise DataError(f"takes back {-owed} samples that it told of before")
+    return Closings(closed, list(_corrected(past, more, owed, told.round)))
+
+
+def _corrected(past: Mapping[int, Ordered], more: Mapping[int, int], owed: int, now: int) -> Iterator[Ordered]:
+    """`owed` samples on the orders that were closed too low, the oldest first."""
+    for t, most in sorted(more.items()):
+        count, row = min(most, owed), past[t]
+        owed -= count
+        if count:
+            free = max(row.free - (row.admitted or 0), 0)
+            yield row._replace(ordered=count, free=min(free, count), admitted=count, learned=now)
+
+
+def check_held(told: Told, order: Order, expected: int) -> None:
+    """`expected` is what the client holds if it did as it says; less only where a store is gone."""
     if told.occupancy != expected if told.lost == 0 else told.occupancy > expected:
-        return f"holds {told.occupancy} samples, {expected} were to be held"
+        raise DataError(f"holds {told.occupancy} samples, {expected} were to be held")
     if told.trained and not order.train:
-        return "trained without being asked to"
-    return None
+        raise DataError("trained without being asked to")
 
 
-def unfit(update: NamedArrays, model: NamedArrays, longest: float | None = None) -> str | None:
-    """Why an update cannot be averaged into the model."""
-    if update.keys() != model.keys():
-        missing, extra = sorted(model.keys() - update.keys()), sorted(update.keys() - model.keys())
-        return f"names differ: {', '.join(missing) or 'none'} missing, {', '.join(extra) or 'none'} too many"
+def read_arrays(packed: Mapping[str, Packed], model: NamedArrays) -> dict[str, NDArray[Any]]:
+    """The arrays of an answer, each of the name, shape and type that the model has; nothing else is read, or copied."""
+    if len(packed) != len(model) or packed.keys() != model.keys():
+        missing, extra = (
+            ", ".join(sorted(names)[:3]) or "none" for names in (model.keys() - packed.keys(), packed.keys() - model.keys())
+        )
+        raise DataError(f"names differ: {missing} missing, {extra} too many")
+    return {name: read_array(name, packed[name], model[name]) for name in model}
+
+
+def read_array(name: str, packed: Packed, expected: NDArray[Any]) -> NDArray[Any]:
+    """The one form that is read is numpy's own for a single array; its size is looked at first."""
+    data = packed.data
+    if packed.stype != "numpy.ndarray" or not isinstance(data, bytes) or not data.startswith(npy.MAGIC_PREFIX):
+        raise DataError(f"{name} cannot be read: it is not in numpy's form for one array")
+    if len(data) > expected.nbytes + HEADER:
+        raise DataError(f"{name} has {len(data)} bytes, expected at most {expected.nbytes + HEADER}")
+    file = io.BytesIO(data[:HEADER])
+    try:
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(file)]
+        shape, by_column, dtype = read(file, max_header_size=HEADER)
+    except Exception as error:  # a header is parsed as Python's literals, which fail in many ways
+        raise DataError(f"{name} cannot be read ({type(error).__name__} in its header)") from None
+    if shape != expected.shape:
+        raise DataError(f"{name} has shape {shape}, expected {expected.shape}")
+    if dtype != expected.dtype or dtype.hasobject:
+        raise DataError(f"{name} is {dtype}, expected {expected.dtype}")
+    if len(data) != file.tell() + expected.nbytes:
+        raise DataError(f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers, not {expected.nbytes}")
+    flat = np.frombuffer(data, dtype, offset=file.tell())
+    return flat.reshape(shape, order="F" if by_column else "C")
+
+
+def check_update(update: NamedArrays, model: NamedArrays, longest: float | None = None) -> None:
+    """Refuses an update that cannot be averaged into the model."""
     for name, array in update.items():
-        if array.shape != model[name].shape:
-            return f"{name} has shape {array.shape}, expected {model[name].shape}"
-        if array.dtype != model[name].dtype:
-            return f"{name} is {array.dtype}, expected {model[name].dtype}"
-        if array.dtype.kind in "fc" and not np.isfinite(array).all():
-            return f"{name} holds numbers that are not finite"
+        if array.dtype.kind in "fc" and not float(np.abs(array).max(initial=0)) <= HUGE:
+            raise DataError(f"{name} holds numbers that are not finite, or beyond {HUGE:g}")
     if longest is not None:
         length = distance(update, model)
         if not length <= longest:
-            return f"the update has length {length:.6g}, at most {longest:g} is accepted"
-    return None
+            raise DataError(f"the update has length {length:.6g}, at most {longest:g} is accepted")
+
+
+def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The numbers among an answer's metrics; lists and what is not finite are left out."""
+    found: dict[str, float] = {}
+    for record in records:
+        if len(record) > METRICS or len(found) + len(record) > METRICS:
+            raise DataError(f"its answer has more than {METRICS} metrics")
+        for name, value in record.items():
+            if len(name) > TEXT or not name.isprintable():
+                raise DataError(f"a metric's name is not one line of at most {TEXT} printable characters")
+            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= HUGE:
+                found[name] = float(value)
+    return found
 
 
 def distance(update: NamedArrays, model: NamedArrays) -> float:

@@ -1,0 +1,177 @@
+"""A bad client's orders are settled by a rule, its quarantine can be lifted, and an honest answer is believed after any lie."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from hostile import with_arrays, with_told
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worlds import POLICIES, World, an_experiment
+
+from headgate.errors import DataError, SettingError
+from headgate.flower.ledger_store import Ordered
+from headgate.flower.messages import Order, Told
+from headgate.flower.rounds import Discipline
+from headgate.flower.standing import lift, offences, standings
+from headgate.flower.validation import closings
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
+
+def forged(admitted):
+    """A report without a contradiction in it: the client admitted this in the round, and holds what follows from that."""
+
+    def tamper(reply):
+        said = dict(reply.content["headgate"])
+        own = said["position"] - said["lost"] - sum(said["admitted"])
+        claim = {
+            "rounds": [said["round"]],
+            "admitted": [admitted],
+            "position": own + admitted + said["lost"],
+            "occupancy": min(own + admitted, 3),  # client 0 has three places, and held all it had admitted
+            "n": 0,
+            "trained": False,
+            **dict.fromkeys(("distinct", "uses", "squares"), 0),
+        }
+        return with_told(**claim)(reply)
+
+    return tamper
+
+
+def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
+    """Round 1: it admits three samples and says none. Round 2: an honest answer, charged at the prices of both rounds."""
+    prices = {1: 1.0, 2: 4.0, 3: 2.0}
+    world = World(tmp_path, an_experiment("both", 3), prices=prices.get)
+    world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, forged(0)
+    world.play(1)
+    with world.store() as store:
+        assert store.outstanding() == []  # nothing contradicts it
+        first = next(row for row in store.orders(1) if row.client == 0)
+        assert (first.admitted, store.clients()[0].offences) == (0, 0)
+    with world.buffer(0) as buffer:
+        hidden = buffer.state(world.name()).position
+    assert hidden == first.ordered > 0
+    world.play(2)
+    ledger = world.audit()
+    with world.store() as store:
+        (row,) = store.corrections()
+        assert (row.round, row.client, row.admitted, row.learned, row.charge) == (1, 0, hidden, 2, 1.0 * hidden)
+        assert store.clients()[0].offences == 0
+        charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
+        assert ledger.spent[0] == charged
+    (event,) = world.events("corrected")
+    assert event.reason == f"{hidden} samples of round 1 that it had not told of, {hidden:g} in all"
+    world.play()
+    world.audit()
+    assert world.events("rejected", "quarantined") == []
+
+
+def an_answer(t, rounds, admitted, position):
+    return Told("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
+
+
+def test_a_correction_is_charged_once_and_at_most_what_was_ordered():
+    order = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
+    past = {1: Ordered(1, 0, 6, 1, 2.0, 0, 1), 2: Ordered(2, 0, 5, 0, 3.0, 5, 2)}
+    unheard = {3: Ordered(3, 0, 2, 0, 1.0)}
+    found = closings(an_answer(3, (1, 2, 3), (6, 0, 1), 7), order, unheard, past)
+    assert [row.admitted for row in found.closed] == [1]
+    assert [(row.round, row.admitted, row.free, row.charge) for row in found.corrected] == [(1, 1, 1, 0.0)]
+    for rounds, admitted, position, reason in (
+        ((1, 3), (7, 0), 12, "admitted 7 samples in round 1, 6 of 6 ordered ones were left"),
+        ((1, 3), (6, 0), 5, "has ever admitted 5 samples, by its answers 11"),
+        ((2, 3), (1, 0), 1, "takes back 4 samples"),
+        ((1, 3), (6, 1), 12, "admitted 1 samples in round 3, 0 of 2 ordered ones were left"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            closings(an_answer(3, rounds, admitted, position), order, unheard, past)
+
+
+def caught(tmp_path, tamper, rounds=6):
+    """Client 1 offends in rounds 1 and 2, and is in quarantine then."""
+    world = World(tmp_path, an_experiment("both", rounds), Discipline(gather=0.0, offences=2), prices=lambda t: float(t))
+    world.grid.faults, world.grid.tamper = {(1, 1): "reply changed", (2, 1): "reply changed"}, tamper
+    world.play(2)
+    return world
+
+
+def test_what_a_client_admitted_is_charged_at_its_quarantine_where_its_report_agrees(tmp_path):
+    world = caught(tmp_path, with_arrays(w=np.full(2, np.nan)))
+    world.audit()
+    with world.store() as store, world.buffer(1) as buffer:
+        assert store.outstanding() == []
+        paid = {row.round: row.admitted for row in store.orders() if row.client == 1}
+        assert paid == {one.round: one.admitted for one in buffer.admissions(store.experiment)}
+        assert {row.learned for row in store.orders() if row.client == 1} == {2}
+        assert store.clients()[1][4:] == (0, 0, 0, 0)
+    assert world.events("released") == []
+
+
+def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it_is_lifted(tmp_path):
+    world = caught(tmp_path, with_told(position=99))
+    ordered = [row for row in world.orders() if row.client == 1]
+    (event,) = world.events("released")
+    assert event.reason == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"
+    assert all(row.admitted == 0 for row in ordered)
+    stood = {one.client: one for one in standings(tmp_path / "run")}
+    assert stood[1].quarantined
+    assert (stood[1].reserved, stood[1].paid, stood[1].released, stood[1].money) == (0, 0, stood[1].ordered, 0.0)
+    world.play(3)
+    assert not [row for row in world.orders() if row.client == 1 and row.round == 3]
+    with closing(world.strategy()):  # also while a server plays the run
+        lift(tmp_path / "run", 1)
+    assert [event.kind for event in offences(tmp_path / "run")] == ["rejected", "rejected", "released", "quarantined", "lifted"]
+    world.play(4)
+    world.audit()
+    with world.store() as store, world.buffer(1) as buffer:
+        admissions = {one.round: one.admitted for one in buffer.admissions(store.experiment)}
+        for row in store.corrections():
+            assert (row.client, row.price) == (1, float(row.round))
+            assert row.admitted == admissions[row.round]
+        assert {row.round for row in store.corrections()} == {t for t in (1, 2) if admissions[t]}
+        assert store.clients()[1][:4] == (1, 4, 0, False)
+    stood = {one.client: one for one in standings(tmp_path / "run")}
+    assert stood[1].paid == sum(admissions.values())
+    with pytest.raises(SettingError, match="client 1: is not in quarantine"):
+        lift(tmp_path / "run", 1)
+    with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
+        standings(tmp_path)
+
+
+LIES = st.dictionaries(
+    st.tuples(st.integers(1, 7), st.integers(0, 2)), st.sampled_from(["position", "nothing", "nan", "short"]), max_size=12
+)
+TOLD = {
+    "position": with_told(position=99),
+    "nothing": with_told(rounds=[], admitted=[]),
+    "nan": with_arrays(w=np.full(2, np.nan)),
+    "short": with_told(occupancy=0, n=0, trained=False),
+}
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(policy=st.sampled_from(sorted(POLICIES)), lies=LIES, lifts=st.dictionaries(st.integers(2, 7), st.integers(0, 2)))
+def test_every_sample_ordered_is_paid_reserved_or_released(policy, lies, lifts, tmp_path_factory):
+    world = World(tmp_path_factory.mktemp("w"), an_experiment(policy, 8), Discipline(gather=0.0, offences=2))
+    world.grid.faults = dict.fromkeys(lies, "reply changed")
+
+    def tamper(reply):
+        said = reply.content["headgate"]
+        kind = lies[said["round"], said["client"]]
+        return reply if kind == "nan" and "arrays" not in reply.content else TOLD[kind](reply)
+
+    world.grid.tamper = tamper
+    for t in range(1, 9):
+        world.play(t)
+        for stood in standings(world.folder / "run"):
+            assert stood.ordered == stood.paid + stood.reserved + stood.released
+            assert min(stood.paid, stood.reserved, stood.released) >= 0
+            if stood.quarantined:
+                assert stood.reserved == stood.money == 0
+        if t in lifts and lifts[t] in {one.client for one in standings(world.folder / "run") if one.quarantined}:
+            lift(world.folder / "run", lifts[t])
+    believed = {m for m in world.clients if (8, m) not in lies}
+    with world.store() as store:
+        believed &= world.heard(store)
+    world.audit(liars=set(world.clients) - believed)
