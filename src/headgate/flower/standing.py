@@ -14,7 +14,7 @@ OFFENCES = ("rejected", "quarantined", "released", "lifted")
 """events that tell how a client came to stand where it does"""
 
 
-class Standing(NamedTuple):
+class ClientStanding(NamedTuple):
     """One client of a run. Of all samples ordered, `paid`, `reserved` and `released` are the parts."""
 
     client: int
@@ -33,13 +33,13 @@ class Standing(NamedTuple):
     """the most that its open orders may cost"""
 
 
-def standings(folder: Path | str) -> list[Standing]:
+def standings(folder: Path | str) -> list[ClientStanding]:
     """Every client that was ordered something or offended, by number."""
     with _ledger(folder) as store:
         return standings_of(store)
 
 
-def standings_of(store: LedgerStore) -> list[Standing]:
+def standings_of(store: LedgerStore) -> list[ClientStanding]:
     rows, orders = store.clients(), dict[int, list[Ordered]]()
     for order in store.orders():
         orders.setdefault(order.client, []).append(order)
@@ -53,7 +53,7 @@ def standings_of(store: LedgerStore) -> list[Standing]:
         ordered, reserved = sum(order.ordered for order in own), sum(order.ordered for order in open_)
         paid = sum(order.admitted or 0 for order in own) + corrected.get(client, 0)
         told = (row.heard, row.offences, row.quarantined) if row is not None else (0, 0, False)
-        found.append(Standing(client, *told, ordered, paid, reserved, ordered - reserved - paid, reserve(open_)))
+        found.append(ClientStanding(client, *told, ordered, paid, reserved, ordered - reserved - paid, reserve(open_)))
     return found
 
 

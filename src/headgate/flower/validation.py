@@ -22,7 +22,7 @@ HUGE = 1e100
 """no number in an update is larger, so a mean of updates is finite; metrics beyond it are left out"""
 
 
-class Packed(Protocol):
+class PackedArray(Protocol):
     """An array as it travels: Flower's `Array`."""
 
     stype: str
@@ -98,7 +98,7 @@ def check_held(told: Told, order: Order, expected: int) -> None:
         raise DataError("trained without being asked to")
 
 
-def read_arrays(packed: Mapping[str, Packed], model: NamedArrays) -> dict[str, NDArray[Any]]:
+def read_arrays(packed: Mapping[str, PackedArray], model: NamedArrays) -> dict[str, NDArray[Any]]:
     """The arrays of an answer, each of the name, shape and type that the model has; nothing else is read, or copied."""
     if len(packed) != len(model) or packed.keys() != model.keys():
         missing, extra = (
@@ -108,7 +108,7 @@ def read_arrays(packed: Mapping[str, Packed], model: NamedArrays) -> dict[str, N
     return {name: read_array(name, packed[name], model[name]) for name in model}
 
 
-def read_array(name: str, packed: Packed, expected: NDArray[Any]) -> NDArray[Any]:
+def read_array(name: str, packed: PackedArray, expected: NDArray[Any]) -> NDArray[Any]:
     """The one form that is read is numpy's own for a single array; its size is looked at first."""
     data = packed.data
     if packed.stype != "numpy.ndarray" or not isinstance(data, bytes) or not data.startswith(npy.MAGIC_PREFIX):
