@@ -161,10 +161,17 @@ class Activation:
     def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
         value, slope = getattr(model.kernels, self.name), getattr(model.kernels, f"{self.name}_slope")
 
-        def backward(n: int, wanted: bool) -> None:
-            slope(out.values, out.slopes, x.slopes, self.after.pitch, n)
+        def forward(n: int) -> None:
+            count = n * self.after.pitch
+            out.values[:count] = x.values[:count]
+            value(out.values, count)
 
-        return Step(partial(value, x.values, out.values, self.after.pitch), backward)
+        def backward(n: int, wanted: bool) -> None:
+            count = n * self.after.pitch
+            x.slopes[:count] = out.slopes[:count]
+            slope(out.values, x.slopes, count)
+
+        return Step(forward, backward)
 
 
 @dataclass(frozen=True)

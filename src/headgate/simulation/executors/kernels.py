@@ -41,23 +41,36 @@ def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return decorate
 
 
-# a ReLU, in place where `out` is `x`, or `x_slope` is `slope`
+# activations, in place
 
 
 @_compiled()
-def relu(x: Floats, out: Floats, pitch: int, n: int) -> None:
-    zero = x.dtype.type(0)
-    for i in range(n * pitch):
-        here = x[i]
-        out[i] = zero if here <= zero else here
+def relu(values: Floats, count: int) -> None:
+    zero = values.dtype.type(0)
+    for i in range(count):
+        here = values[i]
+        values[i] = zero if here <= zero else here
 
 
 @_compiled()
-def relu_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) -> None:
+def relu_slope(out: Floats, slope: Floats, count: int) -> None:
     zero = out.dtype.type(0)
-    for i in range(n * pitch):
+    for i in range(count):
         here = slope[i]
-        x_slope[i] = zero if out[i] <= zero else here
+        slope[i] = zero if out[i] <= zero else here
+
+
+@_compiled()
+def tanh(values: Floats, count: int) -> None:
+    for i in range(count):
+        values[i] = np.tanh(values[i])
+
+
+@_compiled()
+def tanh_slope(out: Floats, slope: Floats, count: int) -> None:
+    one = out.dtype.type(1)
+    for i in range(count):
+        slope[i] = slope[i] * (one - out[i] * out[i])
 
 
 # convolution, with the pooling that follows it
@@ -127,7 +140,7 @@ def slope_of_convolution(window: Window) -> Callable[..., None]:
         """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
         values, places, shifts = lists
         if relu:
-            relu_slope(out, slope, slope, out_pitch, n)
+            relu_slope(out, slope, n * out_pitch)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
         weights[:] = 0
@@ -211,7 +224,7 @@ def linear(
             to = s * out_pitch + q
             dots(WIDE, pitch // LANES, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
     if rectified:
-        relu(out, out, out_pitch, n)
+        relu(out, n * out_pitch)
 
 
 @_compiled("contract")
@@ -228,7 +241,7 @@ def slope_of_linear(
     n: int,
 ) -> None:
     if rectified:
-        relu_slope(out, slope, slope, out_pitch, n)
+        relu_slope(out, slope, n * out_pitch)
     bias[:] = 0
     for s in range(n):
         for o in range(outputs):
@@ -251,20 +264,7 @@ def slope_of_features(
             )  # fmt: skip
 
 
-# what has no weights
-
-
-@_compiled()
-def tanh(x: Floats, out: Floats, pitch: int, n: int) -> None:
-    for i in range(n * pitch):
-        out[i] = np.tanh(x[i])
-
-
-@_compiled()
-def tanh_slope(out: Floats, slope: Floats, x_slope: Floats, pitch: int, n: int) -> None:
-    one = out.dtype.type(1)
-    for i in range(n * pitch):
-        x_slope[i] = slope[i] * (one - out[i] * out[i])
+# pooling that follows no convolution
 
 
 @_compiled()
