@@ -230,15 +230,13 @@ class ComparedRun(Standing):
     seeds: int
 
 
-class Compared(Shape):
+class Compared(Series):
     """A line of a comparison, or how far it is from another."""
 
     run: str
     policy: str
     seeds: int
     x: list[float]
-    mean: Numbers
-    half: Numbers
 
 
 class ComparedLine(Compared):

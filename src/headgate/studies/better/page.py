@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import DASH, percent
-from headgate.analysis.intervals import t_quantile
+from headgate.analysis.formatting import percent, plus_minus
+from headgate.analysis.intervals import student
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
 from headgate.errors import DataError
@@ -67,14 +67,8 @@ def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
 
 def gap(one: Row, other: Row, key: str) -> str:
     """Seed by seed, in points, with its 95 % interval."""
-    gaps = 100 * (np.array(one[f"{key}_by_seed"]) - np.array(other[f"{key}_by_seed"]))
-    half = t_quantile(gaps.size - 1, 0.95) * gaps.std(ddof=1) / np.sqrt(gaps.size)
-    return f"{gaps.mean():+.2f} ± {half:.2f}".replace("-", "−")
-
-
-def _share(value: float | None) -> str:
-    """Nothing is closed where there is no gap."""
-    return DASH if value is None else percent(value).replace("-", "−")
+    gaps = np.array(one[f"{key}_by_seed"]) - np.array(other[f"{key}_by_seed"])
+    return plus_minus(student(100 * gaps), 2, signs=True)
 
 
 def _points(row: Row, key: str = "best") -> str:
@@ -92,7 +86,7 @@ def _closed(found: Found) -> str:
                 f"[{title(name)}]({name}.md)",
                 str(headgate["seeds"]),
                 " / ".join(map(_points, (constant, headgate, oracle))),
-                *(_share(headgate[f"closed_{key}"]) for key in MEASURES),
+                *(percent(headgate[f"closed_{key}"]) for key in MEASURES),
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
                 f"{headgate['overspent_runs']} runs, {max(headgate['worst_excess'], 0)} samples",
             ]
@@ -110,7 +104,7 @@ def _released(rows: Sequence[Row]) -> str:
     if not ours:
         return f"{said} `headgate` does not get there with any of these budgets."
     least = min(ours, key=lambda row: row["spend"])
-    part = _share(least["spend"] / released["spend"])
+    part = percent(least["spend"] / released["spend"])
     return (
         f"{said} `headgate` with a budget of {least['budget']:g} ends at {_points(least)} % for {least['spend']:.2f}, "
         f"**{part} of that money**, within its buffers."
@@ -161,7 +155,7 @@ def _said(found: Found) -> dict[str, Any]:
     gains = {policy: at(helped, policy)["best"][0] - at(parts, policy)["best"][0] for policy in ("constant", "headgate")}
     foresight = {key: gap(at(parts, "headgate"), at(parts, "cheapest-first"), key) for key in MEASURES}
     return {
-        "share": {f"{name} {row['policy']} {key}": _share(row[f"closed_{key}"]) for name, row in rows for key in MEASURES},
+        "share": {f"{name} {row['policy']} {key}": percent(row[f"closed_{key}"]) for name, row in rows for key in MEASURES},
         "help": {policy: f"{100 * gain:.1f}" for policy, gain in gains.items()},
         "foresight": foresight,
     }

@@ -50,12 +50,9 @@ def theory_rows(
 
 
 def _value(fit: Fit) -> Estimate | None:
-    if fit.exponent is None:
-        return None
-    half = fit.half_width
-    return (
-        Estimate(fit.exponent, None, None) if half is None else Estimate(fit.exponent, fit.exponent - half, fit.exponent + half)
-    )
+    if fit.exponent is None or fit.half_width is None:
+        return None if fit.exponent is None else Estimate(fit.exponent)
+    return Estimate(fit.exponent, fit.exponent - fit.half_width, fit.exponent + fit.half_width)
 
 
 def _exponent(fit: Fit, note: str = "") -> Finding:

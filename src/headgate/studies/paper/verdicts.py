@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import percent
+from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.pages import beside
 from headgate.analysis.runs import Runs, difference, paired
@@ -129,7 +129,8 @@ def _at_replaced_targets(ours: Runs, other: Runs, target: float, claimed: float 
     if targets[0] <= 2 / STEPS:
         return Finding(UNTESTABLE, note=f"{said}, nor both any target above guessing")
     first, second = (_speed(ours, other, each, claimed) for each in targets)
-    note = f"{said}; at {percent(targets[0])} {first.note}; at {_exact(targets[1])} {_times(second)}, {second.note}"
+    times = f"{'≥ ' if second.at_least else ''}{interval(second.value, 2)} ×"
+    note = f"{said}; at {percent(targets[0])} {first.note}; at {percent(targets[1], 1)} {times}, {second.note}"
     verdict = first.verdict if first.verdict == second.verdict else UNDECIDED
     return replace(first, verdict=verdict, note=note + ("" if first.verdict == second.verdict else ": the two disagree"))
 
@@ -152,18 +153,6 @@ def common_target(ours: Runs, other: Runs) -> float:
     return _multiple(min(_reached(ours), _reached(other)))
 
 
-def _exact(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _times(finding: Finding) -> str:
-    value = finding.value
-    if value is None:
-        return "nothing"
-    ends = f" ({value.low:.2f} … {value.high:.2f})" if value.low is not None and value.high is not None else ""
-    return f"{'≥ ' if finding.at_least else ''}{value.mean:.2f}{ends} ×"
-
-
 @_of_learning
 def never_reaches(ours: Runs, other: Runs, target: float) -> Finding:
     """Our side reaches the target, the other does not."""
@@ -181,8 +170,8 @@ def never_reaches(ours: Runs, other: Runs, target: float) -> Finding:
     if targets[0] <= 2 / STEPS:
         return Finding(UNTESTABLE, best, "% at the end", f"{said}, nor {ours.policy} any target above guessing")
     verdicts = [decide(best, 100 * each, above=False) for each in targets]
-    own = f"{ours.policy} ends at {_exact(_reached(ours))}"
-    asked = f"asked at {percent(targets[0])} ({verdicts[0]}) and {_exact(targets[1])} ({verdicts[1]})"
+    own = f"{ours.policy} ends at {percent(_reached(ours), 1)}"
+    asked = f"asked at {percent(targets[0])} ({verdicts[0]}) and {percent(targets[1], 1)} ({verdicts[1]})"
     verdict = verdicts[0] if verdicts[0] == verdicts[1] else UNDECIDED
     return _with_spend(Finding(verdict, best, "% at the end", f"{said}; {own}; {asked}"), ours, other)
 
@@ -194,11 +183,7 @@ def close_to_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> F
     notes = [f"close is at most {100 * CLOSE:g} points, our choice"]
     if constant is not None and constant.learnt:
         way, made = difference(oracle, constant).mean, difference(ours, constant).mean
-        notes.append(
-            f"{percent(made / way).replace('-', '−')} of the way from constant admission to the oracle"
-            if way > 0
-            else "no way to go"
-        )
+        notes.append(f"{percent(made / way)} of the way from constant admission to the oracle" if way > 0 else "no way to go")
     found = Finding(decide(gap, 100 * CLOSE, above=False), gap, "points below", "; ".join(notes))
     return _with_spend(found, ours, oracle, compare=ours.budget)
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from headgate.analysis import pages
-from headgate.analysis.formatting import DASH, plain
-from headgate.analysis.intervals import means
+from headgate.analysis.formatting import DASH, interval, plain
+from headgate.analysis.intervals import Estimate, means
 from headgate.analysis.markdown import table
 from headgate.analysis.provenance import how_made
 from headgate.studies.paper.claims import ClaimRow
@@ -175,17 +175,14 @@ def _points(outcome: ExcessRisk, stage: Stage) -> str:
     return f"Best first; ± is half the 80 % interval of the mean.\n\n{table(['policy', 'C', *shown], lines)}"
 
 
-def _between(value: float, low: float, high: float) -> str:
-    return f"{value:.2f} ({low:.2f} … {high:.2f})"
-
-
 def _ranks(stage: Stage) -> str:
     same = at_equal_spend(stage)
     everywhere, alike = rankings(stage, stage.points), rankings(stage, same) if len(same) > 2 else {}
     rows = []
     for name, own in everywhere.items():
-        cells = [_between(*own[:3]), _between(*own[3:]), _between(*alike[name][:3]) if alike else "–"]
-        rows.append([name, *(cell.replace("nan", "–").replace("-", "−") for cell in cells)])
+        found = [own[:3], own[3:], *([alike[name][:3]] if alike else [])]
+        cells = [interval(Estimate(*each), 2).replace("nan", DASH) for each in found]
+        rows.append([name, *cells, *([] if alike else [DASH])])
     header = ["what ranks", f"Spearman, {len(stage.points)} points", "Kendall", f"Spearman, {len(same)} points of equal spend"]
     return f"Agreement of ranks with the measured E_T; intervals: middle 80 % over seeds drawn again.\n\n{table(header, rows)}"
 
