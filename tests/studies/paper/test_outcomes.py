@@ -21,7 +21,7 @@ def runs(tmp_path_factory):
 def test_outcomes_are_what_the_metrics_say(runs):
     import polars as pl
 
-    found = read_outcomes(runs, ["digits/written"])
+    found = read_outcomes([runs / "digits" / "written"])
     assert list(found) == [("written", "acdpp"), ("written", "constant")]
     metrics = pl.read_parquet(runs / "digits" / "written" / "metrics.parquet")
     for (_, policy), one in found.items():
@@ -45,7 +45,7 @@ def test_a_policy_that_lost_all_its_runs_is_still_told_of(runs, tmp_path):
     state["diverged"] = [{"policy": "acdpp", "seed": seed, "t": 2} for seed in range(3)]
     state["guessing"] = [{"policy": "constant", "seed": 1}]
     (folder / "state.json").write_text(json.dumps(state))
-    found = read_outcomes(tmp_path, ["digits/written"])
+    found = read_outcomes([tmp_path / "digits" / "written"])
     gone, guessed = found["written", "acdpp"], found["written", "constant"]
     assert (gone.learnt, gone.seeds, gone.lost_runs) == ((), (0, 1, 2), 3)
     assert gone.spend.shape == (3,)  # money was spent all the same
@@ -56,7 +56,7 @@ def test_the_validation_split_reaches_the_run(tmp_path):
     """On held-out training images accuracy comes in steps of one of them, not of one test image."""
     split = load("digits", [*SMALL, "data.validation=0.1"])
     perform(split, tmp_path / "digits" / "split", processes=1)
-    one = read_outcomes(tmp_path, ["digits/split"])["split", "constant"]
+    one = read_outcomes([tmp_path / "digits" / "split"])["split", "constant"]
     held = sum(int(0.1 * count) for count in np.bincount(load_dataset("digits").train_labels))
     assert np.allclose(one.curve * held, np.round(one.curve * held))
     assert not np.allclose(one.curve * 355, np.round(one.curve * 355))

@@ -34,7 +34,7 @@ def check_pages(pages: Path, quick: bool) -> None:
 
 def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool, took_s: float | None = None) -> list[Path]:
     """Page, numbers, curves and figures of one data set. `took_s`: how long its runs took, where they were run just now."""
-    outcomes = {key: one for folder in folders for key, one in read_outcomes(folder.parent, [folder.name]).items()}
+    outcomes = read_outcomes(folders)
     machines = [machine(RunFolder.open(folder)) for folder in folders]
     scenes = {folder.name: load(str(folder / "config.toml")) for folder in folders}
     facts = facts_of(_command(data, quick), machines, quick)

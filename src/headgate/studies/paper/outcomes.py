@@ -14,10 +14,9 @@ Outcomes = Mapping[tuple[str, str], Runs]
 """by (run folder's own name, policy)"""
 
 
-def read_outcomes(runs: Path, folders: Sequence[str]) -> dict[tuple[str, str], Runs]:
+def read_outcomes(folders: Sequence[Path]) -> dict[tuple[str, str], Runs]:
     """Every policy of the given folders."""
-    found = [one for folder in folders for one in read_finished([runs / folder])]
-    return {(one.folder, one.policy): one for one in found}
+    return {(one.folder, one.policy): one for folder in folders for one in read_finished([folder])}
 
 
 def speed_up(ours: Runs, other: Runs, target: float) -> Estimate:
