@@ -23,6 +23,8 @@ import numpy as np
 from headgate.control import policies, prices, retention
 from headgate.control.policy import AdmissionPolicy
 from headgate.errors import HeadgateError, SettingError
+from headgate.escaping import one_line, shown
+from headgate.limits import NUMBER
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -85,7 +87,7 @@ def make(slot: Slot, said: Any, where: str, search: Search = OWN) -> Any:
     if isinstance(said, str):
         said = {"kind": said}
     if not isinstance(said, Mapping):
-        raise SettingError(f"{where} = {said}: must be a {slot.name}: its kind, or a section with `kind`")
+        raise SettingError(f"{where} = {shown(said)}: must be a {slot.name}: its kind, or a section with `kind`")
     kind, settings = said.get("kind"), {key: value for key, value in said.items() if key != "kind"}
     if isinstance(kind, str) and ":" in kind and slot.outside is not None:
         search.check(f"{where}.kind", kind)
@@ -98,7 +100,8 @@ def find(slot: Slot, kind: Any, where: str, search: Search = OWN) -> type:
     if isinstance(kind, str) and kind in slot.kinds:
         return slot.kinds[kind]
     if not isinstance(kind, str) or ":" not in kind:
-        raise SettingError(f"{where}.kind = {kind}: no such {slot.name}{nearest(str(kind), list(slot.kinds))}, or module:Class")
+        said = shown(kind)
+        raise SettingError(f"{where}.kind = {said}: no such {slot.name}{nearest(said, list(slot.kinds))}, or module:Class")
     search.check(f"{where}.kind", kind)
     return find_outside(f"{where}.kind", kind, (slot.base,), search.folder)
 
@@ -143,11 +146,11 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
         errors = error.errors(include_url=False)
         first, path = errors[0], [str(part) for part in errors[0]["loc"]]
         if first["type"] == "extra_forbidden":
-            raise SettingError(f"{where}.{path[0]}: unknown key{nearest(path[0], list(model.model_fields))}") from None
+            raise SettingError(f"{where}.{shown(path[0])}: unknown key{nearest(path[0], list(model.model_fields))}") from None
         if first["type"] == "missing":
             raise SettingError(f"{where}.{path[0]}: is missing") from None
         messages = dict.fromkeys(_plain_words(e["msg"]) for e in errors if e["loc"][0] == first["loc"][0])
-        raise SettingError(f"{where}.{path[0]} = {raw.get(path[0])}: must be {' or '.join(messages)}") from None
+        raise SettingError(f"{where}.{path[0]} = {shown(raw.get(path[0]))}: must be {' or '.join(messages)}") from None
 
 
 def _plain_words(message: str) -> str:
@@ -178,11 +181,17 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
             raise ValueError("must be a number")
         if isinstance(value, float) and (value != value or (abs(value) == float("inf") and not infinite)):
             raise ValueError("must be a finite number")
-        return value
+        return bounded(value)
 
     def whole(value: object) -> object:
         if isinstance(value, bool | str):
             raise ValueError("must be a whole number")
+        return bounded(value, int | float)
+
+    def bounded(value: object, kinds: Any = int) -> object:
+        """Before it is turned into another type; what is real has the limits of its own setting."""
+        if isinstance(value, kinds) and abs(value) > NUMBER:
+            raise ValueError(f"a number not beyond {NUMBER:g}")
         return value
 
     if hint is int:
@@ -222,7 +231,7 @@ def _known(kind: type, settings: Mapping[str, Any], where: str) -> dict[str, Any
     takes = list(inspect.signature(kind).parameters)
     for name in settings:
         if name not in takes:
-            raise SettingError(f"{where}.{name}: unknown key{nearest(name, takes)}")
+            raise SettingError(f"{where}.{shown(name)}: unknown key{nearest(name, takes)}")
     return dict(settings)
 
 
@@ -328,11 +337,11 @@ def call_outside(
 
 
 def in_one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    close = get_close_matches(name[:100], known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(dict.fromkeys(known))}"
 
 

@@ -98,3 +98,39 @@ def test_rows_do_not_meet(seed):
         for r in range(5):
             own, alone[r] = apportion(total[r : r + 1], alone[r], weights)
             assert np.array_equal(own[0], given_[r])
+
+
+def one_at_a_time(total, credit, shares, room):
+    """As `apportion` hands out what room turned away, but one sample a step."""
+    owed, whole = credit + total[:, None] * shares, int(shares.sum())
+    given_ = np.minimum(np.maximum(owed // whole, 0), room)
+    left = int(total[0] - given_.sum())
+    while left > 0:
+        rest = owed - given_ * whole
+        open_to_more = (shares > 0) & (given_ < room)
+        due = np.where(open_to_more, (whole - rest) / np.maximum(shares, 1), np.inf)
+        entitled = open_to_more & (rest > 0)
+        due = np.where(entitled | (left > entitled.sum()), due, np.inf)
+        chosen = np.argsort(due[0], kind="stable")[: min(left, int(np.isfinite(due).sum()))]
+        given_[0, chosen] += 1
+        left -= chosen.size
+    return given_
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 200)), min_size=1, max_size=12), st.integers(0, 2000))
+def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(clients, wanted):
+    weights, room = (np.array(each, dtype=np.int64) for each in zip(*clients, strict=True))
+    if not weights.any():
+        return
+    total = np.array([min(wanted, int(room[weights > 0].sum()))])
+    credit = np.zeros((1, len(weights)), dtype=np.int64)
+    given_, _ = apportion(total, credit, weights, room[None])
+    owed = total[:, None] * weights
+    if np.minimum(np.maximum(owed // weights.sum(), 0), room).sum() <= total[0]:
+        assert np.array_equal(given_, one_at_a_time(total, credit, weights, room[None]))
+
+
+def test_a_thousand_million_samples_for_the_one_with_room_are_handed_out_at_once():
+    weights, room = np.array([1, 10**6]), np.array([[10**9, 1]])
+    given_, _ = apportion(np.array([10**9]), np.zeros((1, 2), dtype=np.int64), weights, room)
+    assert given_.tolist() == [[10**9 - 1, 1]]

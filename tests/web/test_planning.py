@@ -151,6 +151,9 @@ def test_the_command_that_comes_back_runs(tmp_path, more, verb):
         assert printed[0]["spend_per_round"] == told["spend"]
 
 
+BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -176,7 +179,7 @@ def test_the_command_that_comes_back_runs(tmp_path, more, verb):
         ({"prices": {"kind": "trace", "prices": [1, -1]}}, "prices: price -1.0 in row 2"),
         ({"prices": {"kind": "trace", "prices": [1, 2]}}, "prices: ends after 2 rounds"),
         (
-            {"prices": {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1, "length": 10**6}},
+            {"prices": {**BURSTS, "length": 10**6}},
             "prices.length = 1000000",
         ),
         (
@@ -195,6 +198,20 @@ def test_the_command_that_comes_back_runs(tmp_path, more, verb):
         ({"policy": "acdpp", "gamma": 2}, "gamma = 2"),
         ({"bound": {"pdim": -1}}, "bound.pdim = -1"),
         ({"colour": "red"}, "plan.colour: unknown key"),
+        ({"system": {"buffers": [4], "budget": 1, "clients": 3e6}}, "system.clients = 3000000: must be 1 to 1,000"),
+        ({"system": {"buffers": [4], "budget": 1, "clients": 2.5}}, "system.clients = 2.5: must be a valid integer"),
+        ({"system": {"buffers": [3e5], "budget": 1}}, "300000 places; at most 250,000"),
+        ({"prices": {**BURSTS, "length": 2e8}}, "prices.length = 200000000.0: at most 5,000"),
+        ({"prices": {"kind": "per-client", "common": {**BURSTS, "length": 2e8}, "factors": [1, 1, 1]}}, "common.length = 2"),
+        ({"prices": {"kind": [1]}}, "prices.kind = [1]: no such price process"),
+        ({"prices": {"kind": {"a": 1}}}, "prices.kind = {'a': 1}: no such price process"),
+        ({"options": {"rule": {"kind": "fifo", "capacity": 1e6}}}, "options.rule.capacity = 1000000: 3 clients"),
+        ({"options": {"rule": {"kind": [1]}}}, "policies.headgate.rule.kind = [1]"),
+        ({"policy": "constant", "options": {"rate": [1, 2]}}, "policies.constant.rate = [1.0, 2.0]: must be one number"),
+        ({"policy": "x" * 10**6}, "policy = xxx"),
+        ({"page": "x" * 10**6}, "plan.page = xxx"),
+        ({"prices": {"kind": "x" * 10**6}}, "1,000,000 characters; at most 200"),
+        ({"bound": {"pdim": 1e-300}}, "bound.pdim = 1e-300"),
         ({"options": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}, "too deep"),
     ],
 )

@@ -41,6 +41,10 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
     if (left < 0).any():  # only after room has kept somebody back: others are ahead, and stay so
         given = _largest_first(given, owed, total)
         left = np.maximum(left, 0)
+    if room is not None and (left > 0).any():
+        spare = np.where(shares > 0, room - given, 0)
+        if (left >= (spare > 0).sum(axis=-1)).any():
+            given, left = _fill_up(given, left, spare)
     while (left > 0).any():  # once, unless room turns somebody away
         rest = owed - given * whole
         open_to_more = shares > 0 if room is None else (shares > 0) & (given < room)
@@ -55,6 +59,17 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
             break
         left = left - taken
     return given, owed - given * whole
+
+
+def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
+    """One sample more for everybody with room, as often as there is enough for all of them: the same, at once."""
+    low, high = np.zeros_like(left), spare.max(axis=-1)
+    while (low < high).any():  # the highest level that can be paid for
+        level = (low + high + 1) // 2
+        fits = np.minimum(spare, level[:, None]).sum(axis=-1) <= left
+        low, high = np.where(fits, level, low), np.where(fits, high, level - 1)
+    more = np.minimum(spare, low[:, None])
+    return given + more, left - more.sum(axis=-1)
 
 
 def _smallest(values: Floats, count: Ints) -> Ints:

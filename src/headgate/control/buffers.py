@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 from headgate.control.retention import Candidates, KStep, Retention, WindowRule
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
+from headgate.limits import check_memory
+
+BY_CLIENT, BY_PLACE, BY_CHOSEN_PLACE = 160, 56, 120
+"""bytes at most for every client and every place of a run, with what a round takes for a moment"""
 
 
 class Settled(NamedTuple):
@@ -40,8 +44,24 @@ class Buffers:
         if self.limit is None and not self.window:
             raise SettingError(f"{type(rule).__name__}: needs a capacity; only window rules go without")
         self.K = rule.K if isinstance(rule, KStep) else None
+        if np.ndim(self.K) and np.shape(self.K) != (runs,):  # type: ignore[arg-type]  # None has no dimensions
+            raise SettingError(f"K: has {np.size(self.K)} entries for {runs} runs")  # type: ignore[arg-type]
         forever = rule.forever if isinstance(rule, KStep) else ()
         self.forever = np.isin(np.arange(system.clients), forever) if forever else None
+        self._check_memory(system)
+
+    def _check_memory(self, system: System) -> None:
+        """Before any of it is taken: arrays by client, those of the last K rounds, and the places."""
+        runs = self.runs * self.clients
+        kept = min(self._longest, system.horizon or self._longest)
+        what = f"{self.runs} runs of {self.clients} clients"
+        check_memory(
+            f"K = {self._longest}: {what}, and what they admitted in {kept} rounds, take", runs * (BY_CLIENT + 8 * kept)
+        )
+        if self.limit is not None:
+            most = int(self.limit.max())
+            place = BY_PLACE if self.window else BY_CHOSEN_PLACE
+            check_memory(f"capacity = {most}: {what} with so many places each take", runs * (BY_CLIENT + place * most))
 
     @cached_property
     def _longest(self) -> int:

@@ -1,29 +1,57 @@
 """What a setting may be; each check refuses with the setting's name and value."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.errors import SettingError
+from headgate.escaping import shown
+from headgate.limits import NUMBER, TINY
 
 
-def positive(name: str, value: ArrayLike) -> None:
-    if not np.all(np.isfinite(value)) or np.any(np.asarray(value) <= 0):
-        raise SettingError(f"{name} = {value!r}: must be a positive, finite number")
+def positive(name: str, value: ArrayLike, most: float = NUMBER) -> None:
+    _numbers(name, value, most, "a positive, finite number", above=0.0)
 
 
-def zero_or_more(name: str, value: ArrayLike) -> None:
-    if not np.all(np.isfinite(value)) or np.any(np.asarray(value) < 0):
-        raise SettingError(f"{name} = {value!r}: must be a finite number, zero or more")
+def zero_or_more(name: str, value: ArrayLike, most: float = NUMBER) -> None:
+    _numbers(name, value, most, "a finite number, zero or more")
 
 
 def inside_unit(name: str, value: ArrayLike) -> None:
-    if not np.all((np.asarray(value) > 0) & (np.asarray(value) < 1)):
-        raise SettingError(f"{name} = {value!r}: must lie strictly between 0 and 1")
+    array = _array(value)
+    if array is None or not np.all((array > 0) & (array < 1)):
+        raise SettingError(f"{name} = {_said(value)}: must lie strictly between 0 and 1")
 
 
-def whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray[np.int64]:
     """A fresh int64 array of the values, refused where they are not whole numbers."""
-    array = np.array(values)
-    if array.size and (array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)) or np.any(array != np.floor(array))):
-        raise SettingError(f"{name} = {np.array2string(array, threshold=8)}: must be whole numbers")
+    array = _array(values)
+    if array is None or (array.size and (not np.all(np.isfinite(array)) or np.any(array != np.floor(array)))):
+        raise SettingError(f"{name} = {_said(values)}: must be whole numbers")
+    if np.any(np.abs(array) > most):
+        raise SettingError(f"{name} = {_said(values)}: must not be beyond {most:,.0f}")
     return array.astype(np.int64)
+
+
+def _numbers(name: str, value: ArrayLike, most: float, wanted: str, above: float = -1.0) -> None:
+    array = _array(value)
+    if array is None or not np.all(np.isfinite(array)) or np.any(array < 0) or np.any(array <= above):
+        raise SettingError(f"{name} = {_said(value)}: must be {wanted}")
+    if np.any(array > most):
+        raise SettingError(f"{name} = {_said(value)}: must not be beyond {most:g}")
+    if above == 0 and np.any(array < TINY):
+        raise SettingError(f"{name} = {_said(value)}: must be at least {TINY:g}")
+
+
+def _array(value: ArrayLike) -> NDArray[Any] | None:
+    """The numbers as they are; None where they are none, or do not fit any type."""
+    try:
+        array = np.array(value)
+    except (ValueError, OverflowError):
+        return None
+    return array if array.dtype.kind in "iuf" or not array.size else None
+
+
+def _said(value: ArrayLike) -> str:
+    return shown(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)

@@ -8,9 +8,13 @@ from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Orders, Report, Streams, System, View
 from headgate.errors import LedgerError, SettingError
+from headgate.escaping import shown
 from headgate.theory.drift import debt_update
 from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
+
+MOST_ADMITTED = 2**52
+"""samples of a round times the sum of the shares: what rounding owes stays a whole number"""
 
 
 @paper("alg:acdpp", "eq:lambda-def")
@@ -36,10 +40,16 @@ class Controller:
         seeds = np.arange(runs) if seeds is None else np.asarray(seeds)
         if seeds.shape != (runs,):
             raise SettingError(f"{seeds.size} seeds for {runs} runs; each needs one")
+        for name in policy.per_run:
+            if np.ndim(value := getattr(policy, name)) and np.shape(value) != (runs,):
+                raise SettingError(
+                    f"{name} = {shown(np.asarray(value).tolist())}: must be one number, or one for each of {runs} runs"
+                )
         shares = policy.shares(system)
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
+        self._whole = int(shares.sum())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
         self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels))
@@ -157,7 +167,11 @@ class Controller:
         if total.shape != (self.runs,):
             raise SettingError(f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run")
         if not ((total >= 0) & (total < np.inf)).all():
-            raise SettingError(f"round {view.t}: {name} asked for {total.tolist()} samples")
+            raise SettingError(f"round {view.t}: {name} asked for {shown(total.tolist())} samples")
+        most = MOST_ADMITTED / max(self._whole, 1)
+        extra = sum(int(each.max(initial=0)) * self.system.clients for each in (ask.given, ask.free) if each is not None)
+        if (total > most).any() or extra > MOST_ADMITTED:
+            raise SettingError(f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples; at most {most:,.0f}")
         return ask._replace(total=total), after
 
     def _checked(self, price: ArrayLike, t: int) -> Floats:

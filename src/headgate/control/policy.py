@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from headgate.control.prices.process import PriceProcess
 from headgate.control.retention.rule import Retention
@@ -36,6 +36,9 @@ class AdmissionPolicy(ABC):
 
     A policy of one's own is one method, `admit`; the others have defaults.
     """
+
+    per_run: ClassVar[tuple[str, ...]] = ()
+    """settings that may be one number for each run"""
 
     def completed(self, given: Given) -> Self:
         """The policy with all that was left out worked out; the record holds what it says."""

@@ -11,12 +11,15 @@ from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.types import Floats, Ints, Ledger, System
+from headgate.limits import check_memory
 from headgate.theory.bound import BoundConstants, learning_error, penalty
 from headgate.theory.comparison import buffer_violation, cost_violation, oracle_bound, regret
 from headgate.theory.reuse import effective_sample_size
 
 BLOCK = 4096
 """rounds for which prices are fetched at once"""
+BY_ROUND = 200
+"""bytes for every round of a run"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +98,7 @@ def rehearse(
     """`rounds` rounds for every seed at once. `tick` is told each round when it is done. `by_client` keeps what every
     client admitted and held in every round. After Ctrl-C the rounds done so far come back."""
     R, T, M = len(seeds), rounds, system.clients
+    check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * (BY_ROUND + (32 * M if by_client else 0)))
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
     money = {name: np.empty((T, R)) for name in ("price", "debt", "spend")}

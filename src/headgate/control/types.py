@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import whole_numbers
+from headgate.control.checks import positive, whole_numbers
 from headgate.errors import SettingError
+from headgate.limits import SAMPLES
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,13 +32,12 @@ class System:
     weight: Floats = field(default=None)  # type: ignore[arg-type]  # filled in below: equal weights
 
     def __post_init__(self) -> None:
-        buffer = whole_numbers("system.buffers", self.buffer)
+        buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
         if buffer.ndim != 1 or buffer.size == 0:
             raise SettingError("system.buffers = []: at least one client is needed")
         for m in np.flatnonzero(buffer < 1)[:1]:
             raise SettingError(f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample")
-        if not np.isfinite(self.budget) or self.budget <= 0:
-            raise SettingError(f"system.budget = {self.budget}: must be a positive, finite amount of money per round")
+        positive("system.budget", self.budget)
         if self.horizon is not None and self.horizon < 1:
             raise SettingError(f"horizon = {self.horizon}: must be at least one round, or open")
         weight = np.full(buffer.size, 1.0 / buffer.size) if self.weight is None else np.array(self.weight, dtype=np.float64)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
 from headgate.experiment.older import modern
 from headgate.experiment.recipes import overridden, read_recipe
-from headgate.experiment.sections import RunTable, SystemTable, Training
+from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
+from headgate.experiment.tables import check_tables
 from headgate.learning.data import DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.partition import PARTITION
@@ -39,16 +41,19 @@ def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted
 
     Code that it names is imported where it is used, and where `trusted` names it; None: the recipe is the user's own.
     """
+    check_tables(raw)
     tables = modern(raw)
     for section, table in tables.items():
         if section not in SECTIONS:
-            raise SettingError(f"[{section}]: unknown section{nearest(section, SECTIONS)}")
+            raise SettingError(f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}")
         if not isinstance(table, Mapping) and not (isinstance(table, str) and section in ("prices", "model", "server")):
-            raise SettingError(f"{section} = {table}: must be a section")
+            raise SettingError(f"{section} = {shown(table)}: must be a section")
     run: RunTable = fill(RunTable, tables.get("run", {}), "run")
     folder = folder if run.folder is None else Path(run.folder)
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
-    system = fill(SystemTable, tables.get("system", {}), "system").system(horizon)
+    stated: SystemTable = fill(SystemTable, tables.get("system", {}), "system")
+    check_sizes(stated, run)
+    system = stated.system(horizon)
     bound: BoundConstants = _bound(tables.get("bound", {}))
     sections = tables.get("policies", {})
     search = Search(folder, trusted)
@@ -97,9 +102,10 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, searc
     raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
     if raw is None:
         known = [*sections, *POLICY.kinds]
-        raise SettingError(f"policy {name}: no section [policies.{name}] and no such kind{nearest(name, known)}")
+        said = shown(name)
+        raise SettingError(f"policy {said}: no section [policies.{said}] and no such kind{nearest(name, known)}")
     if not isinstance(raw, Mapping):
-        raise SettingError(f"policies.{name} = {raw}: must be a section")
+        raise SettingError(f"policies.{shown(name)} = {shown(raw)}: must be a section")
     table = {"kind": name} | dict(raw)
     if str(table["kind"]).startswith(IN_PROCESS):
         raise SettingError(f"policies.{name}: ran {table['kind']}, which no recipe can name; hand it over in Python")

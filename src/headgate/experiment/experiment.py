@@ -154,7 +154,7 @@ def _completed(name: str, policy: Any, given: Given) -> AdmissionPolicy:
         raise SettingError(f"policies.{name} = {policy!r}: must be an AdmissionPolicy")
     try:
         made = policy.completed(given)
-        Controller(given.system, made)  # refuses what does not fit the system
+        Controller(given.system, made, len(given.seeds), given.seeds)  # refuses what does not fit the system, or memory
         return made
     except SettingError as error:
         raise SettingError(f"policies.{name}.{error}") from None

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError, SettingError
+from headgate.escaping import shown
 from headgate.experiment.older import modern
+from headgate.experiment.tables import read_toml
+from headgate.limits import DEPTH, RECIPE
 from headgate.parts import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
@@ -26,17 +29,18 @@ def recipe_names(folder: str = "") -> list[str]:
 def recipe_text(name: str) -> str:
     """A shipped recipe as it stands in its file."""
     if not _shipped(name):
-        raise SettingError(f"recipe {name}: no such recipe{nearest(name, recipe_names())}")
+        raise SettingError(f"recipe {shown(name)}: no such recipe{nearest(name, recipe_names())}")
     return RECIPES.joinpath(f"{name}.toml").read_text("utf-8")
 
 
 def _shipped(name: str) -> bool:
-    return all(part.strip(".") for part in name.split("/")) and RECIPES.joinpath(f"{name}.toml").is_file()
+    plain = len(name) < 200 and "\0" not in name and all(part.strip(".") for part in name.split("/"))
+    return plain and RECIPES.joinpath(f"{name}.toml").is_file()
 
 
 def study_table(name: str) -> dict[str, Any]:
     """The table [study] of a shipped recipe: what a study says of it beside the experiment."""
-    return dict(tomllib.loads(recipe_text(name)).get("study", {}))
+    return dict(read_toml(recipe_text(name), f"recipe {name}").get("study", {}))
 
 
 def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
@@ -44,23 +48,24 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if _shipped(str(recipe)):
-        return str(recipe).rpartition("/")[2], _on_base(tomllib.loads(recipe_text(str(recipe)))), None
+        return str(recipe).rpartition("/")[2], _on_base(read_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
-        raise SettingError(f"recipe {recipe}: no such recipe{nearest(str(recipe), recipe_names())}; a file must end in .toml")
+        said = shown(recipe)
+        raise SettingError(f"recipe {said}: no such recipe{nearest(said, recipe_names())}; a file must end in .toml")
     try:
-        return path.stem, _on_base(tomllib.loads(path.read_text("utf-8"))), path.parent.resolve()
-    except OSError as error:
-        raise DataError(f"recipe {path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"recipe {path}: not valid TOML ({error})") from None
+        with path.open("rb") as file:
+            text = file.read(RECIPE + 1)
+    except (OSError, ValueError) as error:
+        raise DataError(f"recipe {shown(path, 300)}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    return path.stem, _on_base(read_toml(text, f"recipe {shown(path, 300)}")), path.parent.resolve()
 
 
 def _on_base(raw: dict[str, Any]) -> dict[str, Any]:
     """The content on top of that of the shipped recipe which `base` names. [study] is no part of the experiment."""
     base = raw.pop("base", None)
     raw.pop("study", None)
-    return raw if base is None else _merged(modern(_on_base(tomllib.loads(recipe_text(str(base))))), modern(raw))
+    return raw if base is None else _merged(modern(_on_base(read_toml(recipe_text(str(base)), f"recipe {base}"))), modern(raw))
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -88,8 +93,10 @@ def override(raw: dict[str, Any], assignment: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    if not equals or not all(parts) or (len(parts) < 2 and not isinstance(value, dict)):
-        raise SettingError(f"--set {assignment}: must look like section.key=value")
+    except (ValueError, RecursionError):  # thousands of digits, or lists in lists
+        raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
+    if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
+        raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")
     assign(raw, parts, value)
 
 
@@ -104,7 +111,7 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
         if isinstance(said, str) and part in ("rule", "partition"):
             said = table[part] = {"kind": said}
         if not isinstance(said, dict):
-            raise SettingError(f"{'.'.join(parts)}: {part} is not a section")
+            raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")
         table = said
     key = parts[-1] if len(parts) > 1 else first
     key = "kind" if key == "name" and first in ("data", "model") else key
@@ -114,7 +121,7 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
 
 
 def _drop_other_keys(table: dict[str, Any], before: Any, kind: Any, slot: Slot) -> None:
-    if before in slot.kinds and kind in slot.kinds:
+    if isinstance(before, str) and isinstance(kind, str) and before in slot.kinds and kind in slot.kinds:
         had, has = ({own.name for own in fields(slot.kinds[each])} for each in (before, kind))
         for key in (had - has) & table.keys():
             del table[key]

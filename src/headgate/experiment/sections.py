@@ -5,10 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headgate.control.buffers import BY_CLIENT
 from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.limits import CLIENTS, ROUNDS, SEEDS, check_memory
 
 
 @dataclass(frozen=True)
@@ -20,11 +22,19 @@ class SystemTable:
     clients: int | None = None
     weights: tuple[float, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.clients is not None and self.clients < 1:
+            raise SettingError(f"clients = {self.clients}: at least one client is needed")
+        if self.count > CLIENTS:
+            raise SettingError(f"clients = {self.count}: at most {CLIENTS:,}")
+
+    @property
+    def count(self) -> int:
+        return len(self.buffers) if self.clients is None else self.clients
+
     def system(self, horizon: int | None) -> System:
         buffers = np.array(self.buffers, dtype=np.int64)
         if self.clients is not None:
-            if self.clients < 1:
-                raise SettingError(f"system.clients = {self.clients}: at least one client is needed")
             buffers = np.resize(buffers, self.clients) if buffers.size else buffers
         return System(buffers, self.budget, horizon, None if self.weights is None else np.array(self.weights))  # type: ignore[arg-type]
 
@@ -56,10 +66,21 @@ class RunTable:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise SettingError(f"rounds = {self.rounds}: must be at least 1")
+        if self.rounds > ROUNDS or (isinstance(self.horizon, int) and self.horizon > ROUNDS):
+            name = "rounds" if self.rounds > ROUNDS else "horizon"
+            raise SettingError(f"{name} = {getattr(self, name)}: at most {ROUNDS:,}")
+        if self.seeds > SEEDS:
+            raise SettingError(f"seeds = {self.seeds}: at most {SEEDS:,}")
         if self.seeds < 1 or self.first_seed < 0:
             raise SettingError(f"seeds = {self.seeds}, run.first_seed = {self.first_seed}: needs at least one seed, from 0 on")
         if not self.policies:
             raise SettingError("policies = []: at least one policy is needed")
+
+
+def check_sizes(system: SystemTable, run: RunTable) -> None:
+    """Before memory is taken for any client of any run."""
+    wanted = system.count * run.seeds * BY_CLIENT
+    check_memory(f"system.clients = {system.count}: {run.seeds} runs of so many clients take", wanted)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.experiment.build import build
 from headgate.experiment.experiment import Experiment
 from headgate.experiment.recipes import assign, overridden, read_recipe
+from headgate.limits import POINTS
 
 
 def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> list[tuple[str, Experiment]]:
@@ -19,16 +22,22 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     """
     name, raw, folder = read_recipe(recipe)
     raw = overridden(raw, overrides)
-    sweep = dict(raw.pop("sweep", {}))
+    sweep = raw.pop("sweep", {})
+    if not isinstance(sweep, Mapping):
+        raise SettingError(f"sweep = {shown(sweep)}: must be a section")
+    sweep = dict(sweep)
     mode = sweep.pop("mode", "cartesian")
     if mode not in ("cartesian", "zip"):
-        raise SettingError(f"sweep.mode = {mode}: must be cartesian or zip")
+        raise SettingError(f"sweep.mode = {shown(mode)}: must be cartesian or zip")
     keys = dict(dotted(sweep))
     if not keys:
         return [("", build(name, raw, folder))]
     for key, values in keys.items():
         if not isinstance(values, list) or not values:
-            raise SettingError(f"sweep.{key} = {values}: must be a list of values")
+            raise SettingError(f"sweep.{shown(key)} = {shown(values)}: must be a list of values")
+    points_in_all = prod(map(len, keys.values())) if mode == "cartesian" else 0
+    if points_in_all > POINTS:
+        raise SettingError(f"sweep: {points_in_all:,} points; at most {POINTS:,}")
     lengths = {len(values) for values in keys.values()}
     if mode == "zip" and len(lengths) > 1:
         raise SettingError(f"sweep: zipped lists must have one length, they have {', '.join(map(str, sorted(lengths)))}")
@@ -38,7 +47,7 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
         own = deepcopy(raw)
         for key, value in zip(keys, values, strict=True):
             assign(own, key.split("."), value)
-        label = ",".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
+        label = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, values, strict=True))
         made.append((label, build(name, own, folder)))
     return made
 

@@ -115,7 +115,7 @@ def _page(url: str) -> tuple[list[Any], str | None]:
         following = re.search(r'<([^>]*)>\s*;\s*rel="?next"?', response.headers.get("Link", ""))
     try:
         page = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DataError(f"{url}: the answer is not JSON") from None
     if not isinstance(page, list):
         raise DataError(f"{url}: the answer is not a list of files")

@@ -31,7 +31,7 @@ class LocalTraining:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        positive("lr", self.lr)
+        positive("lr", self.lr, most=np.inf)
         _at_least_one("steps", self.steps)
         zero_or_more("momentum", self.momentum)
         if self.momentum >= 1:

@@ -44,7 +44,7 @@ class Momentum(ServerUpdate):
     lr: float = 1.0
 
     def __post_init__(self) -> None:
-        positive("lr", self.lr)
+        positive("lr", self.lr, most=float("inf"))
         if not 0 <= self.momentum < 1:
             raise SettingError(f"momentum = {self.momentum}: must be 0 or more and less than 1")
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.errors import SettingError
+from headgate.limits import NUMBER, TINY
 from headgate.theory.labels import paper
 
 Floats = NDArray[np.float64]
@@ -46,6 +47,8 @@ class BoundConstants:
             if not isfinite(value) or value < 0 or (name == "pdim" and value == 0):
                 wanted = "positive" if name == "pdim" else "zero or more"
                 raise SettingError(f"bound.{name} = {value}: must be a finite number, {wanted}")
+            if value > NUMBER or 0 < value < TINY:
+                raise SettingError(f"bound.{name} = {value:g}: must not be beyond {NUMBER:g}, nor below {TINY:g} unless 0")
 
 
 def mismatch(n: ArrayLike, N_eff: ArrayLike) -> Floats:

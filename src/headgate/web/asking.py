@@ -13,9 +13,12 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictInt
 
+from headgate.control.controller import Controller
 from headgate.errors import InfeasibleError, SettingError
+from headgate.escaping import shown
 from headgate.experiment import Experiment, build, recipe_names, recipe_text
-from headgate.parts import POLICY, PRICES, nearest
+from headgate.experiment.sections import SystemTable
+from headgate.parts import POLICY, PRICES, fill, nearest
 from headgate.web.uploads import MOST_PRICES
 
 LIMITS = {
@@ -28,6 +31,7 @@ LIMITS = {
     "number": 1e9,
 }
 FILE = "plan.toml"
+MOST_TEXT = 200
 NOT_ASKED = ("file", "folder", "column", "sha256")
 """keys that would name something on this machine"""
 
@@ -51,7 +55,7 @@ class PlanRequest(BaseModel):
     """other keys of the policy, as in a recipe"""
     bound: dict[str, Any] = Field(default_factory=dict)
     trace: bool = False
-    page: str = ""
+    page: str = Field(default="", max_length=MOST_TEXT)
     """a newer request of the same page takes the place of an older one"""
 
 
@@ -97,10 +101,10 @@ def _check_sizes(asked: PlanRequest) -> None:
         raise SettingError(f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer")
     for section in ("system", "prices", "options", "bound"):
         _check_values(section, getattr(asked, section))
-    buffers, clients = asked.system.get("buffers"), asked.system.get("clients")
-    if not isinstance(buffers, list) or not buffers or not all(isinstance(each, int) for each in buffers):
+    if not isinstance(asked.system.get("buffers"), list) or not asked.system["buffers"]:
         raise SettingError("system.buffers: must be a list of whole numbers, one for each client")
-    count = clients if isinstance(clients, int) else len(buffers)
+    system: SystemTable = fill(SystemTable, _without_none(asked.system), "system")  # of the types that will be used
+    count, buffers = system.count, system.buffers
     if not 1 <= count <= LIMITS["clients"]:
         raise SettingError(f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}")
     if count * max(buffers) > LIMITS["places"]:
@@ -113,6 +117,12 @@ def _check_sizes(asked: PlanRequest) -> None:
 def check_waiting(experiment: Experiment) -> None:
     """K is about the rounds that it takes to fill the buffers, and retention remembers so many."""
     system = experiment.system
+    for policy in experiment.policies.values():
+        limit = Controller(system, policy, len(experiment.seeds)).buffers.limit
+        if limit is not None and system.clients * int(limit.max()) > LIMITS["places"]:
+            raise SettingError(
+                f"options.rule.capacity = {limit.max()}: {system.clients} clients; at most {LIMITS['places']:,} places"
+            )
     filled = experiment.prices.mean(experiment.rounds) * system.memory / system.budget
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
@@ -138,10 +148,12 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
             _check_values(where, each, depth + 1)
     elif isinstance(value, str) and ":" in value:  # a module:Class, whichever key says it
         raise SettingError(f"{where[:100]} = {value[:100]}: a plan knows what is shipped, nothing else")
-    elif isinstance(value, int | float) and abs(value) > LIMITS["number"]:
-        raise SettingError(f"{where[:100]} = {str(value)[:40]}: must not be beyond {LIMITS['number']:g}")
-    elif isinstance(value, int) and where in ("prices.length", "prices.rounds") and value > LIMITS["rounds"]:
-        raise SettingError(f"{where} = {value}: at most {LIMITS['rounds']:,}")
+    elif isinstance(value, int | float) and not abs(value) <= LIMITS["number"]:
+        raise SettingError(f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}")
+    elif isinstance(value, int | float) and where.endswith((".length", ".rounds")) and value > LIMITS["rounds"]:
+        raise SettingError(f"{where} = {shown(value)}: at most {LIMITS['rounds']:,}")
+    elif isinstance(value, str) and len(value) > MOST_TEXT:
+        raise SettingError(f"{where[:100]} = {shown(value)}: {len(value):,} characters; at most {MOST_TEXT}")
 
 
 def _prices(prices: Any, rounds: int) -> list[float]:

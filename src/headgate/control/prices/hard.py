@@ -11,6 +11,7 @@ from headgate.control.prices.processes import Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
+from headgate.limits import ROUNDS
 
 
 @dataclass(frozen=True)
@@ -174,5 +175,5 @@ class PerClient(PriceProcess):
 
 
 def whole_length(name: str, value: float) -> None:
-    if whole_numbers(name, value) < 1:
+    if whole_numbers(name, value, ROUNDS) < 1:
         raise SettingError(f"{name} = {value}: must be at least one round")

@@ -11,6 +11,7 @@ from headgate.control.prices.process import PriceProcess, rounds_of
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
+from headgate.limits import LEVELS
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Markov(PriceProcess):
 
     def __post_init__(self) -> None:
         zero_or_more("levels", self.levels)
+        if len(self.levels) > LEVELS:
+            raise SettingError(f"levels: {len(self.levels):,} of them; at most {LEVELS:,}")
         matrix = np.asarray(self.transition, dtype=np.float64) if self._is_square() else np.zeros((0, 0))
         if matrix.shape != (len(self.levels),) * 2 or not self.levels:
             raise SettingError(f"transition: needs {len(self.levels)} rows of {len(self.levels)} probabilities")

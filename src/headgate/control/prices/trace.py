@@ -13,6 +13,8 @@ import numpy as np
 from headgate.control.prices.process import PriceProcess
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
+from headgate.limits import NUMBER, PRICES
+from headgate.parquet_pages import check_parquet
 
 AT_END = ("stop", "repeat")
 
@@ -42,10 +44,11 @@ class Trace(PriceProcess):
         values = self._values
         if values.ndim != 1 or values.size == 0:
             raise DataError(f"{self.source}: holds no prices")
-        bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
+        bad = np.flatnonzero(~((values >= 0) & (values <= NUMBER)))
         if bad.size:
             raise DataError(
-                f"{self.source}: price {values[bad[0]]} in row {bad[0] + 1}; prices must be finite and zero or more"
+                f"{self.source}: price {values[bad[0]]} in row {bad[0] + 1}; prices must be finite and zero or more, "
+                f"at most {NUMBER:g}"
             )
         if not values.any():
             raise DataError(f"{self.source}: every price is zero")
@@ -108,6 +111,8 @@ def _csv_column(path: Path, asked: str | None) -> Sequence[float]:
             column = _column(path, asked, rows.fieldnames or ())
             prices = []
             for number, row in enumerate(rows, start=1):
+                if number > PRICES:
+                    raise DataError(f"{path}: more than {PRICES:,} prices")
                 try:
                     prices.append(float(row[column] or ""))
                 except ValueError:
@@ -125,7 +130,10 @@ def _parquet_column(path: Path, asked: str | None) -> Sequence[float]:
         column = _column(path, asked, list(columns))
         if not columns[column].is_numeric():
             raise DataError(f'{path}: column "{column}" holds {columns[column]}, not numbers')
-        values = polars.read_parquet(path, columns=[column])[column].cast(polars.Float64)
-    except (OSError, polars.exceptions.PolarsError) as error:
+        if (count := check_parquet(path)) > PRICES:
+            raise DataError(f"{path}: {count:,} prices; at most {PRICES:,}")
+        lazy = polars.scan_parquet(path, glob=False, hive_partitioning=False)
+        values = lazy.select(column).collect()[column].cast(polars.Float64)
+    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         raise DataError(f"{path}: cannot be read as parquet ({str(error).splitlines()[0]})") from None
     return [float("nan") if value is None else value for value in values.to_list()]

@@ -12,6 +12,7 @@ from headgate.control.checks import whole_numbers
 from headgate.control.retention.rule import Bools, Candidates, Capacity, Retention
 from headgate.control.types import Ints
 from headgate.errors import SettingError
+from headgate.limits import ROUNDS
 from headgate.theory.labels import paper
 
 
@@ -36,7 +37,7 @@ class KStep(WindowRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if np.any(whole_numbers("K", self.K) < 1):
+        if np.any(whole_numbers("K", self.K, ROUNDS) < 1):
             raise SettingError(f"K = {self.K}: a sample must be kept for at least one round")
 
 

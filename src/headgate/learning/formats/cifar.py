@@ -12,11 +12,13 @@ from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.pickled import read_batch, to_text
 from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick
+from headgate.parquet_pages import check_growth
 
 RECORD = 3073
 """Bytes of one image in the binary distribution: the label, then 32 x 32 pixels in red, green and blue planes."""
 
 _SHAPE = (3, 32, 32)
+_META = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,12 @@ class CifarRecords(_CifarFiles):
         return path.stat().st_size // RECORD
 
     def _names(self, meta: Path) -> tuple[str, ...] | None:
-        return tuple(meta.read_bytes().decode("utf-8", "replace").split()) or None
+        with meta.open("rb") as file:
+            return tuple(file.read(_META).decode("utf-8", "replace").split()) or None
 
     def _read(self, path: Path) -> tuple[Pixels, Labels]:
         try:
+            check_growth(path, 3 * path.stat().st_size, path.stat().st_size)  # read, joined, and as they are handed on
             data = np.frombuffer(path.read_bytes(), np.uint8)
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({reason(error)})") from None

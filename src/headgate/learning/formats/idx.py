@@ -16,6 +16,7 @@ import numpy as np
 from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick
+from headgate.parquet_pages import check_growth
 
 MAGIC = (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03")
 """How an idx file starts: unsigned bytes in one dimension or in three."""
@@ -55,10 +56,11 @@ def read_idx(path: Path) -> Pixels:
     with _opened(path) as file:
         shape = _read_shape(path, file)
         expected = math.prod(shape)
-        data = bytearray()
+        data, size = bytearray(), path.stat().st_size
         # In pieces: a damaged header may claim any length, and reading that much at once would allocate it.
         while len(data) <= expected and (piece := file.read(_CHUNK)):
             data += piece
+            check_growth(path, len(data), size)
     if len(data) != expected:
         more = "more" if len(data) > expected else f"only {len(data)}"
         raise DataError(f"{path}: damaged idx file (its header promises {expected} bytes, {more} are there)")
@@ -91,7 +93,10 @@ def _read_shape(path: Path, file: IO[bytes]) -> tuple[int, ...]:
     head = file.read(4 * magic[3])
     if len(head) != 4 * magic[3]:
         raise DataError(f"{path}: damaged idx file (ends within its header)")
-    return struct.unpack(f">{magic[3]}I", head)
+    shape = struct.unpack(f">{magic[3]}I", head)
+    if not all(shape) and math.prod(filter(None, shape)) > _CHUNK:
+        raise DataError(f"{path}: damaged idx file (nothing in it, its shape is {' x '.join(map(str, shape))})")
+    return shape
 
 
 def _count(images: Path, labels: Path) -> int:

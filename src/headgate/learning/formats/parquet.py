@@ -15,8 +15,12 @@ from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.images import Encoded, decode_all
 from headgate.learning.formats.types import SIZE, TEST_NAMES, TRAIN_NAMES, Labels, Pictures, Tick
+from headgate.limits import TEXT
+from headgate.parquet_pages import check_growth, check_parquet
 
 T = TypeVar("T")
+BY_ROW = 300
+"""bytes for every picture, beside its own"""
 
 
 @dataclass(frozen=True)
@@ -93,17 +97,19 @@ class _Rows:
 
     @classmethod
     def read(cls, path: Path, classes: int) -> Self:
+        check_growth(path, check_parquet(path) * BY_ROW, path.stat().st_size)
         frame = _guarded(path, lambda: _scan(path).collect())
         image, label = _image_and_label(path, frame.schema)
         data = frame[image].struct.field("bytes")
+        check_growth(path, int(data.bin.size().sum()), path.stat().st_size)  # one picture may stand for many
         for column, name in ((data, image), (frame[label], label)):
             if column.null_count():
                 raise DataError(f"{path}: column {name} is empty in row {column.is_null().arg_max()}")
-        labels = frame[label].to_numpy().astype(np.int64)
+        labels = np.array(_guarded(path, lambda: frame[label].cast(pl.Int64)))
         check_labels(path, labels, classes)
         pictures = [Encoded(f"{path}: row {row}", content) for row, content in enumerate(data.to_list())]
         others = frame.drop(image, label).iter_columns()
-        return cls(pictures, labels, {column.name: _plain(column) for column in others if _is_plain(column)})
+        return cls(pictures, labels, {column.name: _plain(path, column) for column in others if _is_plain(column)})
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -118,10 +124,15 @@ class _Rows:
 
 def _is_plain(column: pl.Series) -> bool:
     """Worth keeping: numbers, truth values or text, filled in every row."""
-    return (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String)) and column.null_count() == 0
+    kind = column.dtype
+    numbers = kind.is_float() or (kind.is_integer() and kind not in (pl.Int128, pl.UInt128))
+    return (numbers or kind in (pl.Boolean, pl.String)) and column.null_count() == 0
 
 
-def _plain(column: pl.Series) -> NDArray[Any]:
+def _plain(path: Path, column: pl.Series) -> NDArray[Any]:
+    if column.dtype == pl.String:
+        longest = int(column.str.len_chars().to_numpy().max(initial=0))  # which all of them become
+        check_growth(path, 4 * len(column) * longest, path.stat().st_size)
     return np.array(column.to_list(), dtype=str) if column.dtype == pl.String else np.array(column.to_numpy())
 
 
@@ -170,6 +181,8 @@ def _class_names(path: Path) -> tuple[str, ...] | None:
         return None
     try:
         names = json.loads(metadata["huggingface"])["info"]["features"][label].get("names")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError(f"{path}: damaged metadata `huggingface`") from None
+    if isinstance(names, list) and not all(isinstance(name, str | int) and len(str(name)) <= TEXT for name in names):
+        raise DataError(f"{path}: damaged metadata `huggingface`")
     return tuple(map(str, names)) if isinstance(names, list) and names else None

@@ -11,6 +11,7 @@ import numpy as np
 from headgate.errors import DataError
 from headgate.learning.formats.checks import reason
 from headgate.learning.formats.types import Pixels
+from headgate.parquet_pages import check_growth
 
 
 def read_batch(path: Path) -> dict[str, Any]:
@@ -20,6 +21,7 @@ def read_batch(path: Path) -> dict[str, Any]:
     opcodes for dicts, lists, numbers, strings and uint8 arrays and refuses every other one.
     """
     try:
+        check_growth(path, 2 * path.stat().st_size, path.stat().st_size)
         batch = _Replay().run(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({reason(error)})") from None
@@ -56,6 +58,8 @@ _RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _r
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _MARK = object()
+_MOST_STEPS = 2_000_000
+"""ten times what a batch of CIFAR-10 takes"""
 
 
 class _Replay:
@@ -64,11 +68,15 @@ class _Replay:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.bytes_left = 0
 
     def run(self, data: bytes) -> Any:
-        for opcode, argument, _ in pickletools.genops(data):  # parses, and does nothing of what it reads
+        self.bytes_left = len(data)  # of texts that are encoded, each of which is in the file
+        for done, (opcode, argument, _) in enumerate(pickletools.genops(data)):  # parses, and does nothing of what it reads
             if opcode.name == "STOP":
                 return self.stack.pop()
+            if done == _MOST_STEPS:
+                raise _RefusedError(f"it takes more than {_MOST_STEPS:,} steps")
             self.step(opcode.name, argument)
         raise _RefusedError("it ends too early")
 
@@ -107,7 +115,11 @@ class _Replay:
             case "GLOBAL" | "STACK_GLOBAL":
                 push(_Global(argument if name == "GLOBAL" else " ".join(self.take(2))))
             case "REDUCE":
-                push(_made(*self.take(2)))
+                push(made := _made(*self.take(2)))
+                if isinstance(made, bytes):
+                    self.bytes_left -= len(made)
+                    if self.bytes_left < 0:
+                        raise _RefusedError("it holds less than it makes")
             case "BUILD":
                 _fill(self.stack[-2], self.stack.pop())
             case _:
@@ -164,7 +176,7 @@ def _fill(target: Any, state: Any) -> None:
     if not isinstance(target, _Array) or not isinstance(state, tuple) or len(state) != 5:
         raise _RefusedError("it sets the state of something other than an array")
     _, shape, dtype, columns_first, data = state
-    whole = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+    whole = isinstance(shape, tuple) and len(shape) <= 4 and all(type(n) is int and n >= 0 for n in shape)
     if not (whole and isinstance(dtype, _Dtype) and isinstance(data, bytes) and len(data) == math.prod(shape)):
         raise _RefusedError("its array is not uint8 or of another length than it says")
     target.pixels = np.frombuffer(data, np.uint8).reshape(shape, order="F" if columns_first else "C")

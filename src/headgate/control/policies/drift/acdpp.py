@@ -1,7 +1,7 @@
 """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄ (paper §5, Algorithm 1)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from headgate.control.checks import inside_unit, positive
 from headgate.control.policies.drift.dpp import Dpp, horizon_at
@@ -20,6 +20,7 @@ class Acdpp(Dpp):
     Without a burst cap the first round admits Λ̄/(1−ρ), whatever it costs: that is the literal rule.
     """
 
+    per_run: ClassVar[tuple[str, ...]] = ("K", "V", "rate", "rho")
     rate: float | Floats | None = None
     """Λ̄, the rate on which the interval closes; left out: the highest that fits both constraints"""
     rho: float | Floats | None = None

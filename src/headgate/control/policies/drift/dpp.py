@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import ceil, log2
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +37,7 @@ class Dpp(AdmissionPolicy):
     by default no round admits beyond the free places of the buffers, and never more than B̄ samples.
     """
 
+    per_run: ClassVar[tuple[str, ...]] = ("K", "V")
     K: int | Ints | None = None
     """rounds that a sample is kept; left out: the better of Corollary 2's two"""
     V: float | Floats | None = None

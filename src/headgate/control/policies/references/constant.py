@@ -1,7 +1,7 @@
 """π^CK: the same rate every round (paper, Definition 2)."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from headgate.theory.labels import paper
 class Constant(AdmissionPolicy):
     """Λ(t) = rate, divided in proportion to the buffers, kept for K rounds."""
 
+    per_run: ClassVar[tuple[str, ...]] = ("K", "rate")
     rate: float | Floats | None = None
     """left out: the highest that fits both constraints"""
     K: int | Ints | None = None

@@ -1,7 +1,7 @@
 """The hybrid baseline: some clients live on stale samples, the others admit at a constant rate (paper §7)."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ FILLS = ("first", "gradual", "none")
 class Hybrid(AdmissionPolicy):
     """The paper says neither how stale clients get their samples nor who pays: both are settings."""
 
+    per_run: ClassVar[tuple[str, ...]] = ("rate",)
     rate: float | Floats | None = None
     """Λ̄ of the admitting clients together; left out: the highest that fits"""
     K: int | None = None

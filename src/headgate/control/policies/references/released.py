@@ -15,6 +15,7 @@ from headgate.control.policies.drift.objective import Penalty, minimise_objectiv
 from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import Arrays, Ask, Floats, System, View
+from headgate.limits import SAMPLES
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import admission_interval
 
@@ -64,7 +65,7 @@ class Released(AdmissionPolicy):
         for name in ("V", "centre", "pace", "width", "cap"):
             positive(name, getattr(self, name))
         inside_unit("base", self.base)
-        zero_or_more("least", self.least)
+        zero_or_more("least", self.least, SAMPLES)
         KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
     def completed(self, given: Given) -> Self:

@@ -1,0 +1,91 @@
+"""Text and values from outside, made fit for where they are shown: one function for each place.
+
+HTML has `html.escape`; the page puts text into nodes, never into markup.
+"""
+
+import re
+from itertools import islice
+from typing import Any
+
+LONGEST = 80
+"""characters of a value in a message"""
+LINE = 500
+"""characters of a message"""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
+"""also what turns the direction of writing, or cannot be seen"""
+
+
+def printable(text: str) -> str:
+    """For a terminal or a file: control characters and what hides others are written out.
+
+    >>> printable("a\\x1b[31mb\\n")
+    'a\\\\x1b[31mb\\\\n'
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def one_line(text: object, most: int = LINE) -> str:
+    """For a message: on one line, cut where it is long."""
+    said = printable(" ".join(str(text).split()))
+    return said if len(said) <= most else f"{said[: most - 3]}..."
+
+
+def shown(value: Any, most: int = LONGEST) -> str:
+    """A value as a message says it, whatever it is and however large.
+
+    >>> shown(10**6000), shown([1] * 10**6), shown("x" * 200, 10)
+    ('a whole number of about 6000 digits', '[1, 1, 1, 1, 1, 1, 1, 1, ...]', 'xxxxxxx...')
+    """
+    return one_line(_brief(value, 0), most)
+
+
+def _brief(value: Any, depth: int) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value).bit_length() > 1000:
+        return f"a whole number of about {round(value.bit_length() * 0.30103)} digits"
+    if isinstance(value, str):
+        return value[: 4 * LINE] if depth == 0 else repr(value[:LONGEST])
+    if isinstance(value, list | tuple | dict):
+        if depth > 3:
+            return "..."
+        items = islice(value.items() if isinstance(value, dict) else value, 8)
+        if isinstance(value, dict):
+            said = [f"{_brief(key, 1)}: {_brief(each, depth + 1)}" for key, each in items]
+        else:
+            said = [str(_brief(each, depth + 1)) for each in items]
+        more = ["..."] if len(value) > 8 else []
+        return f"{'{' if isinstance(value, dict) else '['}{', '.join(said + more)}{'}' if isinstance(value, dict) else ']'}"
+    return value
+
+
+def markup(text: str) -> str:
+    """For rich: nothing in it is markup.
+
+    >>> markup("a[/b]")
+    'a\\\\[/b]'
+    """
+    from rich.markup import escape
+
+    return escape(printable(text))
+
+
+def cell(text: str) -> str:
+    """For CSV: a cell that a spreadsheet would take for a formula begins with an apostrophe.
+
+    >>> cell("=1+1"), cell("a"), cell("-3.5")
+    ("'=1+1", 'a', '-3.5')
+    """
+    said = printable(text)
+    return f"'{said}" if said.startswith(("=", "+", "-", "@")) and not _NUMBER.fullmatch(said) else said
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
+
+
+def markdown(text: str) -> str:
+    """For a cell of a markdown table.
+
+    >>> markdown("a|b <i>")
+    'a\\\\|b &lt;i&gt;'
+    """
+    said = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\\\`*_\[\]|])", r"\\\1", said)

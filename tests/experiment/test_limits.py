@@ -1,0 +1,132 @@
+"""Whatever a recipe or --set says is refused in one line, before memory or time is taken; docs/limits.md states the limits."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from headgate import limits
+from headgate.control.checks import whole_numbers
+from headgate.errors import HeadgateError, SettingError
+from headgate.experiment import load
+from headgate.experiment.sweep import sweep_points
+
+PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
+DIGITS, DEEP = "9" * 5000, "[" * 5000 + "]" * 5000
+BURSTS = 'prices={kind = "bursts", low = 1, high = 2, factor = 2, chance = 0.1, length = %s}'
+
+
+def refused(ask) -> str:
+    began = time.perf_counter()
+    with pytest.raises(HeadgateError) as refusal:
+        ask()
+    said = str(refusal.value)
+    assert time.perf_counter() - began < 5
+    assert "\n" not in said
+    assert len(said) < 600
+    return said
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("cost.kind=[1]", "prices.kind = [1]: no such price process"),
+        ("prices.kind={a = 1}", "prices.kind = {'a': 1}: no such price process"),
+        ("policies.dpp.kind=[1]", "policies.dpp.kind = [1]: no such policy"),
+        ("model.kind=[1]", "model.kind = [1]: no such model"),
+        ("data.partition=[1]", "data.partition = [1]: must be a partition"),
+        ("data.partition.kind=[1]", "data.partition.kind = [1]: no such partition"),
+        ("policies.headgate.rule=[1]", "policies.headgate.rule = [1]: must be a retention rule"),
+        ("bound.sigma=1e200", "bound.sigma = 1e+200: must not be beyond 1e+15"),
+        ("bound.pdim=1e-300", "bound.pdim = 1e-300"),
+        ("policies.released.least=99999999999999999999999", "policies.released.least = 99999999999999999999999: must be"),
+        ("policies.acdpp.capacity=1e15", "policies.acdpp.capacity = 1000000000000000: 10 runs of 10 clients"),
+        ("policies.acdpp.capacity=[1e15]", "policies.acdpp.capacity"),
+        ("policies.acdpp.K=1e15", "policies.acdpp.K = 1000000000000000: must not be beyond 1,000,000"),
+        ("system.clients=1e15", "system.clients = 1000000000000000: at most 10,000,000"),
+        ("system.clients=1e300", "system.clients = 1e+300: must be"),
+        ("system.clients=9_999_999", "system.clients = 9999999: 10 runs of so many clients take about"),
+        ("system.buffers=[1e10]", "system.buffers = [10000000000]: must not be beyond"),
+        ("system.buffers=[1e300]", "system.buffers = [1e+300]: must be"),
+        ("system.budget=1e16", "system.budget = 1e+16: must not be beyond"),
+        ("system.budget=nan", "system.budget = nan: must be a finite number"),
+        ("system.budget=-inf", "system.budget = -inf: must be a finite number"),
+        ("run.rounds=1e15", "run.rounds = 1000000000000000: at most 1,000,000"),
+        ("run.horizon=1e15", "run.horizon = 1000000000000000: at most 1,000,000"),
+        ("run.seeds=1e15", "run.seeds = 1000000000000000: at most 10,000"),
+        ("run.first_seed=1e18", "run.first_seed = 1e+18: must be a number not beyond"),
+        ("policies.hybrid.rate=1e18", "policies.hybrid.rate = 1e+18: must not be beyond"),
+        (f"system.clients={DIGITS}", "--set system.clients=99999"),
+        (f"system.clients=0x{'f' * 5000}", "system.clients = a whole number of about 6021 digits"),
+        (f"system.buffers={DEEP}", "--set system.buffers=[[[["),
+        (f"system.buffers={'[' * 30}{']' * 30}", "at most 20 of them"),
+        (f"data.kind={'x' * 20_000}", "data.kind = xxx"),
+        (f"{'a.' * 5000}b=1", "must look like section.key=value"),
+        ('data.kind="a\\u0000b"', "holds a zero byte"),
+        (BURSTS % "2e8", "prices.length = 200000000: must not be beyond 1,000,000"),
+        (BURSTS % "2.5", "prices.length = 2.5: must be a valid integer"),
+        (f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}", "levels: 2,000 of them; at most 1,000"),
+        ("prices={kind = 'trace', prices = [1e300]}", "price 1e+300 in row 1"),
+        ("policies={a = 1}", "policies.a = 1: must be a section"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_setting_of_any_type_and_size_is_refused_in_one_line(setting, says):
+    assert says in refused(lambda: load("mnist", [setting]))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"a = {DIGITS}", "not valid TOML"),
+        (f"a = {DEEP}", "deeper than 20"),
+        (f"a = {'[' * 40}{']' * 40}", "at most 20 of them"),
+        ("[sweep]\nsystem.budget = " + str(list(range(200))) + "\nrun.rounds = " + str(list(range(200))), "40,000 points"),
+        ("sweep = 1", "sweep = 1: must be a section"),
+        ("base = 1", "recipe 1: no such recipe"),
+        (f"base = '{'x/' * 2000}x'", "no such recipe"),
+        ("\ud800", "not valid TOML"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_a_recipe_of_any_shape_is_refused_in_one_line(tmp_path, text, says):
+    path = tmp_path / "x.toml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert says in refused(lambda: sweep_points(path))
+
+
+def test_a_recipe_has_a_largest_size(tmp_path, monkeypatch):
+    monkeypatch.setattr("headgate.experiment.tables.RECIPE", 1000)
+    monkeypatch.setattr("headgate.experiment.recipes.RECIPE", 1000)
+    path = tmp_path / "x.toml"
+    path.write_text("#" * 2000, "utf-8")
+    assert "at most 1,000" in refused(lambda: load(path))
+
+
+@pytest.mark.parametrize("name", ["a\0b.toml", "x" * 5000, "x" * 5000 + ".toml", "\0"])
+def test_a_name_that_no_file_can_have(name):
+    assert "recipe" in refused(lambda: load(name))
+
+
+def test_who_has_more_memory_says_so(monkeypatch):
+    wide = ["system.clients=9_999_999", 'run.policies=["constant"]', "policies.constant.K=1"]
+    assert "HEADGATE_MEMORY" in refused(lambda: load("mnist", wide))
+    monkeypatch.setenv("HEADGATE_MEMORY", "64")
+    assert load("mnist", wide).system.clients == 9_999_999
+    monkeypatch.setenv("HEADGATE_MEMORY", "much")
+    assert "HEADGATE_MEMORY = much: must be a number of GiB" in refused(lambda: load("mnist", wide))
+
+
+@pytest.mark.parametrize("value", [10**400, [10**400], "x", None, [[1], [1, 2]], 2.5, float("nan"), object()])
+def test_one_check_judges_numbers_of_every_type(value):
+    with pytest.raises(SettingError, match="n = "):
+        whole_numbers("n", value)
+
+
+def test_the_page_states_every_limit_as_it_is():
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\d,.e-]+)", PAGE.read_text("utf-8"), re.M))
+    stated = {name: value for name, value in vars(limits).items() if name.isupper()}
+    assert rows.keys() == stated.keys()
+    for name, value in stated.items():
+        assert float(rows[name].replace(",", "")) == value, name

@@ -1,0 +1,190 @@
+"""Files that claim or become more than they are: one line, before memory is taken for them."""
+
+import gzip
+import io
+import json
+import pickle
+import resource
+import struct
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headgate import limits
+from headgate.errors import HeadgateError
+from headgate.learning.formats import decode, read_idx, recognise
+from headgate.learning.formats.pickled import read_batch
+from headgate.parquet_pages import check_parquet
+
+Image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _no_more_than_it_may():
+    """What is refused takes hardly anything: the peak of the process stays where it was."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+
+
+def refused(read) -> str:
+    with pytest.raises(HeadgateError) as refusal:
+        read()
+    said = str(refusal.value)
+    assert "\n" not in said
+    return said
+
+
+def png(side, shade: int = 0) -> bytes:
+    file = io.BytesIO()
+    Image.new("L", side, shade).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_packed_idx_file_that_becomes_a_thousand_times_as_large(tmp_path):
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(bytes([0, 0, 8, 3]) + struct.pack(">3I", 150, 1024, 1024))
+        for _ in range(150):
+            file.write(bytes(1 << 20))
+    assert "at most 100 times as many" in refused(lambda: read_idx(path))
+
+
+@pytest.mark.parametrize("shape", [(0, 2**32 - 1, 2**32 - 1), (2**32 - 1, 0, 1)])
+def test_an_idx_file_of_nothing_times_much(tmp_path, shape):
+    path = tmp_path / "x-idx3-ubyte"
+    path.write_bytes(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape))
+    assert "nothing in it" in refused(lambda: read_idx(path))
+
+
+def test_a_pickle_that_encodes_one_text_again_and_again(tmp_path):
+    text = "x" * 200_000
+    call = b"c_codecs\nencode\n" + b"h\x01" + b"X\x06\x00\x00\x00latin1" + b"\x86R"
+    body = b"\x80\x02}X\x04\x00\x00\x00data](X" + struct.pack("<I", len(text)) + text.encode() + b"q\x01" + call * 2000 + b"es."
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(body)
+    assert "holds less than it makes" in refused(lambda: read_batch(path))
+
+
+def test_a_pickle_of_a_great_many_steps(tmp_path):
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(b"\x80\x02" + b"]" * 3_000_000 + b".")
+    assert "more than 2,000,000 steps" in refused(lambda: read_batch(path))
+
+
+def test_a_pickled_array_of_a_great_many_dimensions(tmp_path):
+    array = np.zeros((2, 3), np.uint8)
+    body = pickle.dumps({"data": array}, 2)
+    shape = b"K\x02K\x03\x86"
+    assert shape in body
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(body.replace(shape, b"(" + b"J\xff\xff\xff\x7f" * 100_000 + b"t"))
+    assert "of another length" in refused(lambda: read_batch(path))
+
+
+def test_pictures_of_mixed_sizes_the_first_a_large_one(tmp_path):
+    for split, many in (("train", 40), ("test", 2)):
+        (tmp_path / split / "one").mkdir(parents=True)
+        for i in range(many):
+            (tmp_path / split / "one" / f"{i:03}.png").write_bytes(png((3000, 3000) if i == 0 else (8, 9), i))
+    found = recognise(tmp_path)
+    assert found is not None
+    assert found.read(channels=1, classes=1, size=16).train_images.shape == (40, 1, 16, 16)
+
+
+def test_many_pictures_of_one_shade_are_refused_before_room_is_made(tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / split / "one").mkdir(parents=True)
+        for i in range(20):
+            (tmp_path / split / "one" / f"{i:03}.png").write_bytes(png((2000, 2000)))
+    found = recognise(tmp_path)
+    assert found is not None
+    assert "at most 100 times as many" in refused(lambda: found.read(channels=1, classes=1))
+
+
+def test_a_picture_of_too_many_pixels(recwarn):
+    said, small = {}, png((8, 8))
+    for side in (40_000, 12_000, 8_000):
+        head = b"IHDR" + struct.pack(">II", side, side) + small[24:29]
+        wide = small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:]
+        said[side] = refused(lambda data=wide: decode("huge.png", data, 1))
+    assert "bomb" in said[40_000]  # Pillow's own limit
+    for side in (12_000, 8_000):
+        assert f"{side} x {side} pixels; at most {limits.PIXELS:,}" in said[side]
+    assert not recwarn.list
+
+
+# parquet
+
+
+def frame(rows: int, content: bytes, label=0, **more) -> pl.DataFrame:
+    picture = pl.Series("image", [{"bytes": content, "path": None}], dtype=pl.Struct({"bytes": pl.Binary, "path": pl.String}))
+    return pl.DataFrame({"image": picture.new_from_index(0, rows), "label": pl.Series([label]).new_from_index(0, rows), **more})
+
+
+def written(folder: Path, train: pl.DataFrame, **how) -> Path:
+    train.write_parquet(folder / "train.parquet", **how)
+    train.head(3).write_parquet(folder / "test.parquet", **how)
+    return folder
+
+
+@pytest.mark.parametrize(("rows", "size"), [(2_000_000, 20), (1_000, 100_000)], ids=["many rows", "one picture many times"])
+def test_a_parquet_file_that_becomes_gigabytes(tmp_path, rows, size):
+    written(tmp_path, frame(rows, bytes(size)))
+    found = recognise(tmp_path)
+    assert found is not None
+    assert "at most 100 times as many" in refused(lambda: found.read(channels=1, classes=10))
+
+
+def test_a_long_text_in_a_column_of_many_rows(tmp_path):
+    rows = 3_000
+    text = pl.Series("who", ["x" * 100_000] + ["y"] * (rows - 1))
+    written(tmp_path, frame(rows, png((8, 8)), who=text))
+    found = recognise(tmp_path)
+    assert found is not None
+    assert "at most 100 times as many" in refused(lambda: found.read(channels=1, classes=10))
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt64])
+def test_labels_of_any_whole_type(tmp_path, kind):
+    fine = written(tmp_path, frame(4, png((8, 8))).with_columns(pl.col("label").cast(kind)))
+    found = recognise(fine)
+    assert found is not None
+    assert found.read(channels=1, classes=10).train_labels.tolist() == [0] * 4
+    large = pl.lit(2**63 + 1, dtype=pl.UInt64).cast(kind).alias("label")
+    written(tmp_path, frame(4, png((8, 8))).with_columns(large))
+    found = recognise(fine)
+    assert found is not None
+    assert "train.parquet" in refused(lambda: found.read(channels=1, classes=10))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, json.dumps({"info": {"features": {"label": {"names": [[1]]}}}})])
+def test_metadata_that_is_deep_or_of_another_kind(tmp_path, text):
+    written(tmp_path, frame(4, png((8, 8))), metadata={"huggingface": text})
+    found = recognise(tmp_path)
+    assert found is not None
+    assert "damaged metadata" in refused(lambda: found.read(channels=1, classes=10))
+
+
+@pytest.mark.parametrize("how", [{}, {"compression": "snappy"}, {"compression": "uncompressed"}, {"row_group_size": 7}])
+def test_sizes_are_read_as_they_are(tmp_path, how):
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"a": range(100), "b": ["text"] * 100, "c": [[1, 2]] * 100}).write_parquet(path, **how)
+    assert check_parquet(path) == 100
+
+
+def test_any_damage_to_a_footer_is_refused_or_harmless(tmp_path):
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"a": range(100)}).write_parquet(path)
+    content, random = path.read_bytes(), np.random.default_rng(7)
+    for _ in range(500):
+        bad = bytearray(content)
+        for place in random.integers(4, len(bad), 3):
+            bad[place] = random.integers(256)
+        path.write_bytes(bytes(bad))
+        with suppress(HeadgateError):  # and nothing else
+            check_parquet(path)
