@@ -169,7 +169,7 @@ def answering_grid(clients: int, updates: bool, model: dict[str, Any]) -> Any:
         def answer(self, message: Message) -> RecordDict:
             if message.metadata.message_type != "train":
                 client = message.metadata.dst_node_id - 1000
-                return RecordDict({RECORD: ConfigRecord(to_wire(Identity(client, 0.0)))})
+                return RecordDict({RECORD: ConfigRecord(to_wire(Identity(client)))})
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             self.first[order.client] = max(self.first[order.client], order.kept_from, order.last - order.limit)
             held = order.last - self.first[order.client]

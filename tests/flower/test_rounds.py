@@ -89,19 +89,26 @@ def test_who_comes_later_and_who_comes_back_takes_part(tmp_path):
     assert world.grid.queries == 3  # each once, also by a new server process
 
 
-def test_of_two_nodes_that_claim_a_client_the_newer_one_is_it(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3))
+def test_a_client_is_one_node_for_as_long_as_that_node_is_there(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 6))
     world.play(1)
     told = []
     app = counting_app(world.folder / "stores")
 
-    def newer(message, context):
-        told.append((context.node_id, message.metadata.message_type))
-        return app(message, context)
+    def saying(name):
+        def said(message, context):
+            told.append((name, message.metadata.message_type))
+            return app(message, context)
 
-    world.grid.nodes |= {100: Node(lambda message, context: told.append("old"), 0), 50: Node(newer, 0)}
-    world.play()
-    assert told == [(50, "query.identity"), (50, "train"), (50, "train")]
+        return Node(said, 0)
+
+    first, later = saying("first"), saying("later")
+    for t, there in enumerate([(first, later), (later,), (first, later), (first,), (first, later)], 2):
+        claiming = {node: own for node, own in ((100, first), (50, later)) if own in there}
+        world.grid.nodes = claiming | {100 + m: Node(app, m) for m in (1, 2)}
+        world.play(t)
+    assert told[0] == ("later", "query.identity")
+    assert [name for name, kind in told if kind == "train"] == ["first", "later", "later", "first", "first"]
     world.audit()
 
 

@@ -4,7 +4,6 @@ An admission has an id, (experiment, round, client). Its row, its samples, the c
 are one transaction, so an order that comes twice, or again after a crash, finds the row and admits nothing.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +53,6 @@ class BufferStore(Durable):
 
     format = "headgate buffer 1"
     schema = (
-        "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, since REAL NOT NULL)",
         "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL, "
         "first INTEGER NOT NULL, cursor INTEGER NOT NULL, lost INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER, client INTEGER, admitted INTEGER NOT NULL, "
@@ -74,12 +72,6 @@ class BufferStore(Durable):
         if (found := self._fixed("client", client)) != client:
             self.close()
             raise DataError(f"{self.path}: is the memory of client {found}, not of client {client}")
-
-    def since(self, node: int) -> float:
-        """When this node was first this client."""
-        with self.transaction():
-            self._db.execute("INSERT OR IGNORE INTO nodes VALUES (?, ?)", (str(node), time.time()))
-        return float(self._db.execute("SELECT since FROM nodes WHERE node = ?", (str(node),)).fetchone()[0])
 
     # one order
 

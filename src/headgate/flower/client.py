@@ -23,13 +23,15 @@ from headgate.control.retention import Retention
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, HeldSample
 from headgate.flower.durable import Watch
+from headgate.flower.keys import read_private_key, sign
 from headgate.flower.messages import RECORD, Identity, Order, from_wire, to_wire
 from headgate.flower.sources import Label, Source, unpack
 
 Train = Callable[[Message, Context, "HeldSamples"], Message]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Retention]] | Callable[[Context], Collection[type[Retention]]]
-VARIABLE = "HEADGATE_STORE"
+VARIABLE, KEY_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY"
+"""where a client's memory and its private key are, unless the node's settings `headgate-store` and `headgate-key` say it"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -83,14 +85,14 @@ def headgate_client(
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
             with closing(open_store(context, store, watch)) as own:
-                said = Identity(own.client, own.since(context.node_id))
-            return Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message)
+                said = Identity(own.client)
+            return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
-                return _obey(order, own, _source(source, context), function, message, context)
+                return _signed(_obey(order, own, _source(source, context), function, message, context), context)
 
         return function
 
@@ -111,6 +113,14 @@ def _obey(order: Order, own: BufferStore, source: Source, function: Train, messa
     content = RecordDict() if reply is None else reply.content
     content[RECORD] = ConfigRecord(to_wire(own.tell(order, len(labelled))))
     return Message(content, reply_to=message) if reply is None else reply
+
+
+def _signed(reply: Message, context: Context) -> Message:
+    """By the key of this node, where it has one."""
+    path = context.node_config.get("headgate-key") or os.environ.get(KEY_VARIABLE)
+    if path:
+        sign(reply.content, context.node_id, read_private_key(Path(str(path))))
+    return reply
 
 
 def open_store(

@@ -1,5 +1,6 @@
 """SQLite as both stores use it: a commit is on disk, and a process that is killed leaves whole transactions."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ class Durable:
     def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
         self.path = Path(path)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _private(self.path)
             self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise DataError(f"{self.path}: cannot be opened ({error})") from None
@@ -95,3 +96,16 @@ class Durable:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _private(path: Path) -> None:
+    """A file for its owner alone, in a folder that is so where it is made here; SQLite's own beside it become the same."""
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # of an earlier version
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)

@@ -87,9 +87,12 @@ class ClientRow(NamedTuple):
 
 
 class Node(NamedTuple):
+    """Which client a node says it is."""
+
     node: int
     client: int
     since: float
+    """when it last became that client, as the server counts it: see Roster"""
 
 
 class LedgerStore(Durable):

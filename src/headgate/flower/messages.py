@@ -103,10 +103,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which client a node is, and since when (seconds since 1970): where two nodes claim a client, the newer one counts."""
+    """Which client a node is."""
 
     client: int
-    since: float
 
 
 def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
@@ -118,8 +117,8 @@ def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
 def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
     """The value in a record; refused with the name of the field that is wrong.
 
-    >>> from_wire(Identity, {"client": 3, "since": 12.5})
-    Identity(client=3, since=12.5)
+    >>> from_wire(Identity, {"client": 3})
+    Identity(client=3)
     """
     known, name = _FIELDS[kind], kind.__name__.lower()
     for key in record:

@@ -1,16 +1,17 @@
 """Who is there: which client each node of the grid is.
 
-Flower tells the server nothing but node ids, so every new node is asked once. Where two nodes claim to be one client, after
-a restart without a key say, the newer one is taken and the other gets no orders.
+Flower tells the server nothing but node ids, so every new node is asked once. In a deployment with keys the answer counts only
+if the client's own key signed it. A client is one node for as long as that node is there: a later claim never takes its place.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from headgate.errors import DataError
+from headgate.flower.keys import ClientKeys, take_signature
 from headgate.flower.ledger_store import Event, LedgerStore, Node
 from headgate.flower.messages import RECORD, Identity, from_wire
 
@@ -19,14 +20,25 @@ ANSWER_WITHIN = 120.0
 """seconds for a node to say who it is, where a round has as many"""
 PAUSE = 1.0
 """seconds between two looks while clients are waited for"""
+NEVER = 0.0
+"""the turn of a node that claims a client and has not yet been it; nodes that have been it are counted in their order"""
+LATEST = 2.0**40
+"""a turn that no run comes to; earlier versions kept what nodes said of themselves there"""
 
 
 class Roster:
-    """The nodes that have said who they are; kept in the store, so that a restarted server need not ask again."""
+    """The nodes that have said who they are; kept in the store, so that a restarted server need not ask again.
 
-    def __init__(self, store: LedgerStore, clients: int, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._store, self._clients, self._sleep = store, clients, sleep
-        self._nodes = {node.node: node for node in store.nodes()}
+    `keys` are those of the deployment; None: there are none, and nodes are believed.
+    """
+
+    def __init__(
+        self, store: LedgerStore, clients: int, keys: ClientKeys | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._store, self._clients, self._keys, self._sleep = store, clients, keys, sleep
+        self._nodes: dict[int, Node] = {}
+        self._turns: dict[int, float] = {}
+        self._know([node._replace(since=min(node.since, LATEST)) for node in store.nodes()])
         self._looks = 0
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
@@ -48,9 +60,31 @@ class Roster:
         new = [node for node in there if node not in self._nodes and self._not_before.get(node, 0) <= self._looks]
         if new:
             self._ask(grid, t, new, answer_within)
-        claims = [self._nodes[node] for node in there if node in self._nodes]
-        newest = {claim.client: claim.node for claim in sorted(claims, key=lambda claim: (claim.since, claim.node))}
-        return dict(sorted(newest.items()))
+        known = None if self._keys is None else self._keys.current()
+        claims: dict[int, list[Node]] = {}
+        for node in there:
+            claim = self._nodes.get(node)
+            if claim is not None and claim.client < self._clients and (known is None or claim.client in known):
+                claims.setdefault(claim.client, []).append(claim)
+        return {client: self._holder(claims[client]).node for client in sorted(claims)}
+
+    def _holder(self, claims: list[Node]) -> Node:
+        """Of the nodes there that claim a client: the one that was it last, and from now on again."""
+        holder = max(claims, key=lambda claim: claim.since)
+        last = self._turns.get(holder.client, NEVER)
+        if holder.since == NEVER or holder.since < last:
+            holder = holder._replace(since=last + 1)
+            self._remember([holder])
+        return holder
+
+    def _remember(self, nodes: Collection[Node]) -> None:
+        self._store.remember_nodes(nodes)
+        self._know(nodes)
+
+    def _know(self, nodes: Collection[Node]) -> None:
+        for node in nodes:
+            self._nodes[node.node] = node
+            self._turns[node.client] = max(self._turns.get(node.client, NEVER), node.since)
 
     def _ask(self, grid: Grid, t: int, nodes: Iterable[int], answer_within: float) -> None:
         asked = set(nodes)
@@ -59,24 +93,29 @@ class Roster:
             Message(RecordDict({RECORD: ConfigRecord({})}), node, IDENTITY, ttl=answer_within, group_id=str(t))
             for node in sorted(asked)
         ]
-        found, events = [], []
+        found: dict[int, Node] = {}
+        events = []
         for reply in grid.send_and_receive(messages, timeout=answer_within):
             node = reply.metadata.src_node_id
-            if node not in asked or reply.has_error():
+            if node not in asked or node in found or reply.has_error():
                 continue
             try:
-                identity = from_wire(Identity, dict(reply.content[RECORD]))
-                if identity.client >= self._clients:
-                    raise DataError(f"identity.client = {identity.client}: there are {self._clients} clients, from 0 on")
+                found[node] = Node(node, self._client(node, reply.content), NEVER)
             except (DataError, KeyError, TypeError) as error:
                 events.append(Event(t, -1, "unknown", f"node {node}: {error}"))
-                continue
-            found.append(Node(node, identity.client, identity.since))
-        for silent in asked - {node.node for node in found}:  # asked again, but less and less often
+        for silent in asked - found.keys():  # asked again, but less and less often
             self._failures[silent] = self._failures.get(silent, 0) + 1
             self._not_before[silent] = self._looks + 2 ** self._failures[silent]
         if found:
-            self._store.remember_nodes(found)
-            self._nodes |= {node.node: node for node in found}
+            self._remember(found.values())
         if events:
             self._store.note(events)
+
+    def _client(self, node: int, content: RecordDict) -> int:
+        """Which client a node is by its answer."""
+        client = from_wire(Identity, dict(content[RECORD])).client
+        if client >= self._clients:
+            raise DataError(f"identity.client = {client}: there are {self._clients} clients, from 0 on")
+        if self._keys is not None and (reason := take_signature(content, node, self._keys.current().get(client))):
+            raise DataError(f"identity.client = {client}: {reason}")
+        return client

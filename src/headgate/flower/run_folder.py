@@ -13,6 +13,7 @@ from typing import Any
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.flower.ledger_store import LedgerStore, SettledRound
+from headgate.records.lock import FolderLock
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_object
 from headgate.records.source import commit
@@ -32,9 +33,18 @@ class RunRecord:
         self._began, self._told = time.monotonic(), ""
 
     @classmethod
-    def open(cls, folder: Path, experiment: Experiment, own_prices: bool = False) -> "RunRecord":
-        """`own_prices`: they come from a function of the user's, so their mean is not known."""
-        if folder.is_dir() and any(folder.iterdir()) and left_by_a_killed_start(folder):
+    def open(cls, folder: Path, experiment: Experiment, held: FolderLock, own_prices: bool = False) -> "RunRecord":
+        """The folder is `held` before anything in it is looked at: two first starts may come at once.
+
+        `own_prices`: they come from a function of the user's, so their mean is not known.
+        """
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be made ({error.strerror})") from None
+        held.take(folder, folder)
+        if any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
         if not (folder / STATE).exists():
             mean_price = None if own_prices else experiment.prices.mean(experiment.rounds)

@@ -20,12 +20,14 @@ from headgate.control.types import Floats, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.flower.keys import keys_of_the_deployment
 from headgate.flower.ledger_store import Event, LedgerStore
 from headgate.flower.messages import Order
 from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
 from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline, Heard, evaluations, hear, mean_metrics, order_messages
 from headgate.flower.run_folder import LEDGER, RunRecord
+from headgate.flower.senders import sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.cohort import draw_cohort
@@ -64,23 +66,24 @@ class AdmissionStrategy(Strategy):
         if self.discipline.quorum > experiment.system.clients:
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
         self._prices, self._client_evaluation = prices, client_evaluation
-        self._record = RunRecord.open(Path(folder), experiment, own_prices=prices is not None)
+        self._keys = keys_of_the_deployment()
         self._held = FolderLock()
         try:
-            self._held.take(self._record.folder, self._record.folder)
+            self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
             self.store = LedgerStore(self._record.folder / LEDGER, watch)
             self._held.callback(self.store.close)
             self.accounts = Accounts(experiment, self.store)
         except BaseException:
             self._held.close()
             raise
-        self._roster = Roster(self.store, experiment.system.clients)
+        self._roster = Roster(self.store, experiment.system.clients, self._keys)
         self._evaluate: Evaluate | None = None
         self._learned = ServerModel({}, {})
         self._file = ("", "")
         self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
         self._asked: dict[int, int] = {}
+        self._messages: list[Message] = []
 
     @property
     def ledger(self) -> Ledger:
@@ -145,15 +148,17 @@ class AdmissionStrategy(Strategy):
         self._sent = {
             node: self.accounts.order(self._now, client, trains is None or client in trains) for client, node in nodes.items()
         }
-        return order_messages(self._sent, arrays, config, rules.deadline)
+        self._messages = order_messages(self._sent, arrays, config, rules.deadline)
+        return self._messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle round t: what was admitted, by every answer; the model, if there are answers enough."""
         now = self._now
         if now is None or now.t != server_round:
             raise SettingError(f"server_round = {server_round}: no orders were given for it")
-        heard = hear(self.accounts, now, self._sent, replies, self._learned.model, self.discipline)
-        done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events(heard.events)
+        genuine, forged = sorted_out(now.t, self._messages, self._sent, replies, self._keys)
+        heard = hear(self.accounts, now, self._sent, genuine, self._learned.model, self.discipline)
+        done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events([*forged, *heard.events])
         learned, events = self._step(now.t, heard)
         arrays = record_of((learned or self._learned).model)
         metrics = self._metrics(done, heard, self._judged(now.t, arrays))
@@ -161,7 +166,7 @@ class AdmissionStrategy(Strategy):
         self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
         if learned is not None:
             self._learned, self._file = learned, file
-        self._now, self._sent = None, {}
+        self._now, self._sent, self._messages = None, {}, []
         self._record.append(self.store.rounds(after=now.t - 1)[0])
         told = self._told(heard, metrics)
         self._record.state("running", now.t, told)

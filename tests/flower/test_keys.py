@@ -1,0 +1,191 @@
+"""A client is who has its key: nobody else can be it, answer for it, or bring offences upon it."""
+
+import os
+
+import pytest
+from flwr.app import ConfigRecord, Error, Message, RecordDict
+from grids import SERVER, Node
+from worlds import World, an_experiment
+
+from headgate.errors import DataError, SettingError
+from headgate.flower.deploy.certificates import make_node_key
+from headgate.flower.keys import FILE, SIGNATURE, VARIABLE, bind_key, read_keys, read_private_key, sign, take_signature
+from headgate.flower.messages import RECORD
+from headgate.flower.rounds import Discipline
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch, no_fsync):
+    """Three clients, each with the key that is registered for it."""
+    world = World(tmp_path, an_experiment("fifo", 4), Discipline(gather=0.0, deadline=5.0, offences=2))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / FILE))
+    for node in world.grid.nodes.values():
+        key = tmp_path / f"{node.client}.key"
+        bind_key(tmp_path / FILE, node.client, make_node_key(key))
+        node.config["headgate-key"] = str(key)
+    return world
+
+
+def trained(world):
+    return {client for _, client in world.grid.trained}
+
+
+def test_clients_with_their_keys_play_as_without(world, tmp_path, monkeypatch):
+    assert world.play()
+    monkeypatch.delenv(VARIABLE)
+    plain = World(tmp_path / "plain", world.experiment)
+    assert plain.play()
+    assert world.events("forged", "rejected", "unknown") == []
+    with world.store() as signed, plain.store() as unsigned:
+        assert [past.sha256 for past in signed.rounds()] == [past.sha256 for past in unsigned.rounds()]
+    world.audit()
+
+
+@pytest.mark.parametrize("since", [{}, {"since": 1e300}])
+def test_no_other_node_becomes_a_client_by_saying_so(world, since):
+    asked = []
+
+    def claims(message, context):
+        asked.append(message.metadata.message_type)
+        content = RecordDict({RECORD: ConfigRecord({"client": 0, **since})})
+        sign(content, context.node_id, read_private_key(world.folder / "1.key"))
+        return Message(content, reply_to=message)
+
+    world.grid.nodes = {7: Node(claims, 0), **world.grid.nodes}
+    assert world.play()
+    assert set(asked) == {"query.identity"}
+    assert {event.kind for event in world.events()} <= {"unknown", "short"}
+    assert any("node 7" in event.reason for event in world.events("unknown"))
+    world.audit()
+
+
+def test_an_identity_cannot_be_repeated_by_another_node(world):
+    question = Message(RecordDict({RECORD: ConfigRecord({})}), 100, "query.identity", group_id="1")
+    heard = world.grid.deliver(question)
+    world.grid.nodes[7] = Node(lambda message, context: Message(heard.content, reply_to=message), 0)
+    assert world.play()
+    assert any("is not signed by this client's key" in event.reason for event in world.events("unknown"))
+    assert world.events("rejected", "forged") == []
+
+
+def test_answers_in_the_name_of_another_count_for_nothing_and_hurt_nobody(world):
+    """Flower hands on a sender's own word for who it is: client 1 answers as client 0 as well, wrongly, before it does."""
+
+    def send(message, node, plain=world.grid._send):
+        replies = plain(message, node)
+        if message.metadata.message_type == "train" and node == 101:
+            question = Message(RecordDict({RECORD: ConfigRecord({})}), 100, "train", group_id=message.metadata.group_id)
+            lie = RecordDict({RECORD: ConfigRecord({"client": 0, "anything": 1})})
+            sign(lie, 100, read_private_key(world.folder / "1.key"))
+            unsigned = RecordDict({RECORD: ConfigRecord({"client": 0})})
+            forged = [Message(lie, reply_to=question), Message(unsigned, reply_to=question)]
+            replies = [*forged, Message(Error(code=2, reason="put into its mouth"), reply_to=question), *replies]
+        return replies
+
+    world.grid._send = send
+    world.grid.nodes = dict(sorted(world.grid.nodes.items(), key=lambda item: item[0] != 101))
+    assert world.play()
+    assert len(world.events("forged")) == 8
+    assert all("as client 0 (node 100)" in event.reason for event in world.events("forged"))
+    assert world.events("rejected", "failed", "quarantined") == []
+    assert trained(world) == {0, 1, 2}
+    with world.store() as store:
+        assert world.heard(store) == {0, 1, 2}
+    world.audit()
+
+
+def test_a_client_without_its_key_takes_no_part(world):
+    del world.grid.nodes[102].config["headgate-key"]
+    assert world.play()
+    assert trained(world) == {0, 1}
+    assert any("node 102: identity.client = 2: is not signed" in event.reason for event in world.events("unknown"))
+
+
+def test_a_key_that_is_registered_while_the_run_is_played_counts_from_then_on(world):
+    file = world.folder / FILE
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:2]))
+    assert world.play(2)
+    assert trained(world) == {0, 1}
+    file.write_bytes(b"".join(lines))
+    assert world.play()
+    assert trained(world) == {0, 1, 2}
+
+
+def test_flowers_error_for_a_node_that_is_gone_names_the_client_that_was_asked(world):
+    number = iter(range(10**6))
+
+    def send(message, node, plain=world.grid._send):
+        message.metadata.__dict__["_message_id"] = f"message {next(number)}"  # as Flower's grids do
+        if message.metadata.message_type == "train" and node == 102:
+            gone = Message(Error(code=5, reason="Node Unavailable"), reply_to=message)
+            gone.metadata.__dict__["_src_node_id"] = SERVER
+            return [gone]
+        return plain(message, node)
+
+    world.grid._send = send
+    assert world.play(1)
+    assert world.events("unknown") == []
+    assert [(event.client, event.kind, event.reason) for event in world.events()] == [
+        (2, "failed", "error 5: Node Unavailable")
+    ]
+
+
+def test_every_byte_of_an_answer_is_signed(tmp_path):
+    bind_key(tmp_path / FILE, 3, make_node_key(tmp_path / "key"))
+    key, public = read_private_key(tmp_path / "key"), read_keys(tmp_path / FILE)[3]
+
+    def answer(**more):
+        return RecordDict({RECORD: ConfigRecord({"client": 3, "admitted": [1, 2], **more})})
+
+    good = answer()
+    sign(good, 9, key)
+    signature = good[SIGNATURE]
+    assert take_signature(good, 9, public) is None
+    assert SIGNATURE not in good
+    changed = {"another value": answer(client=4), "another field": answer(x=1), "another node": answer(), "none": answer()}
+    changed["another record"] = answer()
+    changed["another record"]["more"] = ConfigRecord({})
+    for name, content in changed.items():
+        if name != "none":
+            content[SIGNATURE] = signature
+        assert take_signature(content, 8 if name == "another node" else 9, public) is not None, name
+    assert take_signature(answer(), 9, None) == "no key is registered for this client"
+
+
+def test_a_number_and_its_key_belong_together_for_good(tmp_path):
+    file = tmp_path / "own" / FILE
+    first, second = (make_node_key(tmp_path / name) for name in ("first", "second"))
+    bind_key(file, 0, first)
+    bind_key(file, 0, first)
+    assert list(read_keys(file)) == [0]
+    assert os.stat(file).st_mode & 0o777 == 0o600
+    assert os.stat(file.parent).st_mode & 0o777 == 0o700
+    with pytest.raises(DataError, match="client 0 has another key already"):
+        bind_key(file, 0, second)
+    with pytest.raises(DataError, match="client 0 has this key already"):
+        bind_key(file, 1, first)
+    bind_key(file, 1, second)
+    assert list(read_keys(file)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "text", [b"ssh-rsa AAAA\n", b"0 nonsense\n", b"-1 x\n", b"9999999999 x\n", b"0\n", b"\xff\n", b"0 ssh-ed25519 AAAA\n"]
+)
+def test_a_file_that_is_none_of_keys_is_refused_in_one_line(tmp_path, text):
+    (tmp_path / FILE).write_bytes(text)
+    with pytest.raises(DataError, match=r"^[^\n]*clients\.keys: line 1[^\n]*$"):
+        read_keys(tmp_path / FILE)
+
+
+def test_two_lines_for_one_number_or_one_key_are_refused(tmp_path):
+    public = make_node_key(tmp_path / "key").read_text()
+    for text in (f"0 {public}0 {public}", f"0 {public}1 {public}"):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(DataError, match=r"each once|the same key"):
+            read_keys(tmp_path / FILE)
+
+
+def test_a_key_that_is_named_and_not_there_is_an_error_of_the_client(tmp_path):
+    with pytest.raises(SettingError, match="is no private key"):
+        read_private_key(tmp_path / "key")
