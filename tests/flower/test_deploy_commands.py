@@ -1,13 +1,26 @@
 """The commands that deploy: they keep running what they start, and leave nothing behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from deployed import PATIENCE, patiently
+from flwr.proto.control_pb2 import (
+    ListNodesRequest,
+    ListRunsRequest,
+    PullArtifactsRequest,
+    RegisterNodeRequest,
+    StartRunRequest,
+    StopRunRequest,
+    StreamLogsRequest,
+)
+from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 
 from headgate.flower.deploy.certificates import make_certificates, make_node_key
 from headgate.flower.deploy.processes import free_port, listening
@@ -18,12 +31,36 @@ pytestmark = [
 ]
 
 
-def test_the_commands_for_real_machines_keep_running_and_leave_nothing_behind(tmp_path):
-    own, port = make_certificates(tmp_path / "certificates"), free_port()
+NOBODY = 65534
+
+
+def strangers_attempts(where, authority):
+    """What Flower's own client for users gets, for each thing that a user may ask a SuperLink for."""
+    asked = {
+        "register": lambda control: control.RegisterNode(RegisterNodeRequest(public_key=b"k", name="evil")),
+        "list nodes": lambda control: control.ListNodes(ListNodesRequest()),
+        "list runs": lambda control: control.ListRuns(ListRunsRequest()),
+        "start": lambda control: control.StartRun(StartRunRequest()),
+        "stop": lambda control: control.StopRun(StopRunRequest(run_id=1)),
+        "log": lambda control: list(control.StreamLogs(StreamLogsRequest(run_id=1))),
+        "pull": lambda control: control.PullArtifacts(PullArtifactsRequest(run_id=1)),
+    }
+    found = {}
+    with ControlHttpClient.from_server_address(where, False, authority.read_bytes(), []) as control:
+        for name, ask in asked.items():
+            try:
+                found[name] = ask(control)
+            except httpx.HTTPStatusError as error:
+                found[name] = error.response.status_code
+    return found
+
+
+def test_the_commands_for_real_machines_keep_running_let_nobody_in_and_leave_nothing_behind(tmp_path):
+    own, port, inside = make_certificates(tmp_path / "certificates"), free_port(), free_port()
     public = make_node_key(tmp_path / "node.key")
     told = {name: tmp_path / f"{name}.txt" for name in ("superlink", "supernode")}
     words = {
-        "superlink": ["link", "--certificates", own.folder, "--port", port, "--register", public],
+        "superlink": ["link", "--certificates", own.folder, "--port", port, "--inside", inside, "--register", f"0={public}"],
         "supernode": ["node", "--superlink", f"127.0.0.1:{port}", "--authority", own.authority, "--key", tmp_path / "node.key"],
     }
     words["supernode"] += ["--client", 0, "--clients", 1]
@@ -38,18 +75,56 @@ def test_the_commands_for_real_machines_keep_running_and_leave_nothing_behind(tm
         command("superlink")
         patiently(lambda: "to run an app" in told["superlink"].read_text(), "superlink")
         command("supernode")
+        attempts = strangers_attempts(f"127.0.0.1:{port}", own.authority)
+        assert attempts == dict.fromkeys(attempts, 404)
+        within = strangers_attempts(f"127.0.0.1:{inside}", tmp_path / "link" / "inside" / "ca.crt")
+        assert not isinstance(within["list nodes"], int), "the operator's way, by which keys are registered"
+        assert len(within["list nodes"].nodes_info) == 1
+        if os.geteuid() == 0 and shutil.which("curl"):
+            assert [asked_by(user, inside) for user in (0, NOBODY)] == [200, 404]
         log = tmp_path / "node" / "supernode.log"
         patiently(lambda: log.exists() and "SuperNode ID:" in log.read_text("utf-8", "replace"), "supernode")
-        (pid,) = mentioning(tmp_path, "flower-supernode")
-        os.kill(pid, signal.SIGKILL)
+        (pid,) = mentioning(tmp_path, "inside\0supernode")
+        (front,) = mentioning(tmp_path, "headgate.flower.deploy.front")
+        for process in (pid, front):
+            os.kill(process, signal.SIGKILL)
         patiently(lambda: "killed by signal 9; next start" in told["supernode"].read_text(), "supervisor")
+        patiently(lambda: mentioning(tmp_path, "headgate.flower.deploy.front") not in ([], [front]), "front")
+        assert modes(tmp_path / "link") == modes(tmp_path / "node") == {0o600, 0o700}
     finally:
         for process in reversed(running):
             process.terminate()
         codes = [process.wait(PATIENCE) for process in running]
     assert codes == [130, 130], [path.read_text() for path in told.values()]
     assert not listening(port)
-    assert mentioning(tmp_path, "flower-") == []
+    assert not listening(inside)
+    assert mentioning(tmp_path, "flower.deploy") == []
+
+
+def asked_by(user, port):
+    """The status that a process of this user gets for a list of runs on loopback."""
+    url = f"https://127.0.0.1:{port}/v1/control/list-runs"
+    line = ["curl", "-sk", "-o", os.devnull, "-w", "%{http_code}", "-H", f"content-type: {PROTOBUF_MEDIA_TYPE}", "-d", "", url]
+    return int(subprocess.run(line, user=user, cwd="/", capture_output=True, text=True, check=True).stdout)
+
+
+def modes(folder):
+    """Of all that was written there, but for certificates and public keys."""
+    public = (".crt", ".pem", ".pub", ".conf", ".toml")
+    return {path.lstat().st_mode & 0o777 for path in folder.rglob("*") if path.suffix not in public and not path.is_socket()}
+
+
+def test_a_superlink_without_its_front_is_for_loopback_alone(tmp_path):
+    for words, said in (
+        (["--host", "0.0.0.0", "--no-front"], "--host 0.0.0.0: without its front a SuperLink listens on 127.0.0.1 alone"),
+        (["--port", "7", "--inside", "7"], "need a port each"),
+        (["--register", "node.key.pub"], "--register node.key.pub: must be the number of a client and its key"),
+    ):
+        line = [sys.executable, "-m", "headgate.cli", "flower", "superlink", "link", "--certificates", "own", *words]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert not (tmp_path / "link").exists()
 
 
 def test_deploy_example_by_command_and_what_it_leaves_to_look_at(tmp_path):
@@ -60,7 +135,7 @@ def test_deploy_example_by_command_and_what_it_leaves_to_look_at(tmp_path):
         assert done.returncode == 0, done.stderr
         out = tmp_path / "app" / "runs" / "digits"
         assert f"run folder: {out}" in done.stdout
-        assert mentioning(tmp_path, "flower-") == []
+        assert mentioning(tmp_path, "flower.deploy") == []
     listed = subprocess.run([*headgate, "runs", "app/runs"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "finished" in listed.stdout, listed.stderr
 

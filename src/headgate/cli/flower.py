@@ -23,7 +23,8 @@ commands = typer.Typer(
 
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
-    `certificates` and `superlink` on the server, `key` and `supernode` on each client. docs/flower.md goes through it all.
+    `certificates` and `superlink` on the server, `key` and `supernode` on each client, `register` to bind a client to its
+    key. docs/flower.md goes through it all.
     """,
 )
 
@@ -146,37 +147,79 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
 def superlink(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     certificates: Annotated[Path, typer.Option(metavar="DIR", help="Made by `headgate flower certificates`.")],
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
+    host: Annotated[str, typer.Option(help="The address at which SuperNodes come in; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port at which SuperNodes come in.")] = 8000,
+    inside: Annotated[int, typer.Option(help="The port of the SuperLink itself, on 127.0.0.1.")] = 8001,
     address: Annotated[str, typer.Option(help="The name in its certificate by which it is reached.")] = "127.0.0.1",
     register: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE.pub", help="A SuperNode's public key; may be given again.", show_default=False),
+        list[str] | None,
+        typer.Option(
+            metavar="N=FILE.pub", help="Client N's SuperNode has this public key; may be given again.", show_default=False
+        ),
     ] = None,
+    front: Annotated[bool, typer.Option(help="Whether to start the front; without it, nginx stands there.")] = True,
 ) -> None:
-    """Run a SuperLink with TLS and node authentication, and start it again if it dies.
+    """Run a SuperLink and the front through which SuperNodes reach it, and start again what dies.
 
-    DIR holds its database, its log and the users' connection. The database survives it. Keys can also be registered later:
-    call it again with --register while it is down, or use `flwr supernode register` with FLWR_HOME=DIR/user.
+    The SuperLink listens on 127.0.0.1 alone: who reaches it may start apps. The front has TLS, passes on what a SuperNode with
+    a registered key needs, and nothing else. DIR/nginx.conf is the same front for nginx: use it with --no-front.
+
+    DIR holds the database, logs, which key each client has (clients.keys) and the users' connection. Keys can also be
+    registered later: `headgate flower register`.
     """
     _check_installed()
     from headgate.flower.deploy.certificates import Certificates
-    from headgate.flower.deploy.superlink import SuperLink
+    from headgate.flower.deploy.door import Door
+    from headgate.flower.deploy.nginx import FILE, nginx_text
+    from headgate.flower.deploy.superlink import HOST, SuperLink
     from headgate.flower.deploy.supervisor import Supervisor
 
+    if not front and host != HOST:
+        raise SettingError(f"--host {host}: without its front a SuperLink listens on {HOST} alone, since it is open to all")
+    if port == inside:
+        raise SettingError(f"--inside {inside}: the SuperLink and its front need a port each")
+    wanted = [_numbered(each) for each in register or ()]
     mark = _mark()
-    link = SuperLink(folder.resolve(), Certificates(certificates.resolve()), port, mark, host, address)
+    link = SuperLink(folder.resolve(), inside, mark)
+    shown = Certificates(certificates.resolve())
+    door = Door(link, shown, port, host, address)
+    link.prepare()
+    (link.folder / FILE).write_text(nginx_text(shown, port, address, inside, link.certificates.authority), "utf-8")
     supervisor = Supervisor(_say)
-    supervisor.keep("SuperLink", link)
     try:
-        for each in register or ():
-            link.register(each)
-    except HeadgateError:
+        supervisor.keep("SuperLink", link)
+        for client, public in wanted:
+            link.register(client, public)
+        if front:
+            supervisor.keep("front", door)
+    except BaseException:
         _end(supervisor, mark)
         raise
-    _say(f"SuperLink: https://{link.where}; log in {link.log}")
+    _say(f"SuperNodes come in at https://{door.where}" if front else f"SuperNodes come in by {link.folder / FILE}")
+    _say(f"SuperLink: https://{link.where}, for this machine alone; log in {link.log}")
     _say(f"to run an app: FLWR_HOME={link.connection.parent} flwr run APP")
     _keep_running(supervisor, mark)
+
+
+@commands.command()
+def register(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    client: Annotated[int, typer.Argument(metavar="N", min=0)],
+    public: Annotated[Path, typer.Argument(metavar="FILE.pub")],
+) -> None:
+    """Register the public key of a client's SuperNode with a SuperLink that is running.
+
+    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is which client of the recipe this is. A
+    key is for one client and a client has one key, for good: nobody else can answer in its name.
+    """
+    _check_installed()
+    from headgate.flower.deploy.superlink import SuperLink
+
+    link = SuperLink(folder.resolve(), 0, _mark())
+    if not link.connection.is_file():
+        raise SettingError(f"{folder}: is no folder of headgate flower superlink")
+    link.register(client, public)
+    print(f"client {client}: {public}")
 
 
 @commands.command()
@@ -208,6 +251,13 @@ def supernode(
 
 
 # what they share
+
+
+def _numbered(text: str) -> tuple[int, Path]:
+    client, _, public = text.partition("=")
+    if not client.isdecimal() or not public:
+        raise SettingError(f"--register {text}: must be the number of a client and its key, as in 0=node-0.key.pub")
+    return int(client), Path(public)
 
 
 def _overrides(set_: list[str] | None, rounds: int | None) -> list[str]:

@@ -39,7 +39,9 @@ class ClientKeys:
     """The file of keys as it is now: keys may be registered while a run is played."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._seen, self._keys = path, (-1, -1), dict[int, PublicKey]()
+        self.path, self._seen = path, (-1, -1)
+        self._keys: dict[int, PublicKey] = {}
+        self._as_sent: dict[bytes, PublicKey] = {}
 
     def current(self) -> Mapping[int, PublicKey]:
         """Client → key."""
@@ -47,10 +49,16 @@ class ClientKeys:
             found = self.path.stat()
             if (found.st_mtime_ns, found.st_size) != self._seen:
                 self._keys = read_keys(self.path)
+                self._as_sent = {_pem(key): key for key in self._keys.values()}
                 self._seen = found.st_mtime_ns, found.st_size
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error.strerror})") from None
         return self._keys
+
+    def known(self, sent: bytes) -> PublicKey | None:
+        """The key, if it is a client's, that a SuperNode of Flower has sent."""
+        self.current()
+        return self._as_sent.get(sent)
 
 
 def keys_of_the_deployment() -> ClientKeys | None:
@@ -112,8 +120,7 @@ def written(key: PublicKey) -> bytes:
     return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
 
 
-def pem(key: PublicKey) -> bytes:
-    """As Flower's SuperNodes send it."""
+def _pem(key: PublicKey) -> bytes:
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -1,8 +1,13 @@
 """Whose answer a reply is: Flower's own errors are told apart by the message they answer, the others by their signature."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from flwr.app import Message
+import httpx
+from flwr.app import Error, Message, MessageType, Metadata
+from flwr.app.message import make_message
+from flwr.serverapp import Grid
+from flwr.superlink.grid import HttpGrid
 
 from headgate.flower.keys import ClientKeys, take_signature
 from headgate.flower.ledger_store import Event
@@ -33,3 +38,43 @@ def sorted_out(
                 continue
         answers.append(reply)
     return [*answers, *errors], events
+
+
+def guarded(grid: Grid) -> Grid:
+    """The grid, in which an answer that cannot be read is an error of its sender and not the end of the run.
+
+    Flower builds messages from the bytes that nodes sent while it pulls them, all at once and unguarded. Here each is pulled
+    by itself. An answer that never comes whole is one that does not come.
+    """
+    if not isinstance(grid, HttpGrid):
+        return grid
+    plain = grid.pull_messages
+
+    def pull_messages(message_ids: Iterable[str]) -> list[Message]:
+        replies: list[Message] = []
+        for asked in sorted(message_ids):
+            try:
+                replies += plain([asked])
+            except httpx.HTTPError:  # between us and the SuperLink
+                raise
+            except Exception as error:  # a stranger's bytes fail in many ways
+                replies.append(_unreadable(asked, error))
+        return replies
+
+    grid.pull_messages = pull_messages  # type: ignore[method-assign]
+    return grid
+
+
+def _unreadable(asked: str, error: Exception) -> Message:
+    metadata = Metadata(
+        run_id=0,
+        message_id="",
+        src_node_id=0,
+        dst_node_id=0,
+        reply_to_message_id=asked,
+        group_id="",
+        created_at=time.time(),
+        ttl=1.0,
+        message_type=MessageType.QUERY,
+    )
+    return make_message(metadata, error=Error(0, f"its answer cannot be read ({type(error).__name__})"))

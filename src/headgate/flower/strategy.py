@@ -27,7 +27,7 @@ from headgate.flower.parameters import ServerModel, average, keep_only, read_par
 from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline, Heard, evaluations, hear, mean_metrics, order_messages
 from headgate.flower.run_folder import LEDGER, RunRecord
-from headgate.flower.senders import sorted_out
+from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.cohort import draw_cohort
@@ -111,7 +111,7 @@ class AdmissionStrategy(Strategy):
             raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
         if timeout is not None:
             self.discipline = replace(self.discipline, deadline=timeout)
-        self._evaluate, result = evaluate_fn, Result()
+        self._evaluate, result, grid = evaluate_fn, Result(), guarded(grid)
         arrays = self._go_on(initial_arrays)
         self._record.state("running", self.accounts.t)
         self.summary()

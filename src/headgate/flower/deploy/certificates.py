@@ -65,7 +65,7 @@ def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK) -> Certific
         raise SettingError("--host: at least one name or address of the SuperLink is needed")
     if made.server.exists():
         raise DataError(f"{made.server}: exists already; remove it and {made.server_key.name} to make another")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not made.authority.exists():
         _make_authority(made)
     authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
@@ -91,7 +91,7 @@ def make_node_key(path: Path) -> Path:
     public = path.with_name(f"{path.name}.pub")
     if path.exists():
         raise DataError(f"{path}: exists already; a key is a node's identity and is not replaced")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
     write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")

@@ -1,4 +1,4 @@
-"""A whole deployment on the loopback interface: authority, SuperLink, SuperNodes, supervisor, and a run to its end."""
+"""A whole deployment on the loopback interface: authority, SuperLink and front, SuperNodes, supervisor, a run to its end."""
 
 import secrets
 import subprocess
@@ -11,6 +11,7 @@ from typing import Any
 
 from headgate.errors import DataError, HeadgateError
 from headgate.flower.deploy.certificates import Certificates, make_certificates, make_node_key
+from headgate.flower.deploy.door import Door
 from headgate.flower.deploy.processes import end, free_port, last_error, listening, marked
 from headgate.flower.deploy.superlink import SuperLink
 from headgate.flower.deploy.supernode import SuperNode
@@ -50,8 +51,8 @@ class Loopback:
         self.folder = self.folder.resolve()
         self.mark = _mark_of(self.folder)
         self.supervisor, self._held = Supervisor(self.say), FolderLock()
-        certificates = Certificates(self.folder / "certificates")
-        self.link = SuperLink(self.folder / "superlink", certificates, free_port(), self.mark, more=self.environment)
+        self.link = SuperLink(self.folder / "superlink", free_port(), self.mark, self.environment)
+        self.door = Door(self.link, Certificates(self.folder / "certificates"), free_port())
 
     def __enter__(self) -> "Loopback":
         try:
@@ -70,15 +71,16 @@ class Loopback:
         self.close()
 
     def _bring_up(self) -> None:
-        if not self.link.certificates.server.exists():
-            make_certificates(self.link.certificates.folder)
+        if not self.door.certificates.server.exists():
+            make_certificates(self.door.certificates.folder)
         self.supervisor.keep("SuperLink", self.link)
-        self.say(f"SuperLink: https://{self.link.where}, TLS by {self.link.certificates.authority}")
+        self.supervisor.keep("front", self.door)
+        self.say(f"SuperLink: behind https://{self.door.where}, TLS by {self.door.certificates.authority}")
         for client in range(self.nodes):
             node = self.node(client)
             if not node.key.exists():
                 make_node_key(node.key)
-            self.link.register(node.key.with_name("key.pub"))
+            self.link.register(client, node.key.with_name("key.pub"))
             self.supervisor.keep(f"SuperNode {client}", node)
         self.say(f"SuperNodes: {self.nodes}, each with a registered key; logs in {self.folder}")
         self.await_nodes()
@@ -102,8 +104,8 @@ class Loopback:
         }
         return SuperNode(
             home,
-            self.link.where,
-            self.link.certificates.authority,
+            self.door.where,
+            self.door.certificates.authority,
             home / "key",
             free_port(),
             self.mark,
@@ -113,7 +115,7 @@ class Loopback:
 
     def close(self) -> None:
         """End SuperNodes before the SuperLink, so that they can sign off."""
-        nodes = [each.process for name, each in self.supervisor.kept.items() if name != "SuperLink"]
+        nodes = [each.process for each in self.supervisor.kept.values() if isinstance(each.service, SuperNode)]
         _terminate(nodes)
         end(self.supervisor.processes, self.mark)
         self._held.close()
@@ -163,7 +165,7 @@ def _mark_of(folder: Path) -> str:
     """What all processes of this deployment carry in their environment, also those of an earlier start."""
     path = folder / "mark"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(secrets.token_hex(8), "utf-8")
     return path.read_text("utf-8").strip()
 

@@ -23,7 +23,7 @@ PROC = Path("/proc")
 
 def environment(home: Path, mark: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables of a process of Flower: no telemetry, its own FLWR_HOME, the mark, and this Python's programs first."""
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {
         **os.environ,
@@ -37,11 +37,17 @@ def environment(home: Path, mark: str, more: Mapping[str, str] | None = None) ->
 
 
 def start(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, so that Ctrl-C in a terminal does not reach it."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
+    """A process in a session of its own, so that Ctrl-C in a terminal does not reach it. What it writes is its owner's."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as out:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=dict(env), start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            start_new_session=True,
+            umask=0o077,
         )
 
 
@@ -60,15 +66,21 @@ def listening(port: int, host: str = "127.0.0.1") -> bool:
         return False
 
 
-def await_port(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float = 120) -> None:
+def await_port(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float = 120, host: str = "127.0.0.1") -> None:
     """Until somebody listens there; refused where the process that should has ended or takes too long."""
     until = time.monotonic() + seconds
-    while not listening(port):
+    while not listening(port, host):
         if process.poll() is not None:
-            raise HeadgateError(f"{Path(str(process.args[0])).name} ended at its start: {last_line(log)} ({log})")  # type: ignore[index]
+            raise HeadgateError(f"{_name(process)} ended at its start: {last_line(log)} ({log})")
         if time.monotonic() > until:
-            raise HeadgateError(f"{Path(str(process.args[0])).name}: no answer on port {port} for {seconds:g} s ({log})")  # type: ignore[index]
+            raise HeadgateError(f"{_name(process)}: no answer on port {port} for {seconds:g} s ({log})")
         time.sleep(0.2)
+
+
+def _name(process: subprocess.Popen[bytes]) -> str:
+    """The program or the module that it runs."""
+    words = [str(word) for word in process.args] if isinstance(process.args, list) else [str(process.args)]
+    return words[2] if words[1:2] == ["-m"] else Path(words[0]).name
 
 
 def last_line(log: Path) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,16 @@ from typing import Any
 import tomli_w
 
 from headgate.errors import HeadgateError
-from headgate.flower.deploy.certificates import Certificates
+from headgate.flower.deploy.certificates import Certificates, make_certificates
 from headgate.flower.deploy.processes import await_port, environment, start
+from headgate.flower.keys import FILE, VARIABLE, bind_key
 
 NAME = "headgate"
 """of the connection in Flower's config.toml"""
+
+
+HOST = "127.0.0.1"
+"""where a SuperLink listens: who reaches it may start apps, so nobody from outside does"""
 
 
 @dataclass(frozen=True)
@@ -23,14 +29,20 @@ class SuperLink:
     """Where it listens and keeps its state; frozen, so that it can be started again as it was."""
 
     folder: Path
-    certificates: Certificates
     port: int
     mark: str
-    host: str = "127.0.0.1"
-    address: str = "127.0.0.1"
-    """by which users and SuperNodes reach it; one of the names in its certificate"""
     more: Mapping[str, str] = field(default_factory=dict)
     """further environment variables, for the ServerApp"""
+
+    @property
+    def certificates(self) -> Certificates:
+        """Its own, for loopback alone: they are not those that SuperNodes see."""
+        return Certificates(self.folder / "inside")
+
+    @property
+    def keys(self) -> Path:
+        """Which key each client has."""
+        return self.folder / FILE
 
     @property
     def log(self) -> Path:
@@ -38,27 +50,33 @@ class SuperLink:
 
     @property
     def where(self) -> str:
-        return f"{self.address}:{self.port}"
+        return f"{HOST}:{self.port}"
 
     @property
     def connection(self) -> Path:
         """Flower's config.toml for `flwr` commands to this SuperLink: FLWR_HOME is its folder."""
         return self.folder / "user" / "config.toml"
 
-    def _write_connection(self) -> None:
+    def prepare(self) -> None:
+        """Make what it needs, where it is not there yet."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.certificates.server.exists():
+            make_certificates(self.certificates.folder)
+        self.keys.touch(mode=0o600)
         told = {"address": self.where, "root-certificates": str(self.certificates.authority.resolve())}
-        self.connection.parent.mkdir(parents=True, exist_ok=True)
+        self.connection.parent.mkdir(mode=0o700, exist_ok=True)
         self.connection.write_text(tomli_w.dumps({"superlink": {"default": NAME, NAME: told}}), "utf-8")
 
     def start(self) -> subprocess.Popen[bytes]:
         """Returns when it listens; a database that is there is gone on with."""
-        command = ["flower-superlink", "--host", self.host, "--port", str(self.port)]
+        self.prepare()
+        command = [sys.executable, "-m", "headgate.flower.deploy.inside", "superlink", "--host", HOST, "--port", str(self.port)]
         command += ["--ssl-ca-certfile", str(self.certificates.authority)]
         command += ["--ssl-certfile", str(self.certificates.server), "--ssl-keyfile", str(self.certificates.server_key)]
         command += ["--enable-supernode-auth", "--database", str(self.folder / "state.db")]
         command += ["--disable-runtime-dependency-installation"]
-        self._write_connection()
-        process = start(command, self.log, environment(self.folder / "home", self.mark, self.more))
+        more = {VARIABLE: str(self.keys), **self.more}
+        process = start(command, self.log, environment(self.folder / "home", self.mark, more))
         try:
             await_port(process, self.port, self.log)
         except BaseException:
@@ -69,8 +87,9 @@ class SuperLink:
 
     # commands of `flwr`
 
-    def register(self, public_key: Path) -> None:
-        """Let the SuperNode with this key in; one that is in already stays."""
+    def register(self, client: int, public_key: Path) -> None:
+        """Let the SuperNode with this key in, as this client and no other; one that is in already stays."""
+        bind_key(self.keys, client, public_key)
         try:
             self._flwr("supernode", "register", str(public_key), NAME)
         except HeadgateError as error:

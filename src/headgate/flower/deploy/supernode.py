@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,9 +37,11 @@ class SuperNode:
         return self.folder / "supernode.log"
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = ["flower-supernode", "--superlink", self.superlink, "--root-certificates", str(self.authority)]
+        command = [sys.executable, "-m", "headgate.flower.deploy.inside", "supernode", "--superlink", self.superlink]
+        command += ["--root-certificates", str(self.authority)]
         command += ["--auth-supernode-private-key", str(self.key), "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--node-config", " ".join(f"{name}={json.dumps(value)}" for name, value in self.config.items())]
+        config = {**self.config, "headgate-key": str(self.key)}
+        command += ["--node-config", " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())]
         return start(command, self.log, environment(self.folder / "home", self.mark, self.more))
 
     def joined(self) -> bool:

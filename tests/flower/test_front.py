@@ -1,0 +1,203 @@
+"""Nothing but the fleet's requests of registered nodes reaches the SuperLink, however a request is written."""
+
+import socket
+import ssl
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from flwr.supercore.date import now
+from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
+from fronts import fronted, status
+
+from headgate.flower.deploy import front
+from headgate.flower.deploy.certificates import make_node_key
+from headgate.flower.deploy.front import MOST_BYTES, PATHS, STRANGER
+from headgate.flower.deploy.nginx import nginx_text
+from headgate.flower.keys import FILE, bind_key
+
+PULL = "/v1/fleet/pull-messages"
+START = "/v1/control/start-run"
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory):
+    with fronted(tmp_path_factory.mktemp("front")) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_yet(request):
+    if "door" in request.fixturenames:
+        request.getfixturevalue("door").reached.clear()
+
+
+def test_the_paths_are_those_of_flowers_fleet_that_a_node_with_a_key_needs():
+    fleet = {key for key in PROTOBUF_REQUEST_TYPES if key[1].startswith("/v1/fleet/")}
+    assert {("POST", path) for path in PATHS} | {("POST", path) for path in front.UNUSED} == fleet
+    assert len(PATHS) == len(fleet) - 2 == 10
+
+
+@pytest.mark.parametrize("path", sorted(PATHS))
+def test_what_a_registered_node_asks_for_is_passed_on_as_it_is(door, path):
+    body = bytes(range(256)) * 100
+    headers = {**door.headers(), "Content-Type": "application/x-protobuf", "Flwr-Version": "1", "X-Forwarded-For": "9.9.9.9"}
+    heard = door.request(f"POST {path} HTTP/1.1", headers, body)
+    assert status(heard) == 200
+    assert heard.endswith(b"answer to " + body[:100])
+    assert b"flwr-something: kept" in heard
+    assert b"Server-Secret" not in heard
+    ((reached, told, came),) = door.reached
+    assert (reached, came) == (path, body)
+    told = {name.lower(): value for name, value in told.items()}
+    assert told["flwr-version"] == "1"
+    assert "x-forwarded-for" not in told
+    assert "transfer-encoding" not in told
+
+
+OTHER_PATHS = [
+    *sorted({path for _, path in PROTOBUF_REQUEST_TYPES} - PATHS),
+    "/", "*", "/health", "/docs", "/openapi.json", "/v1/runtime/responses",
+    f"/{START}", f"{PULL}/../../control/start-run", "/v1/fleet/../control/start-run", "/v1/fleet/./pull-messages",
+    "/v1/fleet/%2e%2e/control/start-run", "/v1/fleet/%2E%2E/control/start-run", "/v1/fleet/..%2fcontrol%2fstart-run",
+    "/v1/fleet/..;/control/start-run", "/v1/fleet\\..\\control\\start-run", "/v1/%63ontrol/start-run",
+    "/v1/%66leet/pull-messages",
+    f"//{PULL[1:]}", f"{PULL}/", f"{PULL}?x=1", f"{PULL}?", f"{PULL}#x", f"{PULL};x", f"{PULL}%00", f"{PULL}%20", PULL.upper(),
+    f"http://localhost{START}", f"https://localhost{PULL}", f"http://127.0.0.1{START}", f"localhost:8001{START}",
+    f"/v1/fleet/{START}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OTHER_PATHS)
+def test_no_other_path_reaches_the_superlink_whoever_asks(door, path):
+    heard = door.request(f"POST {path} HTTP/1.1", body=b"")
+    if path == f"{PULL}?":  # the path itself, with nothing behind it
+        assert [reached for reached, *_ in door.reached] == [PULL]
+    else:
+        assert status(heard) in (404, 400), heard
+        assert door.reached == []
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "post", "PRI", "X"])
+def test_no_other_method_reaches_the_superlink(door, method):
+    assert status(door.request(f"{method} {PULL} HTTP/1.1")) in (404, 400)
+    assert door.reached == []
+
+
+def test_whoever_has_the_certificate_alone_gets_nothing(door):
+    fresh = door.headers()
+    later = (now() - timedelta(hours=1)).isoformat()
+    tries = {
+        "none": {},
+        "an unregistered key": door.headers("stranger"),
+        "a registered name with another's signature": {**door.headers("stranger"), "flwr-public-key": fresh["flwr-public-key"]},
+        "yesterday's signature": door.headers(hour=later),
+        "a signature of another hour": {**fresh, "flwr-timestamp": later},
+        "no hour": {**fresh, "flwr-timestamp": "now"},
+        "an hour without a zone": {**fresh, "flwr-timestamp": "2026-01-01T00:00:00"},
+        "no base64": {**fresh, "flwr-signature": "!"},
+        "not ASCII": {**fresh, "flwr-timestamp": "\xff"},
+    }
+    for name, headers in tries.items():
+        for path in sorted(PATHS):
+            assert status(door.request(f"POST {path} HTTP/1.1", headers, b"x")) == STRANGER, name
+    assert door.reached == []
+
+
+def test_a_key_may_come_in_as_soon_as_it_is_registered(door):
+    assert status(door.request(f"POST {PULL} HTTP/1.1", door.headers("stranger"))) == STRANGER
+    public = make_node_key(door.folder / "third")
+    assert status(door.request(f"POST {PULL} HTTP/1.1", door.headers("third"))) == STRANGER
+    bind_key(door.folder / FILE, 7, public)
+    assert status(door.request(f"POST {PULL} HTTP/1.1", door.headers("third"))) == 200
+
+
+def test_a_body_has_a_length_that_is_said_once_and_is_not_too_large(door):
+    signed = door.headers()
+    chunked = b"5\r\nhello\r\n0\r\n\r\n"
+    wrong = {
+        "chunked": ({**signed, "Transfer-Encoding": "chunked"}, chunked, False),
+        "chunked and a length": ({**signed, "Transfer-Encoding": "chunked"}, chunked, True),
+        "chunked, oddly written": ({**signed, "Transfer-Encoding": " xchunked"}, chunked, True),
+        "two lengths": ({**signed, "Content-length": "3"}, b"hello", True),
+        "no length": (signed, b"", False),
+        "a length that is none": ({**signed, "Content-Length": "+5"}, b"hello", False),
+        "too large": ({**signed, "Content-Length": str(MOST_BYTES + 1)}, b"", False),
+        "far too large": ({**signed, "Content-Length": "9" * 30}, b"", False),
+    }
+    for name, (headers, body, length) in wrong.items():
+        assert status(door.request(f"POST {PULL} HTTP/1.1", headers, body, length)) in (400, 411, 413), name
+    assert door.reached == []
+
+
+def test_a_request_within_a_body_is_a_body(door):
+    hidden = f"POST {START} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode()
+    assert status(door.request(f"POST {PULL} HTTP/1.1", body=hidden)) == 200
+    ((path, _, body),) = door.reached
+    assert (path, body) == (PULL, hidden)
+
+
+def test_a_request_behind_another_is_judged_by_itself(door):
+    lines = [f"POST {PULL} HTTP/1.1", "Host: localhost", "Content-Length: 0"]
+    lines += [f"{name}: {value}" for name, value in door.headers().items()]
+    first = "\r\n".join([*lines, "", ""])
+    second = first.replace(PULL, START)
+    heard = door.say((first + second).encode())
+    assert [path for path, *_ in door.reached] == [PULL]
+    assert b"404" in heard
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "h2c", "TLS/1.3"])
+def test_no_other_protocol_is_spoken(door, upgrade):
+    more = {"Upgrade": upgrade, "Sec-WebSocket-Key": "x", "Sec-WebSocket-Version": "13", "HTTP2-Settings": "AAMAAABkAAQ"}
+    heard = door.request(f"GET {START} HTTP/1.1", {**door.headers(), **more}, length=False).replace(b"Connection: close", b"")
+    assert status(heard) == 404
+    assert b"101" not in heard.split(b"\r\n")[0]
+    with door.connect() as connection:
+        assert connection.selected_alpn_protocol() is None
+    assert door.reached == []
+
+
+def test_a_head_that_is_too_long_is_refused(door):
+    assert status(door.request(f"POST {PULL} HTTP/1.1", {**door.headers(), "X": "x" * 2**17})) in (400, 431, None)
+    assert status(door.request(f"POST /{'x' * 2**17} HTTP/1.1")) in (400, 404, 414, 431, None)
+    assert door.reached == []
+
+
+def test_who_keeps_the_front_waiting_is_let_go_and_does_not_keep_others_out(door, monkeypatch):
+    monkeypatch.setattr(front, "HEAD_SECONDS", 1.0)
+    slow = [door.connect() for _ in range(30)]
+    silent = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(200)]
+    try:
+        for connection in slow[::2]:
+            connection.sendall(f"POST {PULL} HTTP/1.1\r\nHost:".encode())
+        assert status(door.request(f"POST {PULL} HTTP/1.1")) == 200
+        began = time.monotonic()
+        for connection in slow:
+            connection.settimeout(20)
+            with suppress(ConnectionError, ssl.SSLError):
+                assert connection.recv(100) == b""
+        assert time.monotonic() - began < 15
+    finally:
+        for connection in (*slow, *silent):
+            connection.close()
+
+
+def test_while_the_superlink_is_away_nodes_are_told_to_come_again(tmp_path):
+    with fronted(tmp_path) as made:
+        made.superlink.shutdown()
+        made.superlink.server_close()
+        assert status(made.request(f"POST {PULL} HTTP/1.1")) == 503
+
+
+def test_nginx_passes_on_the_same_paths_and_writes_them_itself(door):
+    from headgate.flower.deploy.certificates import Certificates
+
+    text = nginx_text(Certificates(door.folder / "shown"), 8000, "fl.example.org", 8001, door.folder / "inside" / "ca.crt")
+    passed = [line.split() for line in text.splitlines() if line.strip().startswith("location =")]
+    assert {words[2] for words in passed} == PATHS
+    assert all(f"https://127.0.0.1:8001{words[2]};" in words for words in passed)
+    assert text.count("proxy_pass") == len(PATHS)
+    assert "location / { return 404; }" in text
+    assert text.count("{") == text.count("}")

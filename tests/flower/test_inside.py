@@ -1,0 +1,67 @@
+"""On loopback only processes of the SuperLink's own user may do more than a SuperNode."""
+
+import asyncio
+import os
+import socket
+
+import pytest
+
+from headgate.flower.deploy.inside import SOCKETS, OwnUser, user_of
+
+pytestmark = pytest.mark.skipif(not SOCKETS.exists(), reason="connections and their users are listed by Linux")
+
+
+@pytest.fixture
+def ends():
+    """(client, server) of a connection on loopback, both of this process."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0],
+    ):
+        yield client.getsockname(), server.getsockname()
+
+
+def asked(app, path, ends, kind="http"):
+    said = []
+
+    async def send(message):
+        said.append(message)
+
+    client, server = ends
+    scope = {"type": kind, "path": path, "client": client, "server": server, "headers": [], "method": "POST"}
+    asyncio.run(app(scope, None, send))
+    return said
+
+
+def guarded(users):
+    reached = []
+
+    async def app(scope, receive, send):
+        reached.append(scope.get("path"))
+
+    return OwnUser(app, frozenset(users)), reached
+
+
+def test_the_user_of_a_connection_is_known(ends):
+    assert user_of(*ends) == os.geteuid()
+    client, server = ends
+    assert user_of((client[0], 1), server) is None
+    assert user_of(("127.9.9.9", client[1]), server) is None
+
+
+def test_another_user_reaches_nodes_paths_and_nothing_else(ends):
+    app, reached = guarded({os.geteuid() + 1})
+    for path in ("/v1/control/start-run", "/v1/runtime/acquire-task", "/health", "/docs", "/", "/v1/fleet", "//v1/fleet/x"):
+        assert asked(app, path, ends)[0]["status"] == 404
+        assert asked(app, path, ends, "websocket") == []
+    assert reached == []
+    asked(app, "/v1/fleet/pull-messages", ends)
+    asked(app, "", ends, "lifespan")
+    assert reached == ["/v1/fleet/pull-messages", ""]
+
+
+def test_its_own_user_reaches_all_of_it(ends):
+    app, reached = guarded({os.geteuid()})
+    asked(app, "/v1/control/start-run", ends)
+    assert reached == ["/v1/control/start-run"]
