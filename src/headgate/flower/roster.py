@@ -101,7 +101,7 @@ class Roster:
                 continue
             try:
                 found[node] = Node(node, self._client(node, reply.content), NEVER)
-            except (DataError, KeyError, TypeError) as error:
+            except Exception as error:  # a stranger's bytes fail in many ways
                 events.append(Event(t, -1, "unknown", f"node {node}: {error}"))
         for silent in asked - found.keys():  # asked again, but less and less often
             self._failures[silent] = self._failures.get(silent, 0) + 1

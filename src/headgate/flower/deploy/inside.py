@@ -66,7 +66,7 @@ def main() -> None:
         config.loaded_app = OwnUser(config.loaded_app)  # outermost: before it nothing changes who is said to call
 
     if SOCKETS.exists():
-        uvicorn.Config.load = load  # type: ignore[method-assign]
+        uvicorn.Config.load = load  # type: ignore[assignment]
     {"superlink": flower_superlink, "supernode": flower_supernode}[name]()
 
 
