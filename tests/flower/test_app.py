@@ -265,7 +265,7 @@ def test_without_flower_the_commands_say_so(headgate, monkeypatch):
 
 def test_help_names_every_command(headgate):
     out, _ = headgate("--help")
-    for name in ("new", "deploy-example", "certificates", "key", "superlink", "register", "supernode"):
+    for name in ("new", "deploy-example", "certificates", "key", "superlink", "register", "supernode", "clients"):
         assert name in out
 
 

@@ -1,9 +1,12 @@
 """Nothing but the fleet's requests of registered nodes reaches the SuperLink, however a request is written."""
 
+import shutil
 import socket
 import ssl
+import subprocess
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,9 +15,10 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from fronts import fronted, status
 
 from headgate.flower.deploy import front
-from headgate.flower.deploy.certificates import make_node_key
+from headgate.flower.deploy.certificates import Certificates, make_node_key
 from headgate.flower.deploy.front import MOST_BYTES, PATHS, STRANGER
 from headgate.flower.deploy.nginx import nginx_text
+from headgate.flower.deploy.processes import free_port, listening
 from headgate.flower.keys import FILE, bind_key
 
 PULL = "/v1/fleet/pull-messages"
@@ -192,8 +196,6 @@ def test_while_the_superlink_is_away_nodes_are_told_to_come_again(tmp_path):
 
 
 def test_nginx_passes_on_the_same_paths_and_writes_them_itself(door):
-    from headgate.flower.deploy.certificates import Certificates
-
     text = nginx_text(Certificates(door.folder / "shown"), 8000, "fl.example.org", 8001, door.folder / "inside" / "ca.crt")
     passed = [line.split() for line in text.splitlines() if line.strip().startswith("location =")]
     assert {words[2] for words in passed} == PATHS
@@ -201,3 +203,30 @@ def test_nginx_passes_on_the_same_paths_and_writes_them_itself(door):
     assert text.count("proxy_pass") == len(PATHS)
     assert "location / { return 404; }" in text
     assert text.count("{") == text.count("}")
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine")
+def test_nginx_lets_the_same_requests_through(door):
+    """It tidies paths up before it compares them, so some others of the same meaning come through; none of another one."""
+    port, folder = free_port(), door.folder
+    inside = door.superlink.server_address[1]
+    text = nginx_text(Certificates(folder / "shown"), port, "localhost", inside, folder / "inside" / "ca.crt")
+    temporary = "".join(f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    main = f"error_log {folder}/errors; pid {folder}/pid; daemon off; master_process off; events {{}}"
+    (folder / "whole.conf").write_text(f"{main}\nhttp {{ access_log off; {temporary}\n{text}}}\n")
+    nginx = subprocess.Popen(["nginx", "-p", folder, "-c", folder / "whole.conf"], stderr=subprocess.PIPE)
+    try:
+        until = time.monotonic() + 30
+        while not listening(port):
+            assert nginx.poll() is None, nginx.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        there = replace(door, port=port)
+        assert status(there.request(f"POST {PULL} HTTP/1.1", body=b"hello")) == 200
+        for path in OTHER_PATHS:
+            there.request(f"POST {path} HTTP/1.1")
+        assert status(there.request(f"GET {PULL} HTTP/1.1")) == 403
+        assert {path.partition("?")[0] for path, *_ in door.reached} == {PULL}
+    finally:
+        nginx.terminate()
+        nginx.communicate()

@@ -11,6 +11,7 @@ import typer
 
 from headgate.cli.console import Set
 from headgate.cli.learning import show_and_conclude
+from headgate.cli.standing import clients as clients_of_a_run
 from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.progress import counted
 
@@ -24,7 +25,7 @@ commands = typer.Typer(
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
     `certificates` and `superlink` on the server, `key` and `supernode` on each client, `register` to bind a client to its
-    key. docs/flower.md goes through it all.
+    key, and `clients` to see how clients stand. docs/flower.md goes through it all.
     """,
 )
 
@@ -248,6 +249,9 @@ def supernode(
     _say(f"SuperNode {client}: log in {node.log}")
     _keep_running(supervisor, mark)
     raise HeadgateError(f"SuperNode {client}: refused (Flower's code {kept.given_up}); is {key}.pub registered?")
+
+
+commands.command("clients")(clients_of_a_run)
 
 
 # what they share

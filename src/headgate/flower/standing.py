@@ -57,6 +57,12 @@ def standings_of(store: LedgerStore) -> list[ClientStanding]:
     return found
 
 
+def nodes(folder: Path | str) -> dict[int, int]:
+    """Client → the node that was it last."""
+    with _ledger(folder) as store:
+        return {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
+
+
 def offences(folder: Path | str) -> list[Event]:
     """What was rejected, who was put into quarantine, which money that released, and what was lifted; oldest first."""
     with _ledger(folder) as store:
