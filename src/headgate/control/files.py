@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
+from headgate.control.policies.buying import all_prices
 from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger
 from headgate.errors import DataError
 
@@ -56,6 +57,8 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     if head.get("format") != FORMAT or not isinstance(t, int) or t < 0:
         raise DataError(f"{path}: not a ledger of this version")
     empty = controller.open()
+    if "price_bins" in empty.memory and {"memory/prices", "memory/prices_seen"} <= stored.keys():
+        stored |= _all_prices(path, stored.pop("memory/prices"), stored.pop("memory/prices_seen"))
     fields = {name: _matching(path, name, stored.pop(name, None), getattr(empty, name)) for name in LEDGER_ARRAYS}
 
     def matching(state: str, own: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -82,6 +85,15 @@ def _renamed(name: str) -> str:
     """What the older format called otherwise."""
     known = {"retained/place": "contents/places", "retained/label": "contents/labels", "retained/unused": "unused"}
     return known.get(name, name.replace("retained/admitted.", "contents/recent.").replace("retained/", "contents/"))
+
+
+def _all_prices(path: Path, prices: NDArray[Any], seen: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Earlier versions remembered the latest prices and no others."""
+    kept = int(min(seen.max(initial=0), prices.shape[-1]))
+    if prices.ndim != 2 or prices.dtype != np.float64 or not np.isfinite(prices).all():
+        raise DataError(f"{path}: memory/prices is damaged")
+    memory = all_prices.remember(all_prices.unseen(len(prices)), prices[:, :kept])
+    return {f"memory/{name}": array for name, array in memory.items()}
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Fifo, KStep, Report, System
 from headgate.control.policies import (
     Bucket,
+    Clairvoyant,
     Constant,
     Headgate,
     Lookahead,
@@ -19,6 +20,7 @@ from headgate.control.policies import (
 )
 from headgate.control.policies.buying.headgate import _early_path
 from headgate.control.policies.buying.threshold import known_edge
+from headgate.control.policy import Given
 from headgate.control.prices import Fixed, PerClient, Switches, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -29,6 +31,8 @@ MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 PER_CLIENT = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
 MAKERS = {
     "headgate": Headgate,
+    "headgate, half of the places": lambda **common: Headgate(turnover=0.5, early=0.0, **common),
+    "headgate, latest prices": lambda **common: Headgate(remember=3, **common),
     "threshold": lambda **common: Threshold(limit=4.0, share=0.5, **common),
     "resolving": Resolving,
     "pacing": Pacing,
@@ -37,7 +41,7 @@ MAKERS = {
     "bucket": Bucket,
     "random": lambda **common: Random(chance=0.3, **common),
 }
-PER_CLIENT_MAKERS = ("headgate", "threshold", "resolving")
+PER_CLIENT_MAKERS = ("headgate", "headgate, half of the places", "headgate, latest prices", "threshold", "resolving")
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -239,6 +243,40 @@ def test_the_early_pace_minimises_the_mean_error():
         assert mean_error(best) < mean_error(0.5 * best + 0.5 * other)
 
 
+@given(st.lists(st.floats(0.01, 20.0), min_size=2, max_size=60), st.sampled_from([0.1, 0.35, 0.5, 0.99]))
+def test_once_the_buffers_are_full_a_round_renews_no_more_than_it_may(prices, turnover):
+    system = System(MNIST.buffer, MNIST.budget, len(prices))
+    played = rehearse(system, Headgate(turnover=turnover), Trace(tuple(prices)), np.arange(1), len(prices))
+    # one more may be due from rounding before
+    assert (played.admitted[:, 1:] <= np.ceil(turnover * system.memory) + 1).all()
+
+
+def test_with_fewer_places_a_round_the_money_is_spent_all_the_same():
+    played = {
+        turnover: rehearse(MNIST, Headgate(turnover=turnover, early=0.0), Uniform(1, 10), np.arange(20), 100)
+        for turnover in (0.5, 1.0)
+    }
+    for each in played.values():
+        assert each.spend.sum(axis=1).mean() == pytest.approx(5500, rel=0.01)
+    assert played[0.5].admitted.sum() < played[1.0].admitted.sum()  # at higher prices
+
+
+def test_headgate_that_remembers_all_prices_is_short_of_all_prices_known_by_a_logarithm():
+    """In ten times the rounds it loses a constant more; with the latest prices alone it loses some in each round."""
+    short = {}
+    for rounds in (300, 3000):
+        system = System(MNIST.buffer, MNIST.budget, rounds)
+        given = Given(system, Uniform(1, 10), BoundConstants(), np.arange(12), rounds)
+        best = Clairvoyant(aim="samples", fill=True).completed(given)
+        know, learn, window = (
+            rehearse(system, policy, Uniform(1, 10), np.arange(12), rounds).admitted.sum(axis=1).mean()
+            for policy in (best, Headgate(early=0.0), Headgate(early=0.0, remember=64))
+        )
+        short[rounds] = know - learn, know - window
+    assert short[3000][0] < 2 * short[300][0]
+    assert short[3000][1] > 4 * short[300][1]
+
+
 def test_headgate_leans_as_it_is_told():
     paths = [np.cumsum(rehearsal(Headgate(early=e)).spend, axis=-1)[:, 24].mean() for e in (0.0, 0.5, 1.0)]
     assert paths[0] < 0.45 * 5500
@@ -289,6 +327,8 @@ def test_headgate_is_never_worse_than_constant_admission_at_adversarial_prices(n
     ("make", "message"),
     [
         (lambda: Headgate(early=1.5), "early = 1.5"),
+        (lambda: Headgate(turnover=0), "turnover = 0"),
+        (lambda: Headgate(remember=0), "remember = 0"),
         (lambda: Headgate(overdraft=-1), "overdraft = -1"),
         (lambda: Headgate(fairness=2), "fairness = 2"),
         (lambda: Threshold(limit=-1), "limit = -1"),

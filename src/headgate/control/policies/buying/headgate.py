@@ -7,14 +7,17 @@ both the rule and the pace.
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
+from headgate.control.policies.buying import all_prices, latest_prices
 from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.price_limit import deserved, observe, unseen
 from headgate.control.policies.buying.purse import ceiling, pace
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
+
+MOST_REMEMBERED = 100_000
 
 
 @cache
@@ -35,25 +38,37 @@ class Headgate(Buyer):
 
     early: float = 0.25
     """0: the error of the last round alone counts; 1: the mean over all rounds. A known horizon is needed to lean"""
+    turnover: float = 1.0
+    """the share of the places that a round may renew, once the buffers are full"""
+    remember: int | Literal["all"] = "all"
+    """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.early <= 1:
             raise SettingError(f"early = {self.early}: must lie between 0 and 1")
+        if not 0 < self.turnover <= 1:
+            raise SettingError(f"turnover = {self.turnover}: must be above 0 and at most 1")
+        if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
+            raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
 
     def start(self, system: System, runs: int) -> Arrays:
-        return {**super().start(system, runs), **unseen(runs), "even": np.zeros(runs)}
+        seen = all_prices.unseen(runs) if self.remember == "all" else latest_prices.unseen(runs, self.remember)
+        return {**super().start(system, runs), **seen, "even": np.zeros(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        """Of the places that may be renewed, all where the price is below the limit, and never behind an even spend."""
+        prices = all_prices if self.remember == "all" else latest_prices
         places = self.places(view.system)
-        memory = observe(memory, view)
-        share = deserved(memory, view.price, self.allowed(view) / places.sum())
+        renewed = self.turnover * places.sum()
+        memory = prices.observe(memory, view)
+        share = prices.deserved(memory, view.price, self.allowed(view) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
-        even = memory["even"] + np.minimum(buys, places.sum())
-        behind = np.clip((even - view.admitted) / places.sum(), 0.0, 1.0)
+        even = memory["even"] + np.minimum(buys, renewed)
+        behind = np.clip((even - view.admitted) / renewed, 0.0, 1.0)
         floor = behind if view.price.ndim == 1 else behind[:, None]
-        return np.maximum(share, floor), {**memory, "even": even}
+        return self.turnover * np.maximum(share, floor), {**memory, "even": even}
 
     def allowed(self, view: View) -> Floats:
         """The money for this round: what is left, by the rounds' weights in the pace."""

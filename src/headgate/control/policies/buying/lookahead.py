@@ -6,7 +6,7 @@ import numpy as np
 
 from headgate.control.checks import positive
 from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.price_limit import mean_price, observe, remembered, seen_prices, unseen
+from headgate.control.policies.buying.latest_prices import mean_price, observe, remembered, seen_prices, unseen
 from headgate.control.policies.buying.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
 

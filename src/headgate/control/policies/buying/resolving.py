@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from headgate.control.policies.buying.all_prices import deserved, observe, unseen
 from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.price_limit import deserved, observe, unseen
 from headgate.control.policies.buying.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
 
