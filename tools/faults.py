@@ -1,9 +1,13 @@
 """Tries faults on headgate over Flower and makes docs/faults.md of what happened.
 
-python tools/faults.py           kills processes and statements (about ten minutes), writes docs/faults.json and docs/faults.md
-python tools/faults.py --page    only the page, from docs/faults.json
+    python tools/faults.py                               all parts (about a quarter of an hour)
+    python tools/faults.py --part random --kills 500     one part; the rows of the others stay as they are
+    python tools/faults.py --page                        only the page, from docs/faults.json
+
+Parts: `processes` of a deployment, before all `statements` and files of server and client, and at `random` moments.
 """
 
+import argparse
 import json
 import os
 import re
@@ -29,10 +33,21 @@ the longer ones of the first table.
 Row = dict[str, str]
 
 
+PARTS = ("processes", "statements", "random")
+
+
 def main(words: Sequence[str]) -> int:
-    if "--page" not in words:
-        ROWS.write_text(json.dumps({"processes": processes(), "statements": statements()}, indent=1) + "\n", "utf-8")
-    PAGE.write_text(page(json.loads(ROWS.read_text("utf-8"))), "utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS, action="append", help="may be given several times; all where it is not")
+    parser.add_argument("--kills", type=int, default=500, help="how many at random moments")
+    parser.add_argument("--seed", type=int, default=0, help="of the random moments")
+    parser.add_argument("--page", action="store_true", help="try nothing, write the page anew")
+    given = parser.parse_args(words)
+    rows: dict[str, list[Row]] = json.loads(ROWS.read_text("utf-8")) if ROWS.exists() else {}
+    for part in () if given.page else given.part or PARTS:
+        rows[part] = processes() if part == "processes" else killed(part, given.kills, given.seed)
+        ROWS.write_text(json.dumps({name: rows.get(name, []) for name in PARTS}, indent=1) + "\n", "utf-8")
+    PAGE.write_text(page(rows), "utf-8")
     return 0
 
 
@@ -45,18 +60,19 @@ def processes() -> list[Row]:
     return [json.loads(line) for line in lines]
 
 
-def statements() -> list[Row]:
-    """Rows of the tests that end a process before each of its SQL statements."""
+def killed(part: str, kills: int, seed: int) -> list[Row]:
+    """Rows of the tests that end a process before each of its SQL statements, or at random moments."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
         test = [sys.executable, str(ROOT / "tests" / "flower" / "killed.py"), "--out", str(out)]
+        test += ["--part", part, "--kills", str(kills), "--seed", str(seed)]
         subprocess.run(test, cwd=ROOT, check=True)
         found: list[Row] = json.loads(out.read_text("utf-8"))
     return found
 
 
 def page(rows: dict[str, list[Row]]) -> str:
-    processes, statements = rows["processes"], grouped(rows["statements"])
+    processes, statements, random = rows["processes"], grouped(rows["statements"]), grouped(rows.get("random", []))
     parts = [HEAD, "## Processes of a deployment", ""]
     parts += ["TLS, node authentication, four SuperNodes; each row is one SIGKILL (or none) in the midst of a run.", ""]
     parts += [*table(("component", "kill_point", "expected", "outcome"), processes), "", "## Between two statements", ""]
@@ -65,14 +81,23 @@ def page(rows: dict[str, list[Row]]) -> str:
         "put in place, under two rules of retention. What became of each kind:",
         "",
     ]
-    return "\n".join([*parts, *table(("component", "kill_point", "times", "expected", "outcome"), statements), ""])
+    heads = ("component", "kill_point", "times", "expected", "outcome")
+    parts += [*table(heads, statements), ""]
+    if random:
+        parts += ["## At random moments", ""]
+        parts += [
+            f"{len(rows['random'])} kills of a process that is server and clients, which then goes on; after each run the"
+        ]
+        parts += ["ledger, the rounds and the tables are, byte for byte, those of one that nobody disturbed.", ""]
+        parts += [*table(heads, random), ""]
+    return "\n".join(parts)
 
 
 def grouped(rows: Sequence[Row]) -> list[Row]:
     """One row for each kind of kill point and outcome: "before statement 3 of 29: SELECT 1 FROM (fifo)" and its like."""
     kinds: Counter[tuple[str, str, str, str]] = Counter()
     for row in rows:
-        point = re.sub(r"\b(statement|file) \d+( of \d+)?", r"a \1", row["kill_point"])
+        point = re.sub(r"\b(statement|file) \d+( of \d+)?", r"a \1", row["kill_point"].partition(": after ")[0])
         point = re.sub(r"\d{8}(?=\.safetensors)", "NNNNNNNN", re.sub(r" \(\w+\)$", "", point))
         kinds[row["component"], point, row["expected"], row["outcome"]] += 1
     heads = ("component", "kill_point", "expected", "outcome")

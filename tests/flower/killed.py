@@ -1,7 +1,7 @@
 """Kills a client and a server with SIGKILL before every single statement of their SQLite files, and before every file is put
-in place, lets them come back, and says what became of the accounts.
+in place, or both at random moments, lets them come back, and says what became of the accounts.
 
-    python killed.py [--out ROWS.json]
+    python killed.py [--part statements|random] [--kills 500] [--seed 0] [--out ROWS.json]
 
 Not a test itself: it forks, so it needs a process of its own. A row is {component, kill_point, expected, outcome}.
 """
@@ -10,8 +10,10 @@ import argparse
 import json
 import logging
 import os
+import random
 import signal
 import sys
+import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -45,8 +47,8 @@ class Killer:
             die()
 
 
-def in_a_child(function, *args) -> bool:
-    """Whether a child that does this was killed."""
+def in_a_child(function, *args, kill_after: float | None = None) -> bool:
+    """Whether a child that does this was killed: by itself, or by us after so many seconds."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -54,6 +56,9 @@ def in_a_child(function, *args) -> bool:
             function(*args)
         finally:
             os._exit(0)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)  # nobody has waited for it yet, so it is this child or its remains
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
@@ -133,10 +138,6 @@ def server_rows(policy: str):
     with TemporaryDirectory() as folder:
         undisturbed = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
         in_a_child(undisturbed.play)
-        ledger = undisturbed.audit()
-        with undisturbed.store() as store:
-            rounds = [(past.metrics, past.sha256) for past in store.rounds()]
-        tables = {name: (undisturbed.folder / "run" / name).read_bytes() for name in ("metrics.parquet", "clients.parquet")}
         for kind in ("statement", "file"):
             at = 0
             while True:
@@ -147,15 +148,8 @@ def server_rows(policy: str):
                     if not in_a_child(serve_and_die, world, kind, at, note):
                         break
 
-                    def check(world=world):
-                        world.play()
-                        same_ledgers(world.audit(), ledger)
-                        with world.store() as store:
-                            assert [(past.metrics, past.sha256) for past in store.rounds()] == rounds
-                        for name, content in tables.items():
-                            assert (world.folder / "run" / name).read_bytes() == content, name
-
-                    yield "server", f"before {kind} {at}: {note.read_text()}", verdict(check)
+                    outcome = verdict(lambda world=world: same_books(world, undisturbed))
+                    yield "server", f"before {kind} {at}: {note.read_text()}", outcome
 
 
 def serve_and_die(world: World, kind: str, at: int, note: Path) -> None:
@@ -187,7 +181,48 @@ def serve_and_die(world: World, kind: str, at: int, note: Path) -> None:
         strategy.start(world.grid, start())
 
 
-def rows(policies=("fifo", "kstep")):
+def random_rows(policy: str, kills: int, seed: int):
+    """Server and clients are one process, killed at random moments until it has come to its end; then the next run."""
+    pick = random.Random(f"{policy}/{seed}")
+    with TemporaryDirectory() as folder:
+        undisturbed = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
+        began = time.monotonic()
+        in_a_child(undisturbed.play)
+        took, done = time.monotonic() - began, 0
+        while done < kills:
+            with TemporaryDirectory() as own:
+                world, moments = World(own, an_experiment(policy, ROUNDS, server={"kind": "momentum"})), []
+                while len(moments) < kills - done:
+                    wait = pick.uniform(0, took)
+                    if not in_a_child(world.play, kill_after=wait):
+                        break
+                    moments.append(wait)
+                outcome = verdict(lambda world=world: same_books(world, undisturbed))
+            for wait in moments:
+                yield "server and clients", f"at a random moment: after {wait:.3f} s", outcome
+            done += len(moments)
+
+
+def same_books(world: World, undisturbed: World) -> None:
+    """The run comes to its end with the ledger, the rounds and the tables of one that nobody disturbed."""
+    world.play()
+    same_ledgers(world.audit(), undisturbed.audit())
+    with world.store() as one, undisturbed.store() as other:
+        assert one.outstanding() == []
+        assert [(past.metrics, past.sha256) for past in one.rounds()] == [
+            (past.metrics, past.sha256) for past in other.rounds()
+        ]
+    for name in ("metrics.parquet", "clients.parquet"):
+        assert (world.folder / "run" / name).read_bytes() == (undisturbed.folder / "run" / name).read_bytes(), name
+
+
+def rows(part: str, policies=("fifo", "kstep"), kills: int = 500, seed: int = 0):
+    if part == "random":
+        for policy in policies:
+            for component, kill_point, outcome in random_rows(policy, kills // len(policies), seed):
+                where = f"{kill_point} ({policy})"
+                yield {"component": component, "kill_point": where, "expected": EXPECTED, "outcome": outcome}
+        return
     for policy in policies:
         for make in (client_rows, server_rows):
             for component, kill_point, outcome in make(policy):
@@ -198,6 +233,9 @@ def rows(policies=("fifo", "kstep")):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--part", choices=("statements", "random"), default="statements")
+    parser.add_argument("--kills", type=int, default=500, help="of the part random")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policies", default="fifo,kstep")
     options = parser.parse_args()
     logging.getLogger("flwr").disabled = True
@@ -205,7 +243,7 @@ def main() -> None:
 
     headgate.flower.durable.SYNCHRONOUS = "OFF"  # processes die here, machines do not
     os.fsync = lambda descriptor: None
-    made = list(rows(options.policies.split(",")))
+    made = list(rows(options.part, options.policies.split(","), options.kills, options.seed))
     if options.out:
         options.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     for outcome, times in Counter((row["component"], row["outcome"]) for row in made).items():

@@ -9,11 +9,10 @@ from pathlib import Path
 from headgate.flower.quiet import ENVIRONMENT
 
 
-def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path):
-    out = tmp_path / "rows.json"
-    script = Path(__file__).with_name("killed.py")
+def killed(out, *words):
+    """The rows of a script that kills, none of which went wrong."""
     done = subprocess.run(
-        [sys.executable, str(script), "--out", str(out), "--policies", "fifo"],
+        [sys.executable, str(Path(__file__).with_name("killed.py")), "--out", str(out), "--policies", "fifo", *words],
         env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
@@ -22,6 +21,16 @@ def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path):
     rows = json.loads(out.read_text("utf-8")) if out.exists() else []
     wrong = [row for row in rows if row["outcome"] != row["expected"]]
     assert done.returncode == 0, (wrong[:3], done.stderr[-2000:])
+    return rows
+
+
+def test_no_moment_is_a_wrong_one_to_be_killed(tmp_path):
+    rows = killed(tmp_path / "rows.json", "--part", "random", "--kills", "8", "--seed", "3")
+    assert [row["component"] for row in rows] == ["server and clients"] * 8
+
+
+def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path):
+    rows = killed(tmp_path / "rows.json")
     points = " ".join(row["kill_point"] for row in rows)
     assert {row["component"] for row in rows} == {"client", "server"}
     for statement in (

@@ -98,8 +98,11 @@ class World:
     def store(self):
         return closing(LedgerStore(self.folder / "run" / LEDGER))
 
+    def store_of(self, client):
+        return self.folder / "stores" / f"client-{client:05d}.sqlite"
+
     def buffer(self, client):
-        return closing(BufferStore(self.folder / "stores" / f"client-{client:05d}.sqlite", client))
+        return closing(BufferStore(self.store_of(client), client))
 
     def events(self, *kinds):
         with self.store() as store:

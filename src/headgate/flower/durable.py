@@ -20,6 +20,17 @@ FOREIGN = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_FORMAT")
 """what SQLite says of a file that is something else, or damaged; everything else is said of the disk"""
 
 
+@contextmanager
+def on_disk(place: Path) -> Iterator[None]:
+    """What a full or read-only disk, a quota or a right that is missing stops, in one line. What was settled stays settled,
+    so the run goes on from there once there is room."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise DataError(f"{error.filename or place}: cannot be written ({why}); once it can, the run goes on") from None
+
+
 class Durable:
     """A SQLite file with a format of its own, made where there is none."""
 
@@ -78,7 +89,7 @@ class Durable:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith(FOREIGN):
                 raise DataError(f"{self.path}: is not a file of {self.format} ({error})") from None
-            raise DataError(f"{self.path}: cannot be written ({error}); nothing of this step was, so it can go on") from None
+            raise DataError(f"{self.path}: cannot be written ({error}); once it can, the run goes on") from None
 
     def meta(self, key: str) -> str | int | None:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

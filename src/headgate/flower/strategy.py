@@ -20,6 +20,7 @@ from headgate.control.types import Floats, Ledger
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.flower.durable import on_disk
 from headgate.flower.keys import keys_of_the_deployment
 from headgate.flower.ledger_store import Event, LedgerStore
 from headgate.flower.messages import Order
@@ -69,7 +70,8 @@ class AdmissionStrategy(Strategy):
         self._keys = keys_of_the_deployment()
         self._held = FolderLock()
         try:
-            self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
+            with on_disk(Path(folder)):
+                self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
             self.store = LedgerStore(self._record.folder / LEDGER, watch)
             self._held.callback(self.store.close)
             self.accounts = Accounts(experiment, self.store)
@@ -112,8 +114,9 @@ class AdmissionStrategy(Strategy):
         if timeout is not None:
             self.discipline = replace(self.discipline, deadline=timeout)
         self._evaluate, result, grid = evaluate_fn, Result(), guarded(grid)
-        arrays = self._go_on(initial_arrays)
-        self._record.state("running", self.accounts.t)
+        with on_disk(self._record.folder):
+            arrays = self._go_on(initial_arrays)
+            self._record.state("running", self.accounts.t)
         self.summary()
         while self.accounts.t < rounds:
             t = self.accounts.t + 1
@@ -134,7 +137,8 @@ class AdmissionStrategy(Strategy):
             if any(value is not None for value in judged_here.values()):
                 kept = {name: value for name, value in judged_here.items() if value is not None}
                 result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
-        self._record.end(self.accounts.t)
+        with on_disk(self._record.folder):
+            self._record.end(self.accounts.t)
         return result
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
@@ -162,15 +166,16 @@ class AdmissionStrategy(Strategy):
         learned, events = self._step(now.t, heard)
         arrays = record_of((learned or self._learned).model)
         metrics = self._metrics(done, heard, self._judged(now.t, arrays))
-        file = write_parameters(self._record.parameters, now.t, learned) if learned is not None else self._file
-        self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
-        if learned is not None:
-            self._learned, self._file = learned, file
-        self._now, self._sent, self._messages = None, {}, []
-        self._record.append(self.store.rounds(after=now.t - 1)[0])
-        told = self._told(heard, metrics)
-        self._record.state("running", now.t, told)
-        keep_only(self._record.parameters, [file[0]])
+        with on_disk(self._record.folder):
+            file = write_parameters(self._record.parameters, now.t, learned) if learned is not None else self._file
+            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
+            if learned is not None:
+                self._learned, self._file = learned, file
+            self._now, self._sent, self._messages = None, {}, []
+            self._record.append(self.store.rounds(after=now.t - 1)[0])
+            told = self._told(heard, metrics)
+            self._record.state("running", now.t, told)
+            keep_only(self._record.parameters, [file[0]])
         log(INFO, "%s", told)
         return (arrays if learned is not None else None), mean_metrics(heard.updates)
 

@@ -1,0 +1,271 @@
+"""A federation in which anything happens, as a state machine: what is done to it, and what is true afterwards.
+
+Steps set what goes wrong with a client's next message, let clients leave, come back and lose their memory, change the price,
+kill the server, lift quarantines, and play rounds. The books must agree with the clients' own files after every round, to
+the last unit: prices are whole numbers here, so sums are exact.
+"""
+
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import mkdtemp
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from grids import Node, ServerDied
+from hostile import WRONG_REPORTS, WRONG_UPDATES, with_told, without
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from worlds import POLICIES, WITHIN_BUDGET, World, an_experiment, counting_app, same_ledgers, start
+
+from headgate.flower.accounts import Accounts
+from headgate.flower.rounds import Discipline
+from headgate.flower.standing import standings_of
+
+ROUNDS, STEPS = 14, 40
+CLIENTS = st.integers(0, 2)
+ACCIDENTS = ["message lost", "message delayed", "message overtaken", "message twice", "reply lost", "reply twice", "broken"]
+LIES = {**WRONG_REPORTS, **WRONG_UPDATES}
+NOTHING = "says it did nothing"
+COUNTS: Counter[str] = Counter()
+"""steps by kind, of all machines of this process"""
+
+
+class Federation(RuleBasedStateMachine):
+    """Three clients and a server."""
+
+    @initialize(policy=st.sampled_from(sorted(POLICIES)), there=st.sets(CLIENTS, min_size=1), short=st.booleans())
+    def begin(self, policy, there, short):
+        self.policy, self.folder = policy, Path(mkdtemp())
+        self.price = 2.0
+        self.lies: dict[int, str] = {}
+        self.liars, self.behind, self.forgetful, self.lied = set(), set(), set(), set()
+        self.gone: dict[int, Counter[int]] = {m: Counter() for m in range(3)}
+        self.world = World(
+            self.folder,
+            an_experiment(policy, ROUNDS, budget=8.0),
+            Discipline(gather=0.0, offences=2, norm_cap=1e6),
+            limit=9 if short else None,
+            prices=lambda t: self.price,
+        )
+        self.world.grid.tamper = self.tamper
+        self.app = counting_app(self.folder / "stores", self.world.broken, 9 if short else None)
+        self.everybody = dict(enumerate(self.world.grid.nodes.items()))
+        self.world.grid.nodes = {node: one for m, (node, one) in self.everybody.items() if m in there}
+        self.next_node, self.server = 200, None
+        self.t = 0
+
+    def teardown(self):
+        if hasattr(self, "world"):
+            try:
+                self.settle_up()
+            finally:
+                self.stop()
+                shutil.rmtree(self.folder)
+
+    # what happens
+
+    @rule(client=CLIENTS, kind=st.sampled_from(ACCIDENTS))
+    def accident(self, client, kind):
+        COUNTS[kind] += 1
+        if kind == "broken":
+            self.world.broken.add((self.t + 1, client))
+        else:
+            self.world.grid.faults[self.t + 1, client] = kind
+
+    @rule(client=CLIENTS, kind=st.sampled_from([*LIES, NOTHING, NOTHING, NOTHING]))
+    def forge(self, client, kind):
+        COUNTS["forged"] += 1
+        self.world.grid.faults[self.t + 1, client], self.lies[client] = "reply changed", kind
+
+    @rule(client=CLIENTS, how=st.sampled_from(["leave", "come", "come as another node", "lose memory"]))
+    def move(self, client, how):
+        COUNTS[how] += 1
+        node, one = self.everybody[client]
+        if how == "lose memory":
+            self.lose_memory(client)
+        elif how == "come":
+            self.world.grid.nodes[node] = one
+        else:
+            self.world.grid.nodes.pop(node, None)
+        if how == "come as another node":
+            self.next_node += 1
+            self.everybody[client] = (self.next_node, Node(self.app, client))
+            self.world.grid.nodes[self.next_node] = self.everybody[client][1]
+
+    def lose_memory(self, client):
+        store = self.world.store_of(client)
+        if store.exists() and self.server is not None:
+            with self.world.buffer(client) as buffer:
+                self.gone[client].update({one.round: one.admitted for one in buffer.admissions(self.world.name())})
+            for path in store.parent.glob(f"{store.name}*"):
+                path.unlink()
+            self.forgetful.add(client)
+
+    @rule(price=st.integers(1, 6))
+    def change_price(self, price):
+        COUNTS["change price"] += 1
+        self.price = float(price)
+
+    @rule(client=st.none() | CLIENTS)
+    def restart(self, client):
+        """The server starts anew, or goes on while somebody lifts a quarantine."""
+        COUNTS["restart" if client is None else "lift"] += 1
+        if client is None:
+            self.stop()
+        else:
+            self.serve().store.lift(client)
+
+    @precondition(lambda self: self.t < ROUNDS)
+    @rule(moment=st.sampled_from(["before sending", "after sending", "before settling"]))
+    def crash(self, moment):
+        COUNTS["crash"] += 1
+        self.world.grid.server_dies = moment
+        try:
+            self.round()
+        except ServerDied:
+            self.stop()
+        self.world.grid.server_dies = ""
+        self.check()
+
+    @precondition(lambda self: self.t < ROUNDS)
+    @rule(rounds=st.integers(1, 3))
+    def play(self, rounds):
+        for _ in range(min(rounds, ROUNDS - self.t)):
+            COUNTS["round"] += 1
+            self.round()
+            self.check()
+
+    # how
+
+    def serve(self):
+        if self.server is None:
+            self.server = self.world.strategy()
+        return self.server
+
+    def stop(self):
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    def round(self):
+        def dies(t, arrays):
+            if self.world.grid.server_dies == "before settling":
+                raise ServerDied
+
+        self.lied = set()
+        server = self.serve()
+        server.start(self.world.grid, start(), num_rounds=server.accounts.t + 1, evaluate_fn=dies)
+
+    def tamper(self, reply):
+        if reply.has_error():
+            return reply
+        client = reply.content["headgate"]["client"]
+        kind = self.lies[client]
+        self.liars.add(client)
+        self.lied.add(client)
+        if kind == NOTHING:
+            known = self.server._now.known(client), self.server._now.expected(client, 0)
+            none = dict.fromkeys(("n", "lost", "distinct", "uses", "squares"), 0)
+            t = reply.content["headgate"]["round"]
+            claim = {"rounds": [t], "admitted": [0], "position": known[0], "occupancy": known[1], "trained": False, "note": ""}
+            return with_told(**none, **claim)(reply)
+        bare = kind in WRONG_UPDATES and "arrays" not in reply.content
+        return without("headgate")(reply) if bare else LIES[kind][0](reply)
+
+    def truth(self, client):
+        """What the client admitted, by round: by its own file, and by those that are gone."""
+        if not self.world.store_of(client).exists():
+            return self.gone[client]
+        with self.world.buffer(client) as buffer:
+            name, done = self.world.name(), Counter(self.gone[client])
+            state, own = buffer.state(name), {one.round: one.admitted for one in buffer.admissions(name)}
+            assert state.cursor == sum(own.values()), "a sample was skipped or taken twice"
+            assert state.position == state.lost + state.cursor
+            limit = self.server.accounts.controller.buffers.limit
+            assert limit is None or len(buffer.positions(name)) <= limit[client], "more is held than there is room for"
+            done.update(own)
+            return done
+
+    # what is true
+
+    def check(self):
+        self.serve()
+        with self.world.store() as store:
+            replayed = Accounts(self.world.experiment, store)
+            same_ledgers(self.server.ledger, replayed.ledger)
+            rows, settled = store.clients(), store.settled
+            self.t = settled
+            self.behind |= store.quarantined()
+            for client, row in rows.items():
+                assert client in self.liars or (row.offences, row.quarantined) == (0, False), "an honest client was blamed"
+                if row.heard == settled and client not in self.lied:
+                    self.behind.discard(client)
+            self.behind |= {client for client in self.lied if self.lies[client] == NOTHING}
+            for stood in standings_of(store):
+                assert stood.ordered == stood.paid + stood.reserved + stood.released
+                assert min(stood.paid, stood.reserved, stood.released) >= 0
+            charged = 0.0
+            for client in self.world.clients:
+                charged += self.check_client(store, client, replayed.ledger)
+            assert charged == replayed.ledger.spent[0], "money to the last unit"
+            if self.policy in WITHIN_BUDGET and not self.liars and not self.forgetful:
+                assert charged <= self.world.experiment.system.budget * ROUNDS
+
+    def check_client(self, store, client, ledger):
+        orders = {row.round: row for row in store.orders() if row.client == client}
+        closed, truth = store.closed(client, list(orders)), self.truth(client)
+        for t, admitted in truth.items():
+            ordered = orders[t].ordered if t in orders else 0  # a store that is lost amid a round may buy for it again
+            assert admitted <= ordered or client in self.forgetful, "admitted more than was ordered"
+        exact = client not in self.behind | self.forgetful
+        for t, row in closed.items():
+            assert row.admitted <= truth[t], "charged for what was not admitted"
+            assert not exact or row.admitted == truth[t], "admitted, told, and not charged"
+        assert sum(row.admitted for row in closed.values()) == ledger.admitted[0, client]
+        return sum(row.charge for row in closed.values())
+
+    def settle_up(self):
+        """Everybody comes back, tells the truth and is forgiven: after one more round nothing is open, hidden or unpaid."""
+        if self.t == ROUNDS:
+            return
+        self.world.grid.faults = {at: kind for at, kind in self.world.grid.faults.items() if at[0] <= self.t}
+        self.world.broken -= {at for at in self.world.broken if at[0] > self.t}
+        self.world.grid.server_dies = ""
+        self.serve()
+        for client in self.world.clients:
+            self.move(client, "come")
+            self.server.store.lift(client)
+        self.round()
+        self.check()
+        with self.world.store() as store:
+            assert store.outstanding() == []
+        assert not self.behind, "an honest answer was not believed"
+
+
+def main(seconds=None, seed_=0, steps=None):
+    """Machines until the time or the steps are over; the numbers of steps by kind, and the seeds of those that failed."""
+    from fuzzing import unsynced
+
+    COUNTS.clear()
+    failures, machines, began = [], 0, time.monotonic()
+    with unsynced():
+        while (seconds is None or time.monotonic() - began < seconds) and (steps is None or COUNTS.total() < steps):
+            one = seed_ + machines
+            machines += 1
+            try:
+                run_state_machine_as_test(seed(one)(Federation), settings=several(10))
+            except Exception as error:
+                failures.append({"seed": one, "error": f"{type(error).__name__}: {error}"[:2_000]})
+                if len(failures) == 5:
+                    break
+    return {"cases": dict(COUNTS), "failures": failures}
+
+
+def several(examples):
+    return settings(
+        max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )

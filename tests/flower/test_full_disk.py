@@ -1,0 +1,86 @@
+"""A disk that is full or cannot be written is said so in one line, and the run goes on once there is room."""
+
+import resource
+import sqlite3
+from contextlib import closing, contextmanager
+
+import pytest
+from worlds import World, an_experiment
+
+from headgate.errors import DataError
+from headgate.flower.durable import on_disk
+from headgate.flower.ledger_store import Event, LedgerStore
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+ROUNDS = 4
+
+
+@contextmanager
+def no_file_longer_than(size):
+    """As on a disk with a quota: what would make a file longer fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_run_whose_disk_fills_up_says_so_and_goes_on(tmp_path):
+    said = []
+    for size in (0, 100, 700, 3_000, 9_000, 33_000, 40_000, 60_000, 90_000):
+        world = World(tmp_path / str(size), an_experiment("fifo", ROUNDS))
+        try:
+            with no_file_longer_than(size):
+                world.play()
+        except DataError as error:
+            said.append(str(error))
+        world.play()
+        assert world.audit().t == ROUNDS
+        assert world.events("rejected", "quarantined") == []
+    assert len(said) >= 5
+    for line in said:
+        assert "\n" not in line
+        assert "cannot be written (" in line
+        assert "is not a file of" not in line
+
+
+def test_a_ledger_without_room_keeps_what_it_has(tmp_path):
+    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
+        store.note([Event(1, 0, "late", "before")])
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(DataError, match=r"ledger\.sqlite: cannot be written \(database or disk is full\); once it can"):
+            store.note([Event(1, 0, "late", "x" * 200) for _ in range(500)])
+        store._db.execute("PRAGMA max_page_count = 10000")
+        store.note([Event(1, 0, "late", "after")])
+        assert [event.reason for event in store.events()] == ["before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("SQLITE_FULL", "cannot be written"),
+        ("SQLITE_IOERR_WRITE", "cannot be written"),
+        ("SQLITE_READONLY", "cannot be written"),
+        ("SQLITE_BUSY", "cannot be written"),
+        ("SQLITE_CANTOPEN", "cannot be written"),
+        ("SQLITE_NOTADB", "is not a file of headgate flower ledger 1"),
+        ("SQLITE_CORRUPT", "is not a file of headgate flower ledger 1"),
+    ],
+)
+def test_what_sqlite_says_is_told_apart(name, reason, tmp_path):
+    error = sqlite3.OperationalError("as SQLite says")
+    error.sqlite_errorname = name
+
+    def fail():
+        raise error
+
+    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store, pytest.raises(DataError, match=reason), store.transaction():
+        fail()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    reason = r"folder/none: cannot be written \(No such file or directory\); once it can"
+    with pytest.raises(DataError, match=reason), on_disk(tmp_path):
+        (tmp_path / "folder" / "none").write_text("")

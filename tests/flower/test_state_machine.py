@@ -1,0 +1,19 @@
+"""A federation in which anything happens keeps its books: a few seconds of what `make fuzz` does for as long as one likes."""
+
+import pytest
+from hypothesis import settings
+from machine import ACCIDENTS, COUNTS, Federation, several
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+TestFederation = Federation.TestCase
+TestFederation.settings = settings(several(8), derandomize=True)
+
+
+def test_every_kind_of_step_is_taken():
+    from fuzzing import machine
+
+    found = machine(steps=400, seed=7)
+    assert found["failures"] == []
+    wanted = ["forged", "leave", "come", "come as another node", "lose memory", "change price", "restart", "lift", "crash"]
+    assert found["cases"].keys() == {*ACCIDENTS, *wanted, "round"}
+    assert COUNTS.total() >= 400
