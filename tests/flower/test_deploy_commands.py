@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 
-NOBODY = 65534
+NOBODY, LOOPBACK = 65534, "0100007F"
 
 
 def strangers_attempts(where, authority):
@@ -84,6 +84,9 @@ def test_the_commands_for_real_machines_keep_running_let_nobody_in_and_leave_not
             assert [asked_by(user, inside) for user in (0, NOBODY)] == [200, 404]
         log = tmp_path / "node" / "supernode.log"
         patiently(lambda: log.exists() and "SuperNode ID:" in log.read_text("utf-8", "replace"), "supernode")
+        listed = [each for pid in mentioning(tmp_path, "") for each in listens(pid)]
+        assert {host for host, _ in listed} == {LOOPBACK}
+        assert {port, inside} < {number for _, number in listed}
         (pid,) = mentioning(tmp_path, "inside\0supernode")
         (front,) = mentioning(tmp_path, "headgate.flower.deploy.front")
         for process in (pid, front):
@@ -106,6 +109,14 @@ def asked_by(user, port):
     url = f"https://127.0.0.1:{port}/v1/control/list-runs"
     line = ["curl", "-sk", "-o", os.devnull, "-w", "%{http_code}", "-H", f"content-type: {PROTOBUF_MEDIA_TYPE}", "-d", "", url]
     return int(subprocess.run(line, user=user, cwd="/", capture_output=True, text=True, check=True).stdout)
+
+
+def listens(pid):
+    """(host, port) of all that this process listens on, as the kernel writes addresses."""
+    sockets = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").glob("*") if path.is_symlink()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    heard = [words[1].rpartition(":") for words in lines if words[3] == "0A" and f"socket:[{words[9]}]" in sockets]
+    return [(host, int(number, 16)) for host, _, number in heard]
 
 
 def modes(folder):

@@ -1,6 +1,7 @@
 """A client is who has its key: nobody else can be it, answer for it, or bring offences upon it."""
 
 import os
+import secrets
 
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
@@ -189,3 +190,20 @@ def test_two_lines_for_one_number_or_one_key_are_refused(tmp_path):
 def test_a_key_that_is_named_and_not_there_is_an_error_of_the_client(tmp_path):
     with pytest.raises(SettingError, match="is no private key"):
         read_private_key(tmp_path / "key")
+
+
+def test_the_id_of_a_question_cannot_be_guessed(world, monkeypatch):
+    """Flower keeps one answer for an id, from whoever knows it: two questions that say the same have two ids."""
+    ids = []
+
+    def send(message, node, plain=world.grid._send):
+        message.metadata.__dict__ |= {"_created_at": 0.0, "_message_id": ""}
+        ids.append(message.object_id)
+        return plain(message, node)
+
+    world.grid._send = send
+    for again in range(2):
+        monkeypatch.setattr(world, "folder", world.folder.parent / f"again-{again}")
+        monkeypatch.setattr("secrets.token_hex", lambda n, plain=secrets.token_hex: "e" if n == 8 else plain(n))
+        assert world.play(1)
+    assert len(ids) == len(set(ids)) == 2 * 2 * 3

@@ -50,10 +50,12 @@ def python(code, folder, mark):
     return start([sys.executable, "-c", code], folder / "log", environment(folder / "home", mark))
 
 
-def test_what_is_started_is_quiet_and_finds_the_programs_of_this_python(tmp_path):
+def test_what_is_started_is_quiet_and_finds_the_programs_of_this_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLWR_INTERNAL_GRPC_CONTROL_API", "1")
     env = environment(tmp_path / "home", "m", {"MORE": "1"})
     assert env.items() >= {**ENVIRONMENT, "FLWR_HOME": str(tmp_path / "home"), MARK: "m", "MORE": "1"}.items()
     assert env["PATH"].split(os.pathsep)[0] == os.path.dirname(sys.executable)
+    assert "FLWR_INTERNAL_GRPC_CONTROL_API" not in env, "it would open a port of its own to all"
 
 
 @needs_proc

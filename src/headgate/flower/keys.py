@@ -7,6 +7,7 @@ is signed, and a node is believed.
 
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,8 @@ VARIABLE = "HEADGATE_CLIENT_KEYS"
 """where a ServerApp finds the file"""
 SIGNATURE = "headgate-signature"
 """the record of an answer that holds the signature over all others"""
+NONCE = "headgate-nonce"
+"""the record of a question that nobody but its receiver has seen"""
 LARGEST = 2**24
 """bytes of a file of keys: some 70,000 clients"""
 
@@ -144,6 +147,11 @@ def take_signature(content: RecordDict, node: int, key: PublicKey | None) -> str
     except Exception as error:  # what a stranger sent may fail in any way while it is hashed
         return f"cannot be read ({type(error).__name__})"
     return None
+
+
+def nonce() -> ConfigRecord:
+    """Makes a question's id, its hash, one that nobody can guess: Flower takes one answer to an id, from any node."""
+    return ConfigRecord({"nonce": secrets.token_hex(16)})
 
 
 def _statement(content: RecordDict, node: int) -> bytes:

@@ -7,11 +7,11 @@ if the client's own key signed it. A client is one node for as long as that node
 import time
 from collections.abc import Callable, Collection, Iterable
 
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from headgate.errors import DataError
-from headgate.flower.keys import ClientKeys, take_signature
+from headgate.flower.keys import NONCE, ClientKeys, nonce, take_signature
 from headgate.flower.ledger_store import Event, LedgerStore, Node
 from headgate.flower.messages import RECORD, Identity, from_wire
 
@@ -90,8 +90,7 @@ class Roster:
         asked = set(nodes)
         answer_within = min(answer_within, ANSWER_WITHIN)
         messages = [
-            Message(RecordDict({RECORD: ConfigRecord({})}), node, IDENTITY, ttl=answer_within, group_id=str(t))
-            for node in sorted(asked)
+            Message(RecordDict({NONCE: nonce()}), node, IDENTITY, ttl=answer_within, group_id=str(t)) for node in sorted(asked)
         ]
         found: dict[int, Node] = {}
         events = []

@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from headgate.control.checks import positive, zero_or_more
 from headgate.errors import DataError, SettingError
 from headgate.flower.accounts import Accounts, Answer, OpenRound
+from headgate.flower.keys import NONCE, nonce
 from headgate.flower.ledger_store import Event
 from headgate.flower.messages import LARGEST, RECORD, Order, Told, from_wire, one_line, to_wire
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
@@ -67,7 +68,7 @@ def order_messages(orders: Mapping[int, Order], arrays: ArrayRecord, config: Con
     messages = []
     for node, order in orders.items():
         own = ConfigRecord({**config, "server-round": order.round})
-        content = RecordDict({"arrays": arrays, "config": own, RECORD: ConfigRecord(to_wire(order))})
+        content = RecordDict({"arrays": arrays, "config": own, RECORD: ConfigRecord(to_wire(order)), NONCE: nonce()})
         messages.append(Message(content, node, MessageType.TRAIN, ttl=ttl, group_id=str(order.round)))
     return messages
 

@@ -18,6 +18,8 @@ from headgate.errors import HeadgateError
 from headgate.flower.quiet import ENVIRONMENT
 
 MARK = "HEADGATE_DEPLOYMENT"
+OPENING = "FLWR_INTERNAL_"
+"""variables of this beginning make a SuperLink serve users on further ports, of all interfaces"""
 PROC = Path("/proc")
 
 
@@ -26,7 +28,7 @@ def environment(home: Path, mark: str, more: Mapping[str, str] | None = None) ->
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     here = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith(OPENING)},
         **ENVIRONMENT,
         "FLWR_HOME": str(home),
         MARK: mark,
