@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -113,7 +114,10 @@ def asked_by(user, port):
 
 def listens(pid):
     """(host, port) of all that this process listens on, as the kernel writes addresses."""
-    sockets = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").glob("*") if path.is_symlink()}
+    sockets = set()
+    for path in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(FileNotFoundError):  # closed since
+            sockets.add(os.readlink(path))
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     heard = [words[1].rpartition(":") for words in lines if words[3] == "0A" and f"socket:[{words[9]}]" in sockets]
     return [(host, int(number, 16)) for host, _, number in heard]

@@ -188,6 +188,18 @@ def test_who_keeps_the_front_waiting_is_let_go_and_does_not_keep_others_out(door
             connection.close()
 
 
+def test_who_takes_too_long_is_let_go_with_all_that_was_opened_for_it(door, monkeypatch):
+    monkeypatch.setattr(front, "REQUEST_SECONDS", 0.5)
+    half = {**door.headers(), "Content-Length": "100"}
+    for _ in range(3):
+        began = time.monotonic()
+        assert status(door.request(f"POST {PULL} HTTP/1.1", half, b"half", length=False)) in (None, 500)
+        assert time.monotonic() - began < 15
+    monkeypatch.undo()
+    assert status(door.request(f"POST {PULL} HTTP/1.1", body=b"whole")) == 200
+    assert [body for *_, body in door.reached if body != b"half"] == [b"whole"]
+
+
 def test_while_the_superlink_is_away_nodes_are_told_to_come_again(tmp_path):
     with fronted(tmp_path) as made:
         made.superlink.shutdown()

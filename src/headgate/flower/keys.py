@@ -89,14 +89,19 @@ def read_keys(path: Path) -> dict[int, PublicKey]:
 
 def bind_key(path: Path, client: int, public: Path) -> None:
     """Write down that the key in the file `public` is this client's. What is bound stays: a key is an identity."""
+    import fcntl  # SuperLinks are not for Windows, clients may be
+
     key = read_public_key(public)
-    keys = read_keys(path) if path.exists() else {}
-    for number, known in keys.items():
-        if (number == client) != (written(known) == written(key)):
-            raise DataError(f"{public}: client {number} has {'another' if number == client else 'this'} key already ({path})")
-    if client not in keys:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as file:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # two may come at once
+        keys = read_keys(path)
+        for number, known in keys.items():
+            if (number == client) != (written(known) == written(key)):
+                raise DataError(
+                    f"{public}: client {number} has {'another' if number == client else 'this'} key already ({path})"
+                )
+        if client not in keys:
             file.write(b"%d %s\n" % (client, written(key)))
 
 

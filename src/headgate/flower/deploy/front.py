@@ -13,6 +13,7 @@ import resource
 import ssl
 from base64 import b64decode
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMEST
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.date import now
 from flwr.superlink.routers.fleet.router import router
-from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -61,13 +61,13 @@ class Front:
         if scope["type"] != "http":
             return
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                answer = await self._answer(Request(scope, receive), scope["raw_path"].decode("ascii", "replace"))
+            async with AsyncExitStack() as opened, asyncio.timeout(REQUEST_SECONDS):
+                answer = await self._answer(Request(scope, receive), scope["raw_path"].decode("ascii", "replace"), opened)
                 await answer(scope, receive, send)
         except (ClientDisconnect, TimeoutError, httpx.HTTPError):  # gone, too slow, or the SuperLink broke off
             return
 
-    async def _answer(self, request: Request, path: str) -> Response:
+    async def _answer(self, request: Request, path: str, opened: AsyncExitStack) -> Response:
         if request.method != "POST" or path not in PATHS or request.scope["query_string"]:
             return _refused(404)
         if not signed_by_one_of(self._keys, request.headers):
@@ -83,9 +83,8 @@ class Front:
             answer = await self._superlink.send(asked, stream=True)
         except httpx.TransportError:
             return _refused(503)  # SuperNodes come again
-        return StreamingResponse(
-            answer.aiter_raw(), answer.status_code, _some(answer.headers, PASSED_DOWN), background=BackgroundTask(answer.aclose)
-        )
+        opened.push_async_callback(answer.aclose)
+        return StreamingResponse(answer.aiter_raw(), answer.status_code, _some(answer.headers, PASSED_DOWN))
 
 
 def signed_by_one_of(keys: ClientKeys, headers: Mapping[str, str]) -> bool:
