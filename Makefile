@@ -41,6 +41,7 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` d
 	$(BIN)/python benchmarks/page_soak.py
 	$(BIN)/python benchmarks/flower_overhead.py
 	$(BIN)/python benchmarks/flower_server.py
+	$(BIN)/python benchmarks/flower_soak.py
 
 bench-gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py

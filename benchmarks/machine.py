@@ -110,6 +110,14 @@ def peak_memory_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def resident_mib() -> float:
+    """What the process holds now."""
+    for row in Path("/proc/self/status").read_text("ascii").splitlines():
+        if row.startswith("VmRSS:"):
+            return int(row.split()[1]) / 1024
+    raise RuntimeError("/proc/self/status has no VmRSS")
+
+
 def say(text: str) -> None:
     """Progress, beside the results."""
     print(text, file=sys.stderr, flush=True)

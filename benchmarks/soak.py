@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from machine import RESULTS, peak_memory_mib, rounded, say, target, way, write
+from machine import RESULTS, peak_memory_mib, resident_mib, rounded, say, target, way, write
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -74,14 +74,6 @@ def main() -> None:
     }
     asked = target("memory gained in ten thousand rounds", MOST_MIB, slope, unit="MiB", at_most=True)
     write(given.out, "soak", {"settings": settings, "threads": 1}, [case], [asked])
-
-
-def resident_mib() -> float:
-    """What the process holds now."""
-    for row in Path("/proc/self/status").read_text("ascii").splitlines():
-        if row.startswith("VmRSS:"):
-            return int(row.split()[1]) / 1024
-    raise RuntimeError("/proc/self/status has no VmRSS")
 
 
 if __name__ == "__main__":

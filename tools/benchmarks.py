@@ -34,6 +34,7 @@ KNOWN = {
     "control": ("What control costs", "make bench"),
     "flower_overhead": ("What Flower costs", "make bench"),
     "flower_server": ("The server of ten thousand clients on Flower", "make bench"),
+    "flower_soak": ("An hour of ten thousand clients on Flower", "make bench"),
     "page": ("The page with a thousand runs", "make bench"),
     "page_soak": ("An hour in front of the page", "make bench"),
 }
