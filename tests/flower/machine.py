@@ -42,7 +42,8 @@ class Federation(RuleBasedStateMachine):
         self.policy, self.folder = policy, Path(mkdtemp())
         self.price = 2.0
         self.lies: dict[int, str] = {}
-        self.liars, self.behind, self.forgetful, self.lied = set(), set(), set(), set()
+        self.liars, self.behind, self.forgetful = set(), set(), set()
+        self.lied: dict[int, dict[int, str]] = {}
         self.gone: dict[int, Counter[int]] = {m: Counter() for m in range(3)}
         self.world = World(
             self.folder,
@@ -156,8 +157,8 @@ class Federation(RuleBasedStateMachine):
             if self.world.grid.server_dies == "before settling":
                 raise ServerDied
 
-        self.lied = set()
         server = self.serve()
+        self.lied[server.accounts.t + 1] = {}
         server.start(self.world.grid, start(), num_rounds=server.accounts.t + 1, evaluate_fn=dies)
 
     def tamper(self, reply):
@@ -166,7 +167,7 @@ class Federation(RuleBasedStateMachine):
         client = reply.content["headgate"]["client"]
         kind = self.lies[client]
         self.liars.add(client)
-        self.lied.add(client)
+        self.lied[self.server._now.t][client] = kind
         if kind == NOTHING:
             known = self.server._now.known(client), self.server._now.expected(client, 0)
             none = dict.fromkeys(("n", "lost", "distinct", "uses", "squares"), 0)
@@ -199,12 +200,13 @@ class Federation(RuleBasedStateMachine):
             same_ledgers(self.server.ledger, replayed.ledger)
             rows, settled = store.clients(), store.settled
             self.t = settled
+            lied = self.lied.get(settled, {})
             self.behind |= store.quarantined()
             for client, row in rows.items():
                 assert client in self.liars or (row.offences, row.quarantined) == (0, False), "an honest client was blamed"
-                if row.heard == settled and client not in self.lied:
+                if row.heard == settled and client not in lied:
                     self.behind.discard(client)
-            self.behind |= {client for client in self.lied if self.lies[client] == NOTHING}
+            self.behind |= {client for client, kind in lied.items() if kind == NOTHING}
             for stood in standings_of(store):
                 assert stood.ordered == stood.paid + stood.reserved + stood.released
                 assert min(stood.paid, stood.reserved, stood.released) >= 0
