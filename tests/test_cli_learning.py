@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from headgate.cli import main
-from headgate.records.rows import METRICS
+from headgate.records.tables import METRICS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = ("--rounds", "4", "--seeds", "2", "--policies", "acdpp,constant", "--progress", "none")

@@ -11,7 +11,7 @@ from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.parts import create
 from headgate.records.reader import RunFolder
-from headgate.records.rows import METRICS, part_folders
+from headgate.records.tables import METRICS, part_folders
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import TOGETHER, cut
 from headgate.simulation.players import Here

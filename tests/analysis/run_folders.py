@@ -10,7 +10,7 @@ import pytest
 from headgate.analysis.runs import read_runs
 from headgate.analysis.summary import summarise
 from headgate.records.reader import RunFolder
-from headgate.records.rows import METRICS
+from headgate.records.tables import METRICS
 
 WICKED = "<b>x</b>"
 CONFIG = """# a remark with <script>alert(1)</script> & more

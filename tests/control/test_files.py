@@ -64,7 +64,7 @@ def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headgate.control.files.os.fsync", full)
+    monkeypatch.setattr("headgate.writing.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         save_ledger(later, path)
     assert path.read_bytes() == before

@@ -12,7 +12,7 @@ from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, tell
 from headgate.records.reader import RunFolder
-from headgate.records.rows import METRICS, part_folders
+from headgate.records.tables import METRICS, part_folders
 from headgate.records.writer import Checkpoint, RunWriter
 from headgate.simulation.cut import cut
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from headgate.errors import DataError
 from headgate.records import rows as module
 from headgate.records.reader import RunFolder
-from headgate.records.rows import MEASURED, Follower, Rows, table_files
+from headgate.records.rows import Follower, Rows
+from headgate.records.tables import MEASURED, table_files
 
 from ..web.folders import MadeUp
 

@@ -14,7 +14,7 @@ import pytest
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.rows import part_folders
+from headgate.records.tables import part_folders
 from headgate.simulation import cut
 from headgate.simulation.cluster import STOP, Cluster, _play
 from headgate.simulation.players import ChunkError

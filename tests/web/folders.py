@@ -11,7 +11,7 @@ from headgate.control import Controller
 from headgate.experiment import build
 from headgate.records.parts import create
 from headgate.records.reader import RunFolder
-from headgate.records.rows import PARTS, TABLES
+from headgate.records.tables import PARTS, TABLES
 from headgate.records.writer import RunWriter
 from headgate.theory.bound import learning_error
 

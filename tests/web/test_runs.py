@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from headgate import reading
 from headgate.errors import DataError
-from headgate.records import reader
-from headgate.records import rows as rows_module
+from headgate.records import tables as tables_module
 from headgate.web import runs as runs_module
 from headgate.web.listing import listing
 from headgate.web.runs import Library, UnknownRun
@@ -19,16 +19,16 @@ def reads(monkeypatch):
     """The names of all files of run folders whose content is read."""
     seen = []
 
-    def table(path, start=0, most=-1, original=rows_module.read_bytes):
+    def table(path, start=0, most=-1, original=tables_module.read_bytes):
         seen.append(path.name)
         return original(path, start, most)
 
-    def small(path, original=reader._read_bytes):
+    def small(path, most=0, original=reading.read_bytes):
         seen.append(path.name)
-        return original(path)
+        return original(path, most)
 
-    monkeypatch.setattr(rows_module, "read_bytes", table)
-    monkeypatch.setattr(reader, "_read_bytes", small)
+    monkeypatch.setattr(tables_module, "read_bytes", table)
+    monkeypatch.setattr(reading, "read_bytes", small)
     return seen
 
 
@@ -141,15 +141,15 @@ def test_a_table_that_becomes_whole_between_two_looks(tmp_path, monkeypatch):
     library = Library(tmp_path)
     library.metrics("run")
     run.play(1)
-    original = rows_module.read_bytes
+    original = tables_module.read_bytes
 
     def finishing(path, start=0, most=-1):
         if path.suffix == ".jsonl":
-            monkeypatch.setattr(rows_module, "read_bytes", original)
+            monkeypatch.setattr(tables_module, "read_bytes", original)
             run.finish()
         return original(path, start, most)
 
-    monkeypatch.setattr(rows_module, "read_bytes", finishing)
+    monkeypatch.setattr(tables_module, "read_bytes", finishing)
     assert library.metrics("run").reached([("acdpp", 0), ("constant", 1)]).tolist() == [12, 12]
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import plain
+from headgate.analysis.pages import write_whole
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_runs
 from headgate.analysis.summary import summarise, told
 from headgate.records.reader import RunFolder
-from headgate.records.writer import RunWriter
 
 
 def summary_rows(run: RunFolder) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def conclude(folders: Sequence[Path], whole: Path) -> tuple[list[RunFolder], Pat
     """Writes both for every folder, and for a sweep a page that compares its points; the runs, and the last page."""
     runs = [RunFolder.open(folder) for folder in folders]
     for run in runs:
-        RunWriter(run.path).replace("summary.json", json.dumps(plain(summary_rows(run)), indent=2).encode())
+        write_whole("summary", run.path / "summary.json", json.dumps(plain(summary_rows(run)), indent=2).encode())
         page = write_report([run], run.path / "report.html", run.target)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)

@@ -11,9 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from headgate.analysis.pages import check_file
+from headgate.analysis.pages import check_file, write_whole
 from headgate.control.rehearse import Rehearsal
-from headgate.errors import DataError
 from headgate.experiment import Experiment
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -35,10 +34,9 @@ def check_figure(path: Path) -> None:
 
 def save_figure(figure: Any, path: Path) -> None:
     check_figure(path)
+    how = {"bbox_inches": "tight", "dpi": 160, "metadata": {"Date": None} if path.suffix == ".svg" else None}
     try:
-        figure.savefig(path, bbox_inches="tight", dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
-    except OSError as error:
-        raise DataError(f"figure {path}: cannot be written ({error.strerror})") from None
+        write_whole("figure", path, lambda file: figure.savefig(file, format=path.suffix[1:], **how))
     finally:
         plt.close(figure)
 

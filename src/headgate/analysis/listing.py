@@ -23,7 +23,7 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         try:
-            rows.append(run_row(run, run.rows("metrics", *LISTED), lambda own=run: own.rows("clients", "held")))  # type: ignore[misc]
+            rows.append(run_row(run, run.listed("metrics", *LISTED), lambda own=run: own.listed("clients", "held")))  # type: ignore[misc]
         except DataError as error:
             rows.append(run_row(run, problem=str(error)))
     return rows

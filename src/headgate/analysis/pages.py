@@ -5,9 +5,12 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import polars as pl
 
 from headgate.errors import DataError, SettingError
+from headgate.writing import replace_file
 
 QUICK_WARNING = (
     "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on scikit-learn's digits. "
@@ -59,7 +62,7 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (folder / name).write_text(text, "utf-8")
+            replace_file(folder / name, text.encode(), durable=False)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror})") from None
     return [folder / name for name in texts]
@@ -73,15 +76,13 @@ def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
         raise DataError(f"{what} {path}: there is no folder {path.parent}")
 
 
-def write_whole(what: str, path: Path, write: Callable[[Path], object]) -> None:
-    """Written beside its place and moved there when complete."""
-    partial = path.with_name(f".{path.name}.partial")
+def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+    """A whole file or none; what cannot be written is said of `what`."""
     try:
-        write(partial)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"{what} {path}: cannot be written ({error.strerror or error})") from None
+        replace_file(path, content, durable=False)
+    except (OSError, pl.exceptions.PolarsError) as error:  # of a full disk polars says it in its own way
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise DataError(f"{what} {path}: cannot be written ({why})") from None
 
 
 def read_numbers(path: Path) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 from headgate import __version__
 from headgate.analysis.formatting import DASH, duration
 from headgate.analysis.markdown import table
-from headgate.records.reader import RunFolder, read_object
-from headgate.records.rows import part_folders
+from headgate.reading import read_object
+from headgate.records.reader import RunFolder
 from headgate.records.source import commit
+from headgate.records.tables import part_folders
 
 UNRECORDED = "not recorded"
 

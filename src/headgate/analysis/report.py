@@ -31,7 +31,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = No
         raise DataError(f"report {out}: there is no folder {out.parent}")
     policies = read_runs(runs)
     page = _page(runs, policies, [summarise(policy, target) for policy in policies], target)
-    write_whole("report", out, lambda path: path.write_text(page, "utf-8"))
+    write_whole("report", out, page.encode())
     return out
 
 

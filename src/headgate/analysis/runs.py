@@ -17,7 +17,8 @@ from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.errors import DataError, HeadgateError
 from headgate.experiment import build
 from headgate.records.reader import MEAN_PRICE, RunFolder
-from headgate.records.rows import MEASURED, Rows
+from headgate.records.rows import Rows
+from headgate.records.tables import MEASURED
 
 Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "train_loss")

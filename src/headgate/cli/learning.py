@@ -118,14 +118,17 @@ def runs(
     from headgate.analysis.listing import list_rows
     from headgate.analysis.shown import show
     from headgate.analysis.tables import list_shown
-    from headgate.records.reader import list_runs
+    from headgate.records.reader import look_for_runs
 
-    found = list_rows(list_runs(folder))
+    whole, damaged = look_for_runs(folder)
+    found = list_rows(whole)
     if format_ is Format.json:
-        print_json(found)
+        print_json([*found, *({"name": name, "state": "damaged", "problem": why} for name, why in damaged.items())])
     elif found:
         show(*list_shown(found))
-    else:
+    for name, why in damaged.items():
+        print(f"{name}: damaged: {why}", file=sys.stderr)
+    if not found and not damaged:
         print(f"no runs in {folder}; headgate run makes one", file=sys.stderr)
 
 

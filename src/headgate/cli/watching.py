@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headgate.records.reader import RunFolder
-from headgate.records.trackers import Tracker, make_trackers
+from headgate.records.trackers import FOLDERS, Tracker, make_trackers
+from headgate.writing import check_no_link
 
 Row = Mapping[str, Any]
 
@@ -63,6 +64,7 @@ class SeedMeans:
         for row in run.metrics().iter_rows(named=True):  # where a run is taken up again, some parts are ahead of others
             self._waiting.setdefault((row["policy"], row["t"]), {})[row["seed"]] = row
         self._waiting = {key: rows for key, rows in self._waiting.items() if len(rows) < self.seeds}
+        check_no_link(*(run.path / each for each in FOLDERS))  # loggers write where a stranger might point to
         for tracker in trackers:
             tracker.start(run.name, run.config, run.path)
 

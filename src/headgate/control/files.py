@@ -1,12 +1,10 @@
 """A ledger as a file: numpy's npz without pickle, written whole or not at all."""
 
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -16,12 +14,13 @@ from headgate.control.controller import Controller
 from headgate.control.policies.buying import all_prices
 from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger
 from headgate.errors import DataError
+from headgate.writing import replace_file
 
 FORMAT, OLDER = "headgate ledger 2", "headgate ledger 1"
 
 
 def save_ledger(ledger: Ledger, path: Path) -> None:
-    """Write to a file beside `path` and move it there once it is on disk.
+    """The whole ledger or the file that was there.
 
     Whole numbers go into the narrowest type that holds them: a million clients' counts are mostly single bytes.
     """
@@ -29,16 +28,8 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
     arrays |= {f"contents/{name}": array for name, array in _contents(ledger.contents).items()}
     arrays |= {f"memory/{name}": array for name, array in ledger.memory.items()}
     head = json.dumps({"format": FORMAT, "t": ledger.t})
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            narrow = {name: _narrow(array) for name, array in arrays.items()}
-            np.savez(file, head=np.array(head), **narrow)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    os.replace(file.name, path)
+    narrow = {name: _narrow(array) for name, array in arrays.items()}
+    replace_file(path, lambda file: np.savez(file, head=np.array(head), **narrow))  # type: ignore[arg-type]
 
 
 def load_ledger(path: Path, controller: Controller) -> Ledger:

@@ -1,7 +1,6 @@
 """The server's model: the clients' mean, what the server update makes of it, and their file, which is whole or not there."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,8 @@ from headgate.control.types import Floats
 from headgate.errors import DataError, SettingError
 from headgate.flower.validation import NamedArrays
 from headgate.learning.server import ServerUpdate, State
-from headgate.records.writer import sync
 from headgate.theory.labels import paper
+from headgate.writing import replace_file, sync
 
 STATE = "headgate server update: "
 """begins the names of the server update's arrays in the file"""
@@ -84,12 +83,7 @@ def write_parameters(folder: Path, t: int, server: ServerModel) -> tuple[str, st
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
-    partial = folder / f".{final.name}.partial"
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(final)
+    replace_file(final, content)
     sync(folder)
     return final.name, hashlib.sha256(content).hexdigest()
 

@@ -13,9 +13,10 @@ from typing import Any
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.flower.ledger_store import LedgerStore, SettledRound
+from headgate.reading import read_object
 from headgate.records.lock import FolderLock
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
-from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_object
+from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE
 from headgate.records.source import commit
 from headgate.records.sweeps import STATE
 from headgate.records.writer import RunWriter

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from headgate.errors import DataError
+from headgate.writing import NOFOLLOW
 
 if sys.platform != "win32":
     import fcntl
@@ -26,7 +27,10 @@ class FolderLock(ExitStack):
         """Hold `path`, a folder or file of the run in `folder`; refused where another process does."""
         if path in self._paths or sys.platform == "win32":
             return
-        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | (NOFOLLOW if path != folder else 0))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be opened ({error.strerror})") from None
         self.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

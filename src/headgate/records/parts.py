@@ -9,14 +9,19 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
+
+import polars as pl
 
 from headgate.errors import DataError
 from headgate.experiment import named_outside
-from headgate.records.reader import CONFIG, ENVIRONMENT, read_config, read_object
-from headgate.records.rows import PARTS, TABLES, frame_of, part_folders
+from headgate.reading import opened, read_object
+from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, MOST_ROUNDS, check_count, lost_runs, read_config, read_state
+from headgate.records.sums import newest_checkpoint
 from headgate.records.sweeps import STATE, points_of
-from headgate.records.writer import ROWS, Checkpoint, RunWriter, sync
+from headgate.records.tables import PARTS, TABLES, frame_of, part_folders
+from headgate.records.writer import ROWS, Checkpoint, RunWriter
+from headgate.writing import replace_file, whole_name
 
 
 def create(folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> None:
@@ -30,20 +35,22 @@ def create(folder: Path, config: Mapping[str, Any], environment: Mapping[str, An
     if parts:
         for name in ROWS:
             (folder / name).unlink()
-    writer.state("running", 0, config["run"]["rounds"], elapsed_s=0.0, **_runs(config), diverged=[], guessing=[])
+    whole = _played(folder, config)
+    runs = {"policies": whole.policies, "seeds": whole.seeds}
+    writer.state("running", 0, whole.rounds, elapsed_s=0.0, **runs, diverged=[], guessing=[])
 
 
 def left_by_a_killed_start(folder: Path) -> bool:
     """Whether `folder` holds nothing but what `create` writes before the state."""
     known = {CONFIG, ENVIRONMENT, STATE, PARTS, *ROWS}
-    names = {path.name.removeprefix(".").removesuffix(".partial") for path in folder.iterdir()}
+    names = {whole_name(path.name) for path in folder.iterdir()}
     return CONFIG in names and names <= known and not (folder / STATE).exists()
 
 
 def clear_killed_start(folder: Path) -> None:
     """Makes way for a new start. The config goes last, so that one who is killed here leaves what a killed start leaves."""
     for path in sorted(folder.iterdir(), key=lambda path: CONFIG in path.name):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
@@ -51,31 +58,33 @@ def clear_killed_start(folder: Path) -> None:
 
 def check_parts(folder: Path) -> None:
     """Refuses a run whose parts are not all there."""
-    parts, whole = part_folders(folder), _each_run(read_config(folder))
-    if sorted(run for part in parts for run in _each_run(read_config(part))) != sorted(whole):
+    parts, whole = part_folders(folder), read_played(folder).runs
+    if sorted(run for part in parts for run in read_played(part).runs) != sorted(whole):
         raise DataError(f"{folder}: its parts do not hold each of its {len(whole)} runs once; it cannot be continued")
 
 
 def played(folder: Path) -> int:
     """The round of a part's newest checkpoint, without looking into it."""
-    return max((int(path.name) for path in (folder / "checkpoints").glob("[0-9]*")), default=0)
+    newest = newest_checkpoint(folder)
+    return 0 if newest is None else int(newest.name)
 
 
 def tell(folder: Path, state: str, t: int, elapsed: float) -> None:
     """The state of a run in parts, put together from what its parts say."""
-    config = read_config(folder)
+    whole = read_played(folder)
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
     for part in part_folders(folder):
         said = read_object(part / STATE) if (part / STATE).exists() else {}
         for key, runs in lost.items():
-            runs += said.get(key, [])
+            runs += lost_runs(part / STATE, said, key)
         if "note" in said:
             note = {"note": said["note"]}
-    places = {name: place for place, name in enumerate(config["run"]["policies"])}
+    places = {name: place for place, name in enumerate(whole.policies)}
     for runs in lost.values():
-        runs.sort(key=lambda run: (places[run["policy"]], run["seed"]))
-    RunWriter(folder).state(state, t, config["run"]["rounds"], elapsed_s=round(elapsed, 3), **_runs(config), **lost, **note)
+        runs.sort(key=lambda run: (places.get(run["policy"], len(places)), run["seed"]))
+    runs_ = {"policies": whole.policies, "seeds": whole.seeds}
+    RunWriter(folder).state(state, t, whole.rounds, elapsed_s=round(elapsed, 3), **runs_, **lost, **note)
 
 
 def conclude(folder: Path, elapsed: float = 0.0) -> None:
@@ -83,18 +92,18 @@ def conclude(folder: Path, elapsed: float = 0.0) -> None:
 
     Needs neither the executor nor the device that played: what broke down is told by the last checkpoints.
     """
-    parts, config = part_folders(folder), read_config(folder)
+    parts, rounds = part_folders(folder), read_played(folder).rounds
     check_parts(folder)
     for part, t in ((part, played(part)) for part in parts):
-        if t < config["run"]["rounds"]:
-            raise DataError(f"{part}: round {t} of {config['run']['rounds']}; cannot be finished yet")
+        if t < rounds:
+            raise DataError(f"{part}: round {t} of {rounds}; cannot be finished yet")
     write_tables(folder)
     for part in parts:
-        said = read_object(part / STATE) | Checkpoint(part).facts
-        more = {key: value for key, value in said.items() if key not in ("state", "round", "rounds", "pid")}
+        said = read_state(part) | Checkpoint(part).facts
+        more = {key: value for key, value in said.items() if key not in ("state", "round", "rounds", "pid", CHECKSUMS)}
         RunWriter(part).state("finished", said["rounds"], said["rounds"], **more)
     if parts != [folder]:
-        tell(folder, "finished", config["run"]["rounds"], elapsed)
+        tell(folder, "finished", rounds, elapsed)
 
 
 def write_tables(folder: Path) -> None:
@@ -103,10 +112,8 @@ def write_tables(folder: Path) -> None:
     for name, paths in rows.items():
         table = folder / f"{name}.parquet"
         if all(path.exists() for path in paths):
-            partial = folder / f".{name}.parquet.partial"
-            frame_of(paths, name, read_config(folder)["run"]["policies"]).write_parquet(partial)
-            sync(partial)
-            partial.replace(table)
+            frame = frame_of(paths, name, read_played(folder).policies)
+            replace_file(table, lambda file, own=frame: _as_parquet(own, file))  # type: ignore[misc]
         elif not table.exists():  # else it was done by one who was killed right after
             missing = next(path for path in paths if not path.exists())
             raise DataError(f"{folder}: {missing.relative_to(folder)} is missing; the run cannot be finished")
@@ -114,14 +121,38 @@ def write_tables(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _runs(config: Mapping[str, Any]) -> dict[str, Any]:
-    run = config["run"]
-    return {"policies": run["policies"], "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"]))}
+def _as_parquet(frame: pl.DataFrame, file: BinaryIO) -> None:
+    try:
+        frame.write_parquet(file)
+    except pl.exceptions.PolarsError as error:  # its word for a full disk
+        raise OSError(" ".join(str(error).split())) from None
 
 
-def _each_run(config: Mapping[str, Any]) -> list[tuple[str, int]]:
-    runs = _runs(config)
-    return [(policy, seed) for policy in dict.fromkeys(runs["policies"]) for seed in runs["seeds"]]
+class Played(NamedTuple):
+    """Which runs the settings of a folder ask for."""
+
+    rounds: int
+    policies: list[str]
+    seeds: list[int]
+
+    @property
+    def runs(self) -> list[tuple[str, int]]:
+        return [(policy, seed) for policy in dict.fromkeys(self.policies) for seed in self.seeds]
+
+
+def read_played(folder: Path) -> Played:
+    return _played(folder, read_config(folder))
+
+
+def _played(folder: Path, config: Mapping[str, Any]) -> Played:
+    run = config.get("run")
+    said = run if isinstance(run, dict) else {}
+    rounds, seeds, first, policies = (said.get(key) for key in ("rounds", "seeds", "first_seed", "policies"))
+    counts = all(isinstance(each, int) and 0 <= each <= MOST_ROUNDS for each in (rounds, seeds, first))
+    if not counts or not isinstance(policies, list) or not policies or not all(isinstance(each, str) for each in policies):
+        raise DataError(f"{folder / CONFIG}: [run] does not say which rounds, seeds and policies were asked for")
+    check_count(folder / CONFIG, policies, range(int(seeds or 0)))
+    return Played(int(rounds or 0), policies, list(range(int(first or 0), int(first or 0) + int(seeds or 0))))
 
 
 @contextmanager
@@ -147,8 +178,7 @@ class Tail:
     """The rows of a part as they are written, a round at a time."""
 
     def __init__(self, folder: Path) -> None:
-        run = read_config(folder)["run"]
-        self.path, self.runs, self.t = folder / "metrics.jsonl", len(run["policies"]) * run["seeds"], played(folder)
+        self.path, self.runs, self.t = folder / "metrics.jsonl", len(read_played(folder).runs), played(folder)
         self._place = self.path.stat().st_size if self.path.exists() else 0
         self._lines: list[bytes] = []
         self._half = b""
@@ -156,10 +186,10 @@ class Tail:
     def rounds(self) -> list[list[bytes]]:
         """The rounds finished since the last look, each as its lines."""
         try:
-            with self.path.open("rb") as file:
+            with opened(self.path) as file:
                 file.seek(self._place)
                 new = file.read()
-        except FileNotFoundError:  # all is done, and the rows have become a table
+        except DataError:  # all is done, and the rows have become a table
             return []
         self._place += len(new)
         *lines, self._half = (self._half + new).split(b"\n")

@@ -1,11 +1,8 @@
 """Reading run folders, also while they are being written. What is damaged is refused in one line that names the file."""
 
-import json
 import math
 import os
-import tomllib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,12 +13,21 @@ import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.records.rows import MEASURED, Follower, Rows, table_files, whole_table
+from headgate.reading import LISTED_TEXT, MOST_TEXT, read_object, read_text, read_toml
+from headgate.records.rows import MOST_BYTES, Follower, Rows
+from headgate.records.sums import check_recorded
 from headgate.records.sweeps import STATE, find_runs
+from headgate.records.tables import MEASURED, mark_of, part_folders, table_files, whole_table
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 Read = TypeVar("Read")
 STATES = ("running", "finished", "interrupted")
+MOST_RUNS = 100_000
+"""policies times seeds of one folder"""
+MOST_ROUNDS = 10**8
+MOST_CLIENTS = 2 * 10**6
+CHECKSUMS = "tables"
+"""of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
 """of environment.json: what a sample costs in expectation, mean over the rounds; whoever makes a run folder writes it"""
 
@@ -39,18 +45,21 @@ class RunFolder:
     sweep: str | None = None
 
     @classmethod
-    def open(cls, path: Path | str) -> "RunFolder":
-        """The run in `path`, with what `buffers`, `budget` and `status` need already checked."""
+    def open(cls, path: Path | str, most: int = MOST_TEXT) -> "RunFolder":
+        """The run in `path`, with what `buffers`, `budget` and `status` need already checked; `most` bytes of settings."""
         path = Path(path)
         if not path.is_dir():
             raise DataError(f"{path}: not a run folder, there is no such folder")
         for name in (CONFIG, ENVIRONMENT, STATE):
-            if not (path / name).is_file():
-                raise DataError(f"{path}: not a run folder, {name} is missing")
-        run = cls(path, _read_toml(path / CONFIG), read_object(path / ENVIRONMENT), read_object(path / STATE))
-        _check_config(path / CONFIG, run.config)
-        check_state(path / STATE, run.state)
-        return run
+            if mark_of(path / name) is None:
+                raise DataError(f"{path}: not a run folder, {name} is missing or is no plain file")
+        return cls(path, {}, read_object(path / ENVIRONMENT), read_state(path)).with_settings(most)
+
+    def with_settings(self, most: int = MOST_TEXT) -> "RunFolder":
+        """The same, its settings read and checked."""
+        config = read_toml(self.path / CONFIG, most)
+        _check_config(self.path / CONFIG, config)
+        return replace(self, config=config)
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -88,9 +97,10 @@ class RunFolder:
         if isinstance(said, str):
             try:
                 return datetime.fromisoformat(said).timestamp()
-            except ValueError:
+            except (ValueError, OverflowError, OSError):
                 pass
-        return (self.path / ENVIRONMENT).stat().st_mtime
+        mark = mark_of(self.path / ENVIRONMENT)
+        return mark.changed / 1e9 if mark is not None else 0.0
 
     @cached_property
     def policies(self) -> list[str]:
@@ -126,28 +136,52 @@ class RunFolder:
 
     def config_text(self) -> str:
         """The settings as they stand in their file."""
-        return _read_text(self.path / CONFIG)
+        return read_text(self.path / CONFIG)
 
     def metrics(self) -> pl.DataFrame:
         """One row per policy, seed and round; null where nothing was measured."""
-        self._check_recorded()
-        return self._saying_where(lambda: whole_table(self.path, "metrics", self.policies))
+        return self._checked("metrics", lambda: whole_table(self.path, "metrics", self.policies, self.most_rows, self._sums))
 
     def clients(self) -> pl.DataFrame:
         """One row per policy, seed and round with what each client admitted, held and was paid; empty or null where that was
         not recorded."""
-        return self._saying_where(lambda: whole_table(self.path, "clients", self.policies))
+        most = self.most_rows * len(self.buffers)
+        return self._checked("clients", lambda: whole_table(self.path, "clients", self.policies, most, self._sums))
 
     def rows(self, table: str, *columns: str) -> Rows:
         """The same as arrays: these columns of the metrics, or all; or one of the clients."""
-        if table == "metrics":
-            self._check_recorded()
-        clients = len(self.buffers) if table == "clients" else 0
-        return self._saying_where(Follower(self.path, table, self.rounds, columns or MEASURED, clients).look)
+        return self._checked(table, self.follower(table, *columns, sums=self._sums).look)
 
-    def _check_recorded(self) -> None:
-        if self.state["state"] == "finished" and not table_files(self.path, "metrics"):
+    def follower(
+        self, table: str, *columns: str, most_bytes: float = np.inf, sums: Mapping[str, str] | None = None
+    ) -> Follower:
+        """One who reads these rows; without `sums` what was written is not held against its checksums."""
+        clients = len(self.buffers) if table == "clients" else 0
+        most = self.most_rows * max(1, clients)
+        return Follower(self.path, table, self.rounds, columns or MEASURED, clients, most_bytes, most, sums)
+
+    def listed(self, table: str, *columns: str) -> Rows:
+        """The same where the run is one of many: no more than a list can hold, and not held against checksums."""
+        return self._saying_where(self.follower(table, *columns, most_bytes=MOST_BYTES).look)
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that a table of the whole run has."""
+        return len(self.runs) * self.rounds
+
+    @property
+    def _sums(self) -> dict[str, str]:
+        said = self.state.get(CHECKSUMS)
+        return said if isinstance(said, dict) else {}
+
+    def _checked(self, table: str, read: Callable[[], Read]) -> Read:
+        """Rows of a run that nobody is playing must be those that were written, as far as a checkpoint or a state tells."""
+        if table == "metrics" and self.state["state"] == "finished" and not table_files(self.path, "metrics"):
             raise DataError(f"{self.path / 'metrics.parquet'}: is missing, although the run is finished")
+        if self.status != "running":
+            for part in part_folders(self.path):
+                check_recorded(part, [f"{table}.jsonl"])
+        return self._saying_where(read)
 
     def _saying_where(self, read: Callable[[], Read]) -> Read:
         try:
@@ -157,19 +191,32 @@ class RunFolder:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    return _read_toml(folder / CONFIG)
+    return read_toml(folder / CONFIG)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    state = read_object(folder / STATE)
+    check_state(folder / STATE, state)
+    return state
 
 
 def list_runs(folder: Path | str) -> list[RunFolder]:
     """The runs in `folder` and in its sweeps, newest first. What is no run folder, or a damaged one, is passed over."""
+    return look_for_runs(folder)[0]
+
+
+def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
+    """The same; and those that are damaged, by name, with why."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
-    runs = []
+    runs, damaged = [], {}
     for found in find_runs(folder):
-        with suppress(DataError):
-            runs.append(replace(RunFolder.open(found.path), name=found.name, sweep=found.sweep))
-    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True)
+        try:
+            runs.append(replace(RunFolder.open(found.path, LISTED_TEXT), name=found.name, sweep=found.sweep))
+        except DataError as error:
+            damaged[found.name] = str(error)
+    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), damaged
 
 
 def _alive(pid: int) -> bool:
@@ -184,38 +231,6 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return _read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: is damaged, it is not UTF-8 text") from None
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{path}: not valid TOML ({error})") from None
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """What a file of JSON says, which must be an object."""
-    try:
-        value = json.loads(_read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: not valid JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: must hold a JSON object")
-    return value
-
-
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -227,10 +242,12 @@ def _check_config(path: Path, config: dict[str, Any]) -> None:
     buffers, clients, budget = system.get("buffers"), system.get("clients"), system.get("budget")
     if not isinstance(buffers, list) or not buffers or not all(_whole(b) and b >= 0 for b in buffers):
         raise DataError(f"{path}: system.buffers must be a list of whole numbers")
-    if clients is not None and not (_whole(clients) and clients >= 1):
-        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 on")
+    if not (clients is None or _whole(clients)) or not 1 <= (len(buffers) if clients is None else clients) <= MOST_CLIENTS:
+        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 to {MOST_CLIENTS:,}")
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not math.isfinite(budget) or budget < 0:
         raise DataError(f"{path}: system.budget = {budget!r} must be a number from 0 on")
+    if not isinstance(config.get("policies", {}), dict):
+        raise DataError(f"{path}: [policies] must be a section")
 
 
 def check_state(path: Path, state: dict[str, Any]) -> None:
@@ -241,10 +258,26 @@ def check_state(path: Path, state: dict[str, Any]) -> None:
     for key in ("round", "rounds", "pid"):
         if not _whole(state.get(key)):
             raise DataError(f"{path}: {key} = {state.get(key)!r} must be a whole number")
+    if not 0 <= state["rounds"] <= MOST_ROUNDS:
+        raise DataError(f"{path}: rounds = {state['rounds']} must be 0 to {MOST_ROUNDS:,}")
     _check_list(path, state, "policies", lambda one: isinstance(one, str))
     _check_list(path, state, "seeds", _whole)
-    state.setdefault("diverged", [])
-    _check_list(path, state, "diverged", _names_a_run)
+    check_count(path, state["policies"], state["seeds"])
+    for key in ("diverged", "guessing"):
+        lost_runs(path, state, key)
+
+
+def lost_runs(path: Path, state: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The runs that a state tells of as diverged or guessing; none where it does not."""
+    state.setdefault(key, [])
+    _check_list(path, state, key, _names_a_run)
+    runs: list[dict[str, Any]] = state[key]
+    return runs
+
+
+def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
+    if len(policies) * len(seeds) > MOST_RUNS:
+        raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {MOST_RUNS:,} runs")
 
 
 def _names_a_run(one: Any) -> bool:

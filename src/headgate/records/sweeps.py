@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.errors import DataError
-from headgate.records.rows import Mark, mark_of
+from headgate.reading import read_object
+from headgate.records.tables import Mark, mark_of
+from headgate.writing import check_no_link
 
 SWEEP = "sweep.json"
 STATE = "state.json"
+MOST_POINTS = 10_000
 BETWEEN = "~"
 """a point is listed as SWEEP~POINT"""
 
@@ -19,11 +22,16 @@ def points_of(folder: Path) -> list[Path]:
     """A run folder, or all of a sweep."""
     if not (folder / SWEEP).exists():
         return [folder]
-    try:
-        names = json.loads((folder / SWEEP).read_text("utf-8"))["points"]
-        return [folder / Path(name).name for name in names]  # never outside
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise DataError(f"{folder / SWEEP}: is damaged") from None
+    names = read_object(folder / SWEEP).get("points")
+    if not isinstance(names, list) or len(names) > MOST_POINTS or not all(map(_inside, names)):
+        raise DataError(f"{folder / SWEEP}: is damaged")
+    points = [folder / name for name in names]
+    check_no_link(*points)
+    return points
+
+
+def _inside(name: object) -> bool:
+    return isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name
 
 
 def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:

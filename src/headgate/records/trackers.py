@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 from headgate.errors import SettingError
 
+FOLDERS = ("tensorboard", "mlflow", "wandb")
+"""of a run folder in which they write"""
 _PARAMS_AT_ONCE = 100  # the most that MLflow takes in one call
 _LONGEST_NAME = 120
 

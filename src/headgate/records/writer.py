@@ -1,7 +1,8 @@
 """Writes a run folder, so that it can be killed at any moment and continued to the same bytes.
 
 Rows go to `metrics.jsonl` and `clients.jsonl` as rounds are done. A checkpoint is a folder that is moved into place
-when all of it is on disk; it notes how long the two files were, and a resumed run cuts them back to that.
+when all of it is on disk; it notes how long the two files were and their checksums up to there. A resumed run checks
+those and cuts the files back to that length.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import platform
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tomli_w
@@ -21,11 +22,27 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
-from headgate.records.reader import CONFIG, ENVIRONMENT, read_object
-from headgate.records.rows import OLDER_TABLES, TABLES
+from headgate.reading import read_bytes
+from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT
+from headgate.records.sums import (
+    CHECKPOINTS,
+    HEAD,
+    RowSums,
+    check_rows,
+    file_checksum,
+    newest_checkpoint,
+    read_head,
+    read_sealed,
+    sealed,
+)
 from headgate.records.sweeps import STATE
+from headgate.records.tables import OLDER_TABLES, TABLES
+from headgate.writing import append, check_no_link, clear_partial, cut, partial_of, replace_file, sync
 
 ROWS = tuple(f"{name}.jsonl" for name in TABLES)
+TABLE_FILES = tuple(f"{name}.parquet" for name in TABLES)
+TENSORS = "tensors.safetensors"
+Fact = TypeVar("Fact")
 
 
 def make_folder(folder: Path) -> None:
@@ -38,8 +55,9 @@ def make_folder(folder: Path) -> None:
 class RunWriter:
     """The one who writes a run folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, sums: Mapping[str, RowSums] | None = None) -> None:
+        """`sums` of the rows that are there, where checkpoints will be written."""
+        self.folder, self._sums = folder, dict(sums or {})
 
     @classmethod
     def create(cls, folder: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> "RunWriter":
@@ -58,45 +76,50 @@ class RunWriter:
             "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
             **environment,
         }
-        writer.replace(ENVIRONMENT, _json(facts))
+        writer.replace(ENVIRONMENT, _json(sealed(facts)))
         for name in ROWS:
             writer.replace(name, b"")
         return writer
 
     def replace(self, name: str, content: bytes) -> None:
         """A whole file, or the old one."""
-        path = self.folder / name
-        partial = path.with_name(f".{path.name}.partial")
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        replace_file(self.folder / name, content)
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """One JSON object a line; not-a-number and infinity have no JSON and become null."""
-        with (self.folder / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n" for row in rows)
+        file = f"{name}.jsonl"
+        content = "".join(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n" for row in rows).encode()
+        append(self.folder / file, content)
+        if file in self._sums:
+            self._sums[file].add(content)
 
     def state(self, state: str, t: int, rounds: int, **more: Any) -> None:
+        """A finished run tells the checksums of its tables."""
         facts = {"state": state, "round": t, "rounds": rounds, "pid": os.getpid(), **more}
+        made = [table for table in TABLE_FILES if state == "finished" and (self.folder / table).exists()]
+        if made:
+            facts[CHECKSUMS] = {table: file_checksum(self.folder / table) for table in made}
         self.replace(STATE, _json(facts))
 
     def checkpoint(
         self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
     ) -> None:
         """All that is needed to go on from round t, and `facts` to tell of it. The one before goes when this is in place."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        final = self.folder / "checkpoints" / f"{t:08d}"
+        final = self.folder / CHECKPOINTS / f"{t:08d}"
         if final.exists():  # resumed from it, and nothing has happened since
             return
         for name in ROWS:
             sync(self.folder / name)
-        partial = final.with_name(f".{final.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
+        check_no_link(final.parent)
+        partial = partial_of(final)
         partial.mkdir(parents=True)
-        save_file(dict(tensors), partial / "tensors.safetensors")
+        try:
+            save_file(dict(tensors), partial / TENSORS)
+        except SafetensorError as error:  # its word for a full disk
+            raise OSError(f"{TENSORS}: {error}") from None
         for i, ledger in enumerate(ledgers.values()):
             save_ledger(ledger, partial / f"ledger-{i}.npz")
         head = {
@@ -104,9 +127,10 @@ class RunWriter:
             "policies": list(ledgers),
             "facts": dict(facts or {}),
             "rows": {name: (self.folder / name).stat().st_size for name in ROWS},
-            "sha256": {path.name: _digest(path) for path in sorted(partial.iterdir())},
+            "sums": {name: sums.told() for name, sums in self._sums.items()},
+            "sha256": {path.name: file_checksum(path, "sha256") for path in sorted(partial.iterdir())},
         }
-        (partial / "checkpoint.json").write_bytes(_json(head))
+        replace_file(partial / HEAD, _json(sealed(head)))
         for path in partial.iterdir():
             sync(path)
         sync(partial)
@@ -118,27 +142,22 @@ class RunWriter:
 
 
 class Checkpoint:
-    """The newest checkpoint of a folder, verified."""
+    """Where a run stands that was begun in `folder`: its newest checkpoint, or its beginning."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        config = folder / CONFIG
-        environment = read_object(folder / ENVIRONMENT)
-        try:
-            text = config.read_bytes()
-        except OSError as error:
-            raise DataError(f"{folder}: {CONFIG} cannot be read ({error.strerror})") from None
-        if hashlib.sha256(text).hexdigest() != environment.get("config_sha256"):
+        check_no_link(folder / CONFIG, folder / ENVIRONMENT)
+        environment = read_sealed(folder / ENVIRONMENT)
+        if hashlib.sha256(read_bytes(folder / CONFIG)).hexdigest() != environment.get("config_sha256"):
             raise DataError(f"{folder}: {CONFIG} was changed after the run began; start a new run with it")
         self.environment = environment
-        found = sorted(path for path in (folder / "checkpoints").glob("[0-9]*") if path.is_dir())
-        self.path = found[-1] if found else None
+        self.path = newest_checkpoint(folder)
         self.head: dict[str, Any] = {"t": 0, "rows": dict.fromkeys(ROWS, 0)}
         if self.path is not None:
-            self.head = read_object(self.path / "checkpoint.json")
+            self.head = read_head(self.path)
             for name, digest in self.head["sha256"].items():
                 file = self.path / name
-                if not file.is_file() or _digest(file) != digest:
+                if not file.is_file() or file_checksum(file, "sha256") != digest:
                     raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
 
     def _rename_older_rows(self) -> None:
@@ -147,6 +166,13 @@ class Checkpoint:
             if (self.folder / older).exists():
                 (self.folder / older).rename(self.folder / name)
             self.head["rows"].setdefault(name, self.head["rows"].get(older, 0))
+
+    def fact(self, key: str, kind: type[Fact]) -> Fact:
+        """What the environment says of how the run was begun."""
+        said = self.environment.get(key)
+        if not isinstance(said, kind):
+            raise DataError(f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued")
+        return said
 
     @property
     def t(self) -> int:
@@ -158,30 +184,44 @@ class Checkpoint:
         return dict(self.head.get("facts", {}))
 
     def tensors(self) -> dict[str, Any]:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         assert self.path is not None
-        return dict(load_file(self.path / "tensors.safetensors"))
+        try:
+            return dict(load_file(self.path / TENSORS))
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"{self.path / TENSORS}: is damaged ({error}); the run cannot be continued") from None
 
     def ledger(self, policy: str, controller: Controller) -> Ledger:
         assert self.path is not None
-        return load_ledger(self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller)
+        if policy not in self.head["policies"]:
+            raise DataError(f"{self.path / HEAD}: knows no policy {policy}; the run cannot be continued")
+        ledger = load_ledger(self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller)
+        if ledger.t != self.t:
+            raise DataError(f"{self.path}: the ledger of {policy} is of round {ledger.t}; the run cannot be continued")
+        return ledger
 
-    def cut_rows(self, tables: Path | None = None) -> None:
-        """Drop the rows that were written after the checkpoint, a half-written one included.
+    def cut_rows(self, tables: Path | None = None) -> dict[str, RowSums]:
+        """Drop the rows that were written after the checkpoint, a half-written one included, and what else is half written.
 
-        `tables` is the folder in which rows may have become tables already; the run's own, unless it is a part.
+        The rows up to it must be those that were written; their checksums, to go on with. `tables` is the folder in which
+        rows may have become tables already; the run's own, unless it is a part.
         """
         self._rename_older_rows()
+        clear_partial(self.folder)
+        sums: dict[str, RowSums] = {}
         for name in ROWS:
-            path, length = self.folder / name, int(self.head["rows"][name])
+            path, length = self.folder / name, int(self.head["rows"].get(name, 0))
             if not path.exists():
                 if ((tables or self.folder) / name.replace("jsonl", "parquet")).exists():
                     continue  # the run was finishing
                 raise DataError(f"{self.folder}: {name} is missing; the run cannot be continued")
             if path.stat().st_size < length:
                 raise DataError(f"{self.folder}: {name} is shorter than its checkpoint says; the run cannot be continued")
-            os.truncate(path, length)
+            sums[name] = check_rows(path, length, self.head.get("sums", {}).get(name))
+            cut(path, length)
+        return sums
 
 
 def _finite(value: Any) -> Any:
@@ -190,15 +230,3 @@ def _finite(value: Any) -> Any:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
+from headgate.parts import in_one_line
 from headgate.records.lock import FolderLock
 from headgate.records.parts import resuming, saying_how_to_go_on
 from headgate.records.reader import CONFIG, MEAN_PRICE
@@ -28,6 +29,7 @@ from headgate.simulation.evaluate import CHUNK as EVALUATED
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
+MOST_THREADS = 1024
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -88,17 +90,20 @@ def resume(
     experiment: Experiment, dataset: Dataset, checkpoint: Checkpoint, device: str = "auto"
 ) -> tuple[Simulation, RunWriter]:
     """A run as it stood at its newest checkpoint, by the same executor on the same kind of device."""
-    simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.environment["executor"])
-    began_on, here = checkpoint.environment["device"], simulation.device
+    simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.fact("executor", str))
+    began_on, here = checkpoint.fact("device", str), simulation.device
     if (began_on == "cpu") != (here.type == "cpu"):
         raise SettingError(f"{checkpoint.folder}: began on {began_on}, the device is now {here.type}; results would differ")
     if began_on == "cpu":  # the order of sums hangs on the number of threads
-        torch.set_num_threads(int(checkpoint.environment["threads"]))
-    checkpoint.cut_rows()
+        torch.set_num_threads(min(max(1, checkpoint.fact("threads", int)), MOST_THREADS))
+    sums = checkpoint.cut_rows()
     if checkpoint.path is not None:
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
-        simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
-    return simulation, RunWriter(checkpoint.folder)
+        try:
+            simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
+            raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
+    return simulation, RunWriter(checkpoint.folder, sums)
 
 
 def play_folder(

@@ -18,6 +18,7 @@ import tomli_w
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.parts import Untrusted
+from headgate.reading import read_object
 from headgate.records.lock import FolderLock
 from headgate.records.parts import (
     Tail,
@@ -27,13 +28,14 @@ from headgate.records.parts import (
     create,
     left_by_a_killed_start,
     played,
+    read_played,
     resuming,
     saying_how_to_go_on,
     tell,
 )
-from headgate.records.reader import CONFIG, ENVIRONMENT, read_config, read_object
-from headgate.records.rows import PARTS, part_folders
+from headgate.records.reader import CONFIG, ENVIRONMENT, read_config
 from headgate.records.sweeps import STATE, SWEEP, points_of, sweep_text
+from headgate.records.tables import PARTS, part_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.players import ChunkError, Here, Player, Processes, cores
@@ -146,7 +148,8 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
     for part in part_folders(folder):
         with FolderLock() as own:  # children of a command that was killed may still be finishing their round
             own.take(part / CONFIG, folder)
-            Checkpoint(part).cut_rows(folder)
+            with saying_how_to_go_on(folder):
+                Checkpoint(part).cut_rows(folder)
     return _Run(experiment, folder)
 
 
@@ -163,6 +166,7 @@ def _same(folder: Path, wanted: Experiment) -> bool:
 
 def _read(folder: Path, trust: Sequence[str]) -> Experiment:
     """The experiment that was begun in a folder, which may be somebody else's."""
+    read_config(folder)  # refuses what is no settings of ours before more is made of it
     try:
         return load(folder / CONFIG, trusted=trust)
     except Untrusted as error:
@@ -182,7 +186,7 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Run:
     """A run that was killed while it was made starts anew where its settings and its executor are there."""
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(f"{folder}: was stopped before anything was played; remove it and start again")
-    executor = str(Checkpoint(folder).environment["executor"])
+    executor = Checkpoint(folder).fact("executor", str)
     return _Run(_read(folder, trust), folder, fresh=True, executor=executor)
 
 
@@ -344,8 +348,8 @@ def _explained(error: HeadgateError, looking: _Looking, folder: Path) -> Headgat
         return Interrupted(f"interrupted after {looking.done} of {looking.total} rounds in {looking.chunks} chunks", go_on)
     why, said = error, str(error)
     if isinstance(error, ChunkError):
-        run = read_config(error.folder)["run"]
-        which = f"{', '.join(run['policies'])}, seeds {run['first_seed']} to {run['first_seed'] + run['seeds'] - 1}"
+        run = read_played(error.folder)
+        which = f"{', '.join(run.policies)}, seeds {run.seeds[0]} to {run.seeds[-1]}"
         why, said = error.why, f"{error.folder.name} ({which}): {error.why}".replace(str(error.folder), str(folder))
     # What is wrong with files or settings stays wrong; where one can go on nevertheless, the error says so itself.
     return type(why)(said if go_on in said or isinstance(why, DataError | SettingError) else f"{said}; {go_on}")

@@ -69,7 +69,7 @@ class WorkerPool:
         if choose_device(device).type == "cuda":
             self.one_by_one(chunks, device)
             return
-        compiled = [each for folder, each in experiments.items() if Checkpoint(folder).environment["executor"] == "compiled"]
+        compiled = [each for folder, each in experiments.items() if Checkpoint(folder).fact("executor", str) == "compiled"]
         for each in {each.model.kind: each for each in compiled}.values():
             _compile(each, self.datasets.of(each.data))
         self.fork(chunks, device, processes)

@@ -16,7 +16,7 @@ from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, told
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
-from headgate.records.rows import MEASURED
+from headgate.records.tables import MEASURED
 from headgate.web.runs import Library, UnknownRun
 
 SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")

@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from headgate import __version__
+from headgate.analysis.formatting import plain
 from headgate.errors import HeadgateError
 from headgate.web import answers, gate, shapes
 from headgate.web.asking import PlanRequest, choices
@@ -42,7 +43,11 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+        try:
+            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except ValueError:  # settings may hold infinity, and sums of what a folder tells may become it
+            text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
 class Api:

@@ -53,7 +53,8 @@ def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | No
 
 def _kept_for(run: RunFolder, policy: str) -> int | None:
     """K, where the settings say that samples are kept for so many rounds."""
-    K = run.config.get("policies", {}).get(policy, {}).get("K")
+    settings = run.config.get("policies", {}).get(policy)
+    K = settings.get("K") if isinstance(settings, dict) else None
     return K if isinstance(K, int) else None
 
 

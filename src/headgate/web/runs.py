@@ -6,7 +6,7 @@ Links are not followed. All methods may be called from several threads.
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
-from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, check_state, read_object
-from headgate.records.rows import MEASURED, Follower, Mark, Rows, mark_of, table_files
+from headgate.reading import LISTED_TEXT, read_object
+from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_state
+from headgate.records.rows import MOST_BYTES, Follower, Rows
 from headgate.records.sweeps import STATE, FoundRun, find_runs
+from headgate.records.tables import MEASURED, Mark, mark_of, table_files
 
-MOST_BYTES = 128 * 2**20
-"""of one table of one run"""
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
 
@@ -147,8 +147,7 @@ class Library:
             known = self._opened.get(name)
             if known is None or known[0] != head.mark:
                 try:
-                    opened = RunFolder.open(head.run.path)
-                    known = head.mark, replace(opened, name=head.name, sweep=head.run.sweep)
+                    known = head.mark, head.run.with_settings(LISTED_TEXT)
                 except DataError as error:
                     raise DataError(self._short(error)) from None
                 self._opened[name] = known
@@ -171,7 +170,8 @@ class Library:
         head, key = self.head(name), (name, columns)
         follower = self._followers.pop(key, None)
         if follower is None or follower.folder != head.run.path:
-            follower = Follower(head.run.path, table, head.run.rounds, columns, clients, MOST_BYTES)
+            most = head.run.most_rows * max(1, clients)
+            follower = Follower(head.run.path, table, head.run.rounds, columns, clients, MOST_BYTES, most)
         try:
             follower.look()
         except DataError as error:
@@ -203,10 +203,10 @@ class Library:
                 used.append("clients")
                 if live or _clients_bytes(run) > MOST_BYTES:
                     return self.clients(head.name)
-                return Follower(run.path, "clients", run.rounds, ("held",), len(run.buffers), MOST_BYTES).look()
+                return run.follower("clients", "held", most_bytes=MOST_BYTES).look()
 
             # what no longer grows is read for this line and not kept
-            look = Follower(run.path, "metrics", run.rounds, LISTED, 0, MOST_BYTES).look
+            look = run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).look
             metrics = self._followed(head.name, "metrics", LISTED) if live else look()
             return run_row(run, metrics, clients), tuple(used)
         except DataError as error:
@@ -227,9 +227,8 @@ def _read_head(found: FoundRun) -> Head:
     for file in (CONFIG, ENVIRONMENT):
         if mark_of(found.path / file) is None:
             raise DataError(f"{found.path}: not a run folder, {file} is missing or is a link")
-    state = read_object(found.path / STATE)
-    check_state(found.path / STATE, state)
-    run = RunFolder(found.path, {}, read_object(found.path / ENVIRONMENT), state, found.name, found.sweep)
+    environment, state = read_object(found.path / ENVIRONMENT), read_state(found.path)
+    run = RunFolder(found.path, {}, environment, state, found.name, found.sweep)
     return Head(found.mark, run)
 
 

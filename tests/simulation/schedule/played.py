@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from headgate.experiment import load
-from headgate.records.rows import part_folders
+from headgate.records.tables import part_folders
 
 SETTINGS = ["run.seeds=4", "run.rounds=6", 'run.policies=["hybrid", "acdpp"]', "training.steps=2"]
 TABLES = ("metrics.parquet", "clients.parquet")

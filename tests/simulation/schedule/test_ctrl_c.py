@@ -8,7 +8,7 @@ import pytest
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.rows import part_folders
+from headgate.records.tables import part_folders
 from headgate.simulation.players import Processes
 from headgate.simulation.schedule import perform
 

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.experiment import load
 from headgate.records.reader import RunFolder, list_runs
-from headgate.records.rows import part_folders
+from headgate.records.tables import part_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 

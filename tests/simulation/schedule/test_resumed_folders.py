@@ -9,7 +9,8 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load, sweep_points
 from headgate.records.lock import FolderLock
 from headgate.records.reader import RunFolder
-from headgate.records.rows import part_folders
+from headgate.records.sums import read_sealed, sealed
+from headgate.records.tables import part_folders
 from headgate.simulation.schedule import perform, points_of
 
 from .played import SETTINGS, Stopping, tables
@@ -22,7 +23,7 @@ def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeyp
     (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
     monkeypatch.undo()
     for path in folder.rglob("environment.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
+        path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
     assert RunFolder.open(folder).metrics().height == 48
     perform(None, folder, device="cpu", resume=True)
     assert tables(folder) == tables(whole)
@@ -36,7 +37,7 @@ def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeyp
         perform(load("digits", SETTINGS), folder, processes=1)
     monkeypatch.undo()
     for path in folder.rglob("environment.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"device": "NVIDIA H200"}))
+        path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
     with pytest.raises(SettingError, match="began on NVIDIA H200, the device is now cpu"):
         perform(None, folder, device="cpu", processes=1, resume=True)
 

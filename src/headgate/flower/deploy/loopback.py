@@ -16,8 +16,8 @@ from headgate.flower.deploy.processes import end, free_port, last_error, listeni
 from headgate.flower.deploy.superlink import SuperLink
 from headgate.flower.deploy.supernode import SuperNode
 from headgate.flower.deploy.supervisor import Kept, Supervisor
+from headgate.reading import read_object
 from headgate.records.lock import FolderLock
-from headgate.records.reader import read_object
 from headgate.records.sweeps import STATE
 
 SERVER_APP = "flwr-serverapp"

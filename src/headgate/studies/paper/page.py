@@ -9,7 +9,7 @@ from headgate.analysis.pages import bullets, figure, page
 from headgate.analysis.provenance import Machine, how_made, machine_table
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
-from headgate.records.reader import read_object
+from headgate.reading import read_object
 from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, about
 from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.claims_page import claims_table

@@ -1,0 +1,116 @@
+"""Files of strangers are data: read up to a stated size, never through a link, and parsed inside a guard.
+
+What is wrong with one is said in one line that names it.
+"""
+
+import errno
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headgate.errors import DataError
+
+MOST_TEXT = 64 * 2**20
+"""bytes of a file that is parsed whole, where somebody names it: a million clients with buffers and weights of their own"""
+LISTED_TEXT = 2**20
+"""the same where a folder is merely listed: at worst some 4 seconds and 100 MiB"""
+MOST_DEPTH = 24
+"""tables and lists within one another"""
+LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DEPTH}}}""")
+"""a key of as many parts, over which a parser of TOML would take hours"""
+LARGEST = 2**63
+"""whole numbers stay below"""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A plain file, to be read: a link is not followed, a pipe not waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise DataError(f"{path}: cannot be read ({why})") from None
+    except ValueError:
+        raise DataError(f"{str(path)!r}: is no name of a file") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DataError(f"{path}: cannot be read (it is no plain file)")
+    with open(descriptor, "rb") as file:
+        try:
+            yield file
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
+    with opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it")
+    return content
+
+
+def read_text(path: Path, most: int = MOST_TEXT) -> str:
+    try:
+        return read_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is damaged, it is not UTF-8 text") from None
+
+
+def read_toml(path: Path, most: int = MOST_TEXT) -> dict[str, Any]:
+    """The tables of a file of settings. They may hold infinity, as settings may."""
+    text = read_text(path, most)
+    if LONG_KEY.search(text):
+        raise DataError(f"{path}: holds a key of more than {MOST_DEPTH} parts")
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
+        raise DataError(f"{path}: not valid TOML ({_short(error)})") from None
+    _check(path, tables, infinite=True)
+    return tables
+
+
+def read_object(path: Path, most: int = LISTED_TEXT) -> dict[str, Any]:
+    """What a file of JSON says, which must be an object."""
+    try:
+        value = json.loads(read_text(path, most))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON ({_short(error)})") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: must hold a JSON object")
+    _check(path, value)
+    return value
+
+
+def _check(path: Path, value: Any, infinite: bool = False) -> None:
+    """Refuses what JSON or a machine's numbers cannot hold, wherever it stands."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
+            elif isinstance(each, int):
+                if not -LARGEST <= each < LARGEST:
+                    raise DataError(f"{path}: holds a whole number of more than 64 bits")
+            elif isinstance(each, float):
+                if not infinite and (each != each or abs(each) == float("inf")):
+                    raise DataError(f"{path}: holds {each}, which is no finite number")
+            elif not (each is None or isinstance(each, str)):
+                raise DataError(f"{path}: holds a {type(each).__name__}, which no setting is")
+        if not below:
+            return
+        level = below
+    raise DataError(f"{path}: holds tables or lists more than {MOST_DEPTH} deep")
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

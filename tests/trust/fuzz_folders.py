@@ -1,0 +1,320 @@
+"""Damages run folders as strangers, disks and editors might, and looks at them in every way there is.
+
+`python tests/trust/fuzz_folders.py SECONDS SEED` tells the cases of each kind and the failures, each with the seed that makes
+it again. Every way in must end well or in one line of headgate's own, in time, and touch nothing outside the folder. What is
+resumed although it was damaged must come to the same tables.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import sys
+import time
+import tomllib
+import traceback
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+import tomli_w
+
+import headgate
+from headgate.analysis.listing import list_rows
+from headgate.errors import HeadgateError
+from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.sums import sealed
+from headgate.simulation.schedule import perform
+from headgate.web import answers, gate
+from headgate.web.api import Json
+from headgate.web.listing import listing
+from headgate.web.runs import Library
+
+try:
+    from .folders import KINDS, copied, made
+except ImportError:  # as a script
+    from folders import KINDS, copied, made
+
+SECONDS = 20.0
+"""the most that one look may take"""
+DEEP = {"a": 1}
+for _ in range(60):
+    DEEP = {"a": DEEP}
+EVIL = [
+    None, True, -1, 0, 1, 2**31, 2**63, -(2**63), 10**400, 1e308, -1e308, float("inf"), float("nan"), 0.5, "", "x" * 5000,
+    "os:system", "../..", "/etc/passwd", "\x1b[31mred", "\u202e", "0", [], [[]], [None], {}, {"kind": "os:system"},
+    ["constant"] * 3000, DEEP,
+    list(range(3000)), "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+23:59", [{"policy": "constant", "seed": 0}], [1e300],
+]  # fmt: skip
+
+
+def places(value, path=()):
+    """Where in nested tables and lists something stands."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inside:
+        yield (*path, key)
+        yield from places(each, (*path, key))
+
+
+def changed(value, random):
+    """The same with something else at one place, or without it."""
+    path = random.choice(list(places(value)) or [()])
+    if not path:
+        return value
+    inside = value
+    for key in path[:-1]:
+        inside = inside[key]
+    if random.random() < 0.2:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = random.choice(EVIL)
+    return value
+
+
+def files_of(folder, suffix=""):
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name.endswith(suffix)]
+
+
+def some(random, paths):
+    return random.choice(paths) if paths else None
+
+
+# ways to damage a folder; each tells what it did, or None where there is nothing to damage
+
+
+def value_of_json(folder, random):
+    path = some(random, files_of(folder, ".json"))
+    facts = changed(json.loads(path.read_text()), random)
+    if random.random() < 0.7 and "seal" in facts:
+        facts = sealed({key: value for key, value in facts.items() if key != "seal"})
+    path.write_text(json.dumps(facts))
+    return path
+
+
+def value_of_toml(folder, random):
+    path = some(random, files_of(folder, ".toml"))
+    try:
+        text = tomli_w.dumps(changed(tomllib.loads(path.read_text()), random))
+    except (TypeError, ValueError, RecursionError):
+        text = path.read_text() + "\nx" + ".x" * 3000 + " = 1\n"
+    path.write_text(text)
+    vouch(path)
+    return path
+
+
+def vouch(config):
+    """As one who changes settings on purpose would."""
+    beside = config.with_name("environment.json")
+    facts = json.loads(beside.read_text()) | {"config_sha256": hashlib.sha256(config.read_bytes()).hexdigest()}
+    beside.write_text(json.dumps(sealed({key: value for key, value in facts.items() if key != "seal"})))
+
+
+def row(folder, random):
+    path = some(random, [path for path in files_of(folder, ".jsonl") if path.stat().st_size])
+    if path is None:
+        return None
+    lines = path.read_text().splitlines()
+    number = random.randrange(len(lines))
+    how = random.randrange(4)
+    if how == 0:
+        lines[number] = json.dumps(changed(json.loads(lines[number]), random))
+    elif how == 1:
+        del lines[number]
+    elif how == 2:
+        lines.insert(number, lines[random.randrange(len(lines))])
+    else:
+        lines[number] = random.choice(["", "null", "[" * 5000, "{}", '{"policy": {"a": 1}}', "\x00"])
+    path.write_text("\n".join(lines) + "\n")
+    if random.random() < 0.3:
+        unvouched(folder)
+    return path
+
+
+def unvouched(folder):
+    """As a folder of an earlier version, without checksums."""
+    for path in files_of(folder, ".json"):
+        facts = json.loads(path.read_text())
+        for key in ("seal", "sums", "tables"):
+            facts.pop(key, None)
+        path.write_text(json.dumps(facts))
+
+
+def some_bytes(folder, random):
+    path = some(random, [path for path in files_of(folder) if path.stat().st_size])
+    content = bytearray(path.read_bytes())
+    how = random.randrange(3)
+    if how == 0:
+        content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    elif how == 1:
+        del content[random.randrange(len(content)) :]
+    else:
+        content[random.randrange(len(content)) : 0] = random.randbytes(random.randrange(1, 50))
+    path.write_bytes(content)
+    return path
+
+
+def another_file(folder, random):
+    path = some(random, files_of(folder))
+    path.unlink()
+    how = random.randrange(6)
+    if how == 0:
+        path.touch()
+    elif how == 1:
+        path.mkdir()
+    elif how == 2:
+        path.symlink_to(folder.parent / "victim.txt")
+    elif how == 3:
+        os.mkfifo(path)
+    elif how == 4:
+        os.link(folder.parent / "victim.txt", path)
+    return path
+
+
+def another_folder(folder, random):
+    path = some(random, [path for path in sorted(folder.rglob("*")) if path.is_dir()])
+    if path is None:
+        return None
+    if random.random() < 0.5:
+        shutil.rmtree(path)
+        path.symlink_to(folder.parent / "victims")
+    else:
+        path.rename(path.with_name(random.choice(["00000099", "0x", "9" * 30, "-1", "~", "a\nb", ".hidden"])))
+    return path
+
+
+def parquet(folder, random):
+    path = some(random, files_of(folder, ".parquet"))
+    if path is None:
+        return None
+    frame = pl.read_parquet(path)
+    name = random.choice(frame.columns)
+    n = frame.height
+    odd = [{"a": 1}, [[1]], "x" * 100, float("nan"), 1e308, None, 2**62, True]
+    values = [random.choice(odd)] * n if random.random() < 0.9 else [[1] * 1_000_000] + [[1]] * (n - 1)
+    frame = frame.with_columns(pl.Series(name, values))
+    if random.random() < 0.3:
+        frame = pl.concat([frame] * 2000)
+    frame.write_parquet(path)
+    if random.random() < 0.7:
+        unvouched(folder)
+    return path
+
+
+DAMAGES = (value_of_json, value_of_toml, row, some_bytes, another_file, another_folder, parquet)
+
+
+# ways to look at it
+
+
+def runs(folder):
+    whole, damaged = look_for_runs(folder.parent)
+    rows = list_rows(whole)
+    json.dumps(rows), json.dumps(damaged)
+    assert any("beside" in each["name"] for each in rows), "a bad folder hid another"
+
+
+def opened(folder):
+    run = headgate.open(folder)
+    assert run.status in ("finished", "running", "interrupted", "diverged")
+    assert run.summary.height
+    run.report()
+
+
+def page(folder):
+    library = Library(folder.parent)
+    for sort in ("started", "accuracy"):
+        Json(listing(library, "", sort, "desc", 100, 0))
+    assert "beside" in library.heads(), "a bad folder hid another"
+    for name in [name for name in library.heads() if name != "beside"]:
+        for ask in (answers.detail, answers.curves):
+            refused(lambda own=ask, each=name: Json(own(library, each)))
+        refused(lambda each=name: Json(answers.clients(library, each, None, None)))
+        refused(lambda each=name: Json(gate.trace(library, each, None, None, 1, 1000)))
+        refused(lambda each=name: sum(map(len, answers.table(library, each, "metrics"))))
+
+
+def refused(ask):
+    try:
+        ask()
+    except HeadgateError as error:
+        in_one_line(error)
+
+
+def in_one_line(error):
+    assert "\n" not in str(error), "more than one line"
+
+
+def resumed(folder):
+    return [RunFolder.open(each).metrics() for each in perform(None, folder, processes=1, resume=True)]
+
+
+WAYS = (runs, opened, page, resumed)
+
+
+def case(seed, inside):
+    """One damaged folder, looked at in one way: (what was done, how, what came of it)."""
+    choose = random.Random(seed)
+    kind, damage, way = choose.choice(KINDS), choose.choice(DAMAGES), choose.choice(WAYS)
+    victims = inside / "victims"
+    victims.mkdir()
+    (victims / "file").write_text("mine")
+    (victims / "00000001").mkdir()
+    (inside / "victim.txt").write_text("mine")
+    folder = copied(kind, inside)
+    shutil.copytree(made("finished"), inside / "beside")
+    if damage(folder, choose) is None:
+        return damage.__name__, way.__name__, "nothing to damage"
+    began, came = time.monotonic(), "fine"
+    try:
+        found = way(folder)
+        if way is resumed and damage in (some_bytes, row) and kind == "interrupted" and vouched(folder):
+            assert [each.equals(truth()) for each in found] == [True], "other values"
+    except HeadgateError as error:
+        came = "refused"
+        in_one_line(error)
+    assert time.monotonic() - began < SECONDS, "took too long"
+    assert (inside / "victim.txt").read_text() == "mine", "wrote through a link"
+    assert sorted(each.name for each in victims.iterdir()) == ["00000001", "file"], "wrote through a link"
+    return damage.__name__, way.__name__, came
+
+
+def vouched(folder):
+    return all("sums" in json.loads(path.read_text()) for path in files_of(folder, "checkpoint.json"))
+
+
+TRUTH = []
+
+
+def truth():
+    """What the interrupted run comes to where nobody damages it."""
+    if not TRUTH:
+        with TemporaryDirectory() as inside:
+            TRUTH.extend(resumed(copied("interrupted", Path(inside))))
+    return TRUTH[0]
+
+
+def main(seconds: float, seed: int) -> tuple[Counter, list[str]]:
+    """Cases of each kind, and failures."""
+    told, failures, end = Counter(), [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        with TemporaryDirectory() as inside:
+            try:
+                told[case(seed, Path(inside))] += 1
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                said = f"{type(error).__name__}: {str(error)[:200]} ({Path(where.filename).name}:{where.lineno})"
+                failures.append(f"seed {seed}: {said}")
+                print(failures[-1], file=sys.stderr, flush=True)
+        seed += 1
+    return told, failures
+
+
+if __name__ == "__main__":
+    found, failed = main(float(sys.argv[1]), int(sys.argv[2]))
+    for what, count in sorted(found.items()):
+        print(count, *what)
+    print(f"{sum(found.values())} cases, {len(failed)} failures")

@@ -1,0 +1,157 @@
+"""What a folder may make a reader do is bounded, and a bad one is listed as such beside the others."""
+
+import io
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from headgate.cli import app
+from headgate.errors import DataError
+from headgate.reading import LISTED_TEXT, read_object, read_toml
+from headgate.records.parquet_size import check_size
+from headgate.records.reader import RunFolder
+from headgate.web.gate import trace
+from headgate.web.listing import listing
+from headgate.web.runs import Library
+
+from .folders import copied, made
+from .fuzz_folders import unvouched
+
+
+def in_state(folder, **more):
+    path = folder / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+
+
+def in_config(folder, old, new):
+    path = folder / "config.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def rows(folder, **columns):
+    unvouched(folder)
+    frame = pl.read_parquet(folder / "metrics.parquet")
+    frame.with_columns(**columns).write_parquet(folder / "metrics.parquet")
+
+
+BAD = {
+    "not a number": lambda folder: in_state(folder, elapsed_s=float("nan")),
+    "infinity": lambda folder: (folder / "state.json").write_text('{"state": "finished", "elapsed_s": 1e999}'),
+    "400 digits": lambda folder: in_state(folder, elapsed_s=10**400),
+    "5,000 digits": lambda folder: (folder / "state.json").write_text('{"round": ' + "9" * 5000 + "}"),
+    "deep JSON": lambda folder: (folder / "environment.json").write_text('{"a":' * 100000 + "1" + "}" * 100000),
+    "deep arrays": lambda folder: in_config(folder, "[system]", "x = " + "[" * 5000 + "]" * 5000 + "\n[system]"),
+    "a long key": lambda folder: in_config(folder, "[system]", "a." * 200000 + "a = 1\n[system]"),
+    "a date": lambda folder: in_config(folder, "[system]", "x = 2026-11-15\n[system]"),
+    "many runs": lambda folder: in_state(folder, policies=[str(i) for i in range(3000)], seeds=list(range(3000))),
+    "many clients": lambda folder: in_config(folder, "clients = 4", "clients = 1000000000000"),
+    "large settings": lambda folder: in_config(folder, "[system]", "#" * (LISTED_TEXT + 1) + "\n[system]"),
+    "a year": lambda folder: (folder / "environment.json").write_text('{"started": "0001-01-01T00:00:00+23:59"}'),
+    "structures": lambda folder: rows(folder, spend=pl.struct(a=pl.lit(1))),
+    "lists": lambda folder: rows(folder, spend=pl.lit([1.0])),
+    "1e308": lambda folder: rows(folder, spend=pl.lit(1e308)),
+    "names": lambda folder: rows(folder, spend=pl.lit("x")),
+    "a link": lambda folder: ((folder / "state.json").unlink(), (folder / "state.json").symlink_to("/etc/passwd")),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_folder_hides_no_other(tmp_path, what):
+    bad = copied("finished", tmp_path)
+    shutil.copytree(made("finished"), tmp_path / "good")
+    BAD[what](bad)
+    began = time.process_time()
+    done = CliRunner().invoke(app, ["runs", str(tmp_path), "--format", "json"], catch_exceptions=False)
+    told = {row["name"]: row for row in json.loads(done.stdout)}
+    page = listing(Library(tmp_path), "", "started", "desc", 10, 0)
+    assert told["good"]["problem"] is None
+    assert [row["name"] for row in page["rows"] if row["problem"] is None and row["name"] == "good"] == ["good"]
+    assert json.dumps(page["unreadable"]).count("\n") == 0
+    assert time.process_time() - began < 15
+    assert CliRunner().invoke(app, ["runs", str(tmp_path)], catch_exceptions=False).exit_code == 0
+
+
+@pytest.mark.parametrize("what", [what for what in BAD if what not in ("1e308", "a year", "large settings", "a link")])
+def test_it_is_told_as_damaged_in_one_line(tmp_path, what):
+    bad = copied("finished", tmp_path)
+    BAD[what](bad)
+    done = CliRunner().invoke(app, ["runs", str(tmp_path), "--format", "json"], catch_exceptions=False)
+    (row,) = json.loads(done.stdout)
+    assert row["problem"].startswith(str(bad))
+    assert "\n" not in row["problem"]
+    library = Library(tmp_path)
+    page = listing(library, "", "started", "desc", 10, 0)
+    assert [each["problem"] for each in page["rows"]] or [each["name"] for each in page["unreadable"]] == ["finished"]
+
+
+def packed(**columns):
+    file = io.BytesIO()
+    pl.DataFrame(columns).write_parquet(file)
+    return file.getvalue()
+
+
+def test_millions_of_rows_in_some_kilobytes_are_refused_before_they_are_unpacked(tmp_path):
+    folder = copied("finished", tmp_path)
+    unvouched(folder)
+    frame = pl.read_parquet(folder / "metrics.parquet")
+    pl.concat([frame.head(1)] * 2_000_000, rechunk=True).write_parquet(folder / "metrics.parquet")
+    assert (folder / "metrics.parquet").stat().st_size < 200_000
+    for read in (RunFolder.open(folder).metrics, lambda: RunFolder.open(folder).listed("metrics", "spend")):
+        with pytest.raises(DataError, match=r"holds 2,000,000 values of \w+ in [\d,]+ bytes, more than the 12 that the run"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (packed(a=[0] * 1000), "1,000 values of a"),
+        (packed(a=[[0] * 100_000]), "100,000 values of a"),
+        (packed(a=["x" * 5_000_000]), "5,000,"),
+        (packed(b=[0] * 1000), None),
+        (b"PAR1" + b"\xff" * 40 + (40).to_bytes(4, "little") + b"PAR1", "its footer cannot be read"),
+        (b"PAR1PAR1", "it is no parquet file"),
+        (b"", "it is no parquet file"),
+    ],
+)
+def test_the_size_of_a_table_is_known_from_its_footer_and_the_heads_of_its_pages(content, said):
+    if said is None:
+        check_size(Path("t.parquet"), content, ["a"], 100)
+    else:
+        with pytest.raises(DataError, match=said):
+            check_size(Path("t.parquet"), content, ["a"], 100)
+
+
+def test_only_plain_files_of_a_stated_size_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "file").write_text("{}" + " " * LISTED_TEXT)
+    (tmp_path / "folder").mkdir()
+    for name, said in (
+        ("pipe", "no plain file"),
+        ("link", "it is a link"),
+        ("file", "larger than 1 MiB"),
+        ("folder", "cannot"),
+    ):
+        with pytest.raises(DataError, match=said):
+            read_object(tmp_path / name)
+    (tmp_path / "settings").write_text("x = inf\ny = [1, 'a', true]\n")
+    assert read_toml(tmp_path / "settings") == {"x": float("inf"), "y": [1, "a", True]}
+
+
+@pytest.mark.parametrize("column", ["admitted", "held"])
+def test_counts_below_nothing_are_refused_before_a_page_draws_them_one_by_one(tmp_path, column):
+    folder = copied("finished", tmp_path)
+    unvouched(folder)
+    frame = pl.read_parquet(folder / "clients.parquet")
+    below = pl.lit([-(2**31)] * 4, pl.List(pl.Int32())).alias(column)
+    frame.with_columns(below).write_parquet(folder / "clients.parquet")
+    with pytest.raises(DataError, match=f"clients.parquet: {column} is less than nothing"):
+        trace(Library(tmp_path), "finished", None, None, 1, 1000)

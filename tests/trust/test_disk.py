@@ -1,0 +1,93 @@
+"""A disk that is full or read-only ends a run in one line, and the folder goes on afterwards."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import headgate
+from headgate.errors import DataError
+from headgate.records import parts
+from headgate.records.reader import RunFolder, list_runs
+from headgate.simulation.schedule import perform
+
+from .folders import copied
+from .fuzz_folders import truth
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from headgate.errors import DataError
+from headgate.simulation.schedule import perform
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    perform(None, Path(sys.argv[1]), processes=1, resume=True)
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are Unix's")
+@pytest.mark.parametrize("most", [100, 900, 3_000, 4_100, 9_000, 13_000])
+def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tmp_path, most):
+    """Files may have so many bytes: rows, a ledger, the tensors or a table are cut off."""
+    folder = copied("interrupted", tmp_path)
+    done = subprocess.run([sys.executable, "-c", LIMITED, folder, str(most)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().count("\n") == 0
+    said = f"{folder}: cannot be written ("
+    assert done.stdout.startswith(said)
+    assert done.stdout.strip().endswith(f"make room and go on with: headgate run --resume {folder}")
+    perform(None, folder, processes=1, resume=True)
+    assert RunFolder.open(folder).metrics().equals(truth())
+    assert [path.name for path in folder.rglob(".*")] == []
+
+
+def test_polars_own_word_for_a_full_disk_is_understood(tmp_path, monkeypatch):
+    folder = copied("interrupted", tmp_path)
+
+    def full(self, file):
+        raise pl.exceptions.ComputeError("No space left on device\n(os error 28)")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pl.DataFrame, "write_parquet", full)
+        with pytest.raises(DataError, match=r"cannot be written \(No space left on device \(os error 28\)\); make room"):
+            perform(None, folder, processes=1, resume=True)
+    perform(None, folder, processes=1, resume=True)
+    assert RunFolder.open(folder).metrics().equals(truth())
+
+
+@pytest.mark.parametrize("way", ["report", "resume"])
+def test_a_read_only_folder_is_refused_in_one_line(tmp_path, monkeypatch, way):
+    folder = copied("finished" if way == "report" else "interrupted", tmp_path)
+    opens = os.open
+
+    def read_only(path, flags, *more, **others):
+        if flags & (os.O_WRONLY | os.O_RDWR) and str(path).startswith(str(folder)):
+            raise OSError(30, "Read-only file system")
+        return opens(path, flags, *more, **others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", read_only)
+        with pytest.raises(DataError, match=r"cannot be written \(Read-only file system\)"):
+            headgate.open(folder).report() if way == "report" else perform(None, folder, processes=1, resume=True)
+    if way == "resume":
+        perform(None, folder, processes=1, resume=True)
+        assert RunFolder.open(folder).metrics().equals(truth())
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
+    folder = copied("interrupted", tmp_path)
+    for path in folder.rglob("*"):
+        os.utime(path, (0, 0))
+    jumps = iter(range(10**9, 0, -(10**6)))
+    monkeypatch.setattr(time, "time", lambda: float(next(jumps)))
+    perform(None, folder, processes=1, resume=True)
+    assert RunFolder.open(folder).metrics().equals(truth())
+    assert [run.name for run in list_runs(tmp_path)] == ["interrupted"]
+    assert parts.played(folder) == 6
+    assert Path(headgate.open(folder).report()).is_file()

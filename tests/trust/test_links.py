@@ -1,0 +1,110 @@
+"""Nothing is written through a link, and none is followed, wherever a stranger puts it."""
+
+import json
+import os
+from contextlib import suppress
+
+import pytest
+
+import headgate
+from headgate.errors import DataError
+from headgate.simulation.schedule import perform
+from headgate.writing import append, cut, replace_file
+
+from .folders import copied
+
+
+@pytest.fixture
+def victim(tmp_path):
+    path = tmp_path / "victim.txt"
+    path.write_text("mine")
+    yield path
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["report.html", ".report.html.partial", "summary.json", ".summary.json.partial"])
+def test_a_report_is_not_written_through_a_link(tmp_path, victim, name):
+    folder = copied("finished", tmp_path)
+    (folder / name).symlink_to(victim)
+    page = headgate.open(folder).report()
+    assert page.is_file()
+    assert not page.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl", "config.toml", "environment.json", "state.json"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
+    folder = copied("interrupted", tmp_path)
+    if name.endswith(".jsonl"):
+        victim.write_bytes((folder / name).read_bytes() + b"more")
+    (folder / name).unlink()
+    link(victim, folder / name)
+    before = victim.read_bytes()
+    if name == "state.json" and link is os.symlink:
+        perform(None, folder, processes=1, resume=True)  # it is told anew, and the link is replaced
+    else:
+        with pytest.raises(DataError, match=name):
+            perform(None, folder, processes=1, resume=True)
+    assert victim.read_bytes() == before
+    victim.write_text("mine")
+
+
+@pytest.mark.parametrize("kind", ["interrupted", "parts"])
+@pytest.mark.parametrize("name", ["checkpoints", "parts", "parts/000", "parts/000/checkpoints", "tensorboard"])
+def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
+    folder, elsewhere = copied(kind, tmp_path), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "00000099").mkdir()
+    (elsewhere / "mine").write_text("mine")
+    place = folder / name
+    if not place.parent.is_dir():
+        pytest.skip("has no such place")
+    if place.exists():
+        place.rename(tmp_path / "moved")
+    place.symlink_to(elsewhere)
+    with suppress(DataError):
+        perform(None, folder, processes=1, resume=True)
+    assert sorted(each.name for each in elsewhere.iterdir()) == ["00000099", "mine"]
+
+
+@pytest.mark.parametrize("point", ["..", ".", "", "../elsewhere", "/etc", "a\0b", 7, None])
+def test_points_of_a_sweep_lie_within_it(tmp_path, point):
+    folder = copied("sweep", tmp_path)
+    (folder / "sweep.json").write_text(json.dumps({"points": [point]}))
+    for way in (lambda: headgate.open(folder), lambda: perform(None, folder, processes=1, resume=True)):
+        with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
+            way()
+
+
+def test_a_point_that_is_a_link_is_refused(tmp_path):
+    folder = copied("sweep", tmp_path)
+    point = folder / "system.budget=20.0"
+    point.rename(tmp_path / "elsewhere")
+    point.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="is a link"):
+        perform(None, folder, processes=1, resume=True)
+
+
+def test_the_writers_themselves(tmp_path, victim):
+    (tmp_path / "link").symlink_to(victim)
+    os.link(victim, tmp_path / "second name")
+    for name in ("link", "second name"):
+        for way in (lambda path: append(path, b"x"), lambda path: cut(path, 0)):
+            with pytest.raises(DataError, match="nothing is written through it"):
+                way(tmp_path / name)
+        replace_file(tmp_path / name, b"new")
+        assert (tmp_path / name).read_bytes() == b"new"
+        assert not (tmp_path / name).is_symlink()
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    def fails(file):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(tmp_path / "file", fails)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"old"

@@ -1,0 +1,81 @@
+"""Records prove themselves: what was changed is noticed and named."""
+
+import json
+
+import polars as pl
+import pytest
+
+import headgate
+from headgate.errors import DataError
+from headgate.experiment import load
+from headgate.records import sums
+from headgate.records.reader import RunFolder
+from headgate.simulation.schedule import perform
+
+from .folders import SMALL, copied
+from .fuzz_folders import truth, unvouched
+
+
+def test_a_changed_row_is_named_on_resume_and_on_a_report(tmp_path):
+    folder = copied("interrupted", tmp_path)
+    rows = folder / "metrics.jsonl"
+    lines = rows.read_text().splitlines(keepends=True)
+    lines[4] = lines[4].replace('"t": 2', '"t": 1')
+    rows.write_text("".join(lines))
+    for way in (lambda: perform(None, folder, processes=1, resume=True), lambda: headgate.open(folder).report()):
+        with pytest.raises(DataError, match=r"metrics\.jsonl: rows 1 to 12 are not what was written, their checksum differs"):
+            way()
+
+
+def test_rows_are_named_as_closely_as_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(sums, "BLOCK", 100)
+    path, content = tmp_path / "rows.jsonl", b"".join(b'{"row": %05d}\n' % number for number in range(100))
+    told = sums.RowSums()
+    for start in range(0, len(content), 7):
+        told.add(content[start : start + 7])
+    path.write_bytes(content)
+    assert sums.check_rows(path, len(content), told.told()).told() == told.told()
+    half = sums.RowSums()
+    half.add(content[:777])
+    assert sums.check_rows(path, 777, half.told()).told() == half.told()  # what came later is not its business
+    path.write_bytes(content.replace(b"00050", b"00051"))
+    with pytest.raises(DataError, match=r"rows 47 to 54 are not what was written"):
+        sums.check_rows(path, len(content), told.told())
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "environment.json"])
+def test_a_changed_value_beside_the_rows_is_noticed(tmp_path, name):
+    folder = copied("interrupted", tmp_path)
+    (path,) = folder.rglob(name)
+    path.write_text(path.read_text().replace('"t": 3', '"t": 2').replace('"threads": 1', '"threads": 2'))
+    with pytest.raises(DataError, match=f"{name}: is not what was written, its checksum differs"):
+        perform(None, folder, processes=1, resume=True)
+
+
+@pytest.mark.parametrize("table", ["metrics", "clients"])
+def test_a_changed_table_of_a_finished_run_is_noticed(tmp_path, table):
+    folder = copied("finished", tmp_path)
+    path = folder / f"{table}.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(pl.lit(0).cast(frame.schema["t"]).alias("t") + pl.col("t")).write_parquet(path, compression="snappy")
+    with pytest.raises(DataError, match=rf"{table}\.parquet: is not what was written, its checksum differs"):
+        headgate.open(folder).report()
+
+
+def test_folders_without_checksums_are_read_and_resumed(tmp_path):
+    finished, interrupted = copied("finished", tmp_path), copied("interrupted", tmp_path)
+    for folder in (finished, interrupted):
+        unvouched(folder)
+    assert headgate.open(finished).summary.height == 1
+    perform(None, interrupted, processes=1, resume=True)
+    assert RunFolder.open(interrupted).metrics().equals(truth())
+    assert set(json.loads((interrupted / "state.json").read_text())["tables"]) == {"metrics.parquet", "clients.parquet"}
+
+
+def test_killed_or_not_the_checksums_are_the_same(tmp_path):
+    whole = tmp_path / "whole"
+    perform(load("digits", [*SMALL, 'run.policies=["constant", "headgate"]']), whole, processes=1)
+    taken_up = copied("interrupted", tmp_path)
+    perform(None, taken_up, processes=1, resume=True)
+    told = [json.loads((folder / "state.json").read_text())["tables"] for folder in (whole, taken_up)]
+    assert told[0] == told[1]
