@@ -25,6 +25,15 @@ POINTS = 10_000
 PRICES = 10_000_000
 """of a trace"""
 
+RUNS = 100_000
+"""policies times seeds of a run folder"""
+LISTED = 2**20
+"""bytes of the settings of a run that is merely listed: at worst some 4 seconds and 100 MiB"""
+LISTED_CLIENTS = 1_000_000
+"""clients of such a run"""
+TABLE = 128 * 2**20
+"""bytes of one table of a run that is listed or shown on the page"""
+
 RECIPE = 64 * 2**20
 """bytes of a recipe"""
 DEPTH = 20

@@ -15,14 +15,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headgate.errors import DataError
+from headgate.escaping import one_line
+from headgate.limits import DEPTH, LISTED, RECIPE
 
-MOST_TEXT = 64 * 2**20
-"""bytes of a file that is parsed whole, where somebody names it: a million clients with buffers and weights of their own"""
-LISTED_TEXT = 2**20
-"""the same where a folder is merely listed: at worst some 4 seconds and 100 MiB"""
-MOST_DEPTH = 24
-"""tables and lists within one another"""
-LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DEPTH}}}""")
+LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEPTH}}}""")
 """a key of as many parts, over which a parser of TOML would take hours"""
 LARGEST = 2**63
 """whole numbers stay below"""
@@ -48,40 +44,40 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
+def read_bytes(path: Path, most: int = RECIPE) -> bytes:
     with opened(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it")
+        raise DataError(f"{path}: is larger than {most / 2**20:,.0f} MiB, the most that is read of it here")
     return content
 
 
-def read_text(path: Path, most: int = MOST_TEXT) -> str:
+def read_text(path: Path, most: int = RECIPE) -> str:
     try:
         return read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError:
         raise DataError(f"{path}: is damaged, it is not UTF-8 text") from None
 
 
-def read_toml(path: Path, most: int = MOST_TEXT) -> dict[str, Any]:
+def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
     """The tables of a file of settings. They may hold infinity, as settings may."""
     text = read_text(path, most)
     if LONG_KEY.search(text):
-        raise DataError(f"{path}: holds a key of more than {MOST_DEPTH} parts")
+        raise DataError(f"{path}: holds a key of more than {DEPTH} parts")
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
-        raise DataError(f"{path}: not valid TOML ({_short(error)})") from None
+        raise DataError(f"{path}: not valid TOML ({one_line(error, 200)})") from None
     _check(path, tables, infinite=True)
     return tables
 
 
-def read_object(path: Path, most: int = LISTED_TEXT) -> dict[str, Any]:
+def read_object(path: Path, most: int = LISTED) -> dict[str, Any]:
     """What a file of JSON says, which must be an object."""
     try:
         value = json.loads(read_text(path, most))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not valid JSON ({_short(error)})") from None
+        raise DataError(f"{path}: not valid JSON ({one_line(error, 200)})") from None
     if not isinstance(value, dict):
         raise DataError(f"{path}: must hold a JSON object")
     _check(path, value)
@@ -91,7 +87,7 @@ def read_object(path: Path, most: int = LISTED_TEXT) -> dict[str, Any]:
 def _check(path: Path, value: Any, infinite: bool = False) -> None:
     """Refuses what JSON or a machine's numbers cannot hold, wherever it stands."""
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(DEPTH + 2):
         below: list[Any] = []
         for each in level:
             if isinstance(each, dict):
@@ -109,8 +105,4 @@ def _check(path: Path, value: Any, infinite: bool = False) -> None:
         if not below:
             return
         level = below
-    raise DataError(f"{path}: holds tables or lists more than {MOST_DEPTH} deep")
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    raise DataError(f"{path}: holds tables or lists more than {DEPTH} deep")

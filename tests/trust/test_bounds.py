@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import time
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -13,8 +12,10 @@ from typer.testing import CliRunner
 
 from headgate.cli import app
 from headgate.errors import DataError
-from headgate.reading import LISTED_TEXT, read_object, read_toml
-from headgate.records.parquet_size import check_size
+from headgate.experiment import load
+from headgate.limits import LISTED
+from headgate.parquet_pages import check_values
+from headgate.reading import read_object, read_toml
 from headgate.records.reader import RunFolder
 from headgate.web.gate import trace
 from headgate.web.listing import listing
@@ -53,7 +54,7 @@ BAD = {
     "a date": lambda folder: in_config(folder, "[system]", "x = 2026-11-15\n[system]"),
     "many runs": lambda folder: in_state(folder, policies=[str(i) for i in range(3000)], seeds=list(range(3000))),
     "many clients": lambda folder: in_config(folder, "clients = 4", "clients = 1000000000000"),
-    "large settings": lambda folder: in_config(folder, "[system]", "#" * (LISTED_TEXT + 1) + "\n[system]"),
+    "large settings": lambda folder: in_config(folder, "[system]", "#" * (LISTED + 1) + "\n[system]"),
     "a year": lambda folder: (folder / "environment.json").write_text('{"started": "0001-01-01T00:00:00+23:59"}'),
     "structures": lambda folder: rows(folder, spend=pl.struct(a=pl.lit(1))),
     "lists": lambda folder: rows(folder, spend=pl.lit([1.0])),
@@ -116,23 +117,23 @@ def test_millions_of_rows_in_some_kilobytes_are_refused_before_they_are_unpacked
         (packed(a=[[0] * 100_000]), "100,000 values of a"),
         (packed(a=["x" * 5_000_000]), "5,000,"),
         (packed(b=[0] * 1000), None),
-        (b"PAR1" + b"\xff" * 40 + (40).to_bytes(4, "little") + b"PAR1", "its footer cannot be read"),
+        (b"PAR1" + b"\xff" * 40 + (40).to_bytes(4, "little") + b"PAR1", "it is no parquet file"),
         (b"PAR1PAR1", "it is no parquet file"),
         (b"", "it is no parquet file"),
     ],
 )
 def test_the_size_of_a_table_is_known_from_its_footer_and_the_heads_of_its_pages(content, said):
     if said is None:
-        check_size(Path("t.parquet"), content, ["a"], 100)
+        check_values("t.parquet", content, ["a"], 100)
     else:
         with pytest.raises(DataError, match=said):
-            check_size(Path("t.parquet"), content, ["a"], 100)
+            check_values("t.parquet", content, ["a"], 100)
 
 
 def test_only_plain_files_of_a_stated_size_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    (tmp_path / "file").write_text("{}" + " " * LISTED_TEXT)
+    (tmp_path / "file").write_text("{}" + " " * LISTED)
     (tmp_path / "folder").mkdir()
     for name, said in (
         ("pipe", "no plain file"),
@@ -155,3 +156,11 @@ def test_counts_below_nothing_are_refused_before_a_page_draws_them_one_by_one(tm
     frame.with_columns(below).write_parquet(folder / "clients.parquet")
     with pytest.raises(DataError, match=f"clients.parquet: {column} is less than nothing"):
         trace(Library(tmp_path), "finished", None, None, 1, 1000)
+
+
+def test_a_recipe_of_one_long_key_is_refused_at_once(tmp_path):
+    (tmp_path / "long.toml").write_text("a." * 200_000 + "a = 1\n")
+    began = time.process_time()
+    with pytest.raises(DataError, match="a key of more than 20 parts"):
+        load(tmp_path / "long.toml")
+    assert time.process_time() - began < 2

@@ -11,6 +11,7 @@ import typer
 
 from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
 from headgate.errors import DataError, SettingError
+from headgate.escaping import printable
 from headgate.experiment import sweep_points
 from headgate.progress import counted, progress_bar
 
@@ -127,7 +128,7 @@ def runs(
     elif found:
         show(*list_shown(found))
     for name, why in damaged.items():
-        print(f"{name}: damaged: {why}", file=sys.stderr)
+        print(printable(f"{name}: damaged: {why}"), file=sys.stderr)
     if not found and not damaged:
         print(f"no runs in {folder}; headgate run makes one", file=sys.stderr)
 

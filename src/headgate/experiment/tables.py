@@ -7,6 +7,7 @@ from typing import Any
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import DEPTH, RECIPE, TEXT
+from headgate.reading import LONG_KEY
 
 
 def read_toml(text: bytes | str, what: str) -> dict[str, Any]:
@@ -14,7 +15,10 @@ def read_toml(text: bytes | str, what: str) -> dict[str, Any]:
     if len(text) > RECIPE:
         raise DataError(f"{what}: {len(text):,} bytes; at most {RECIPE:,}")
     try:
-        tables = tomllib.loads(text if isinstance(text, str) else text.decode("utf-8"))
+        said = text if isinstance(text, str) else text.decode("utf-8")
+        if LONG_KEY.search(said):
+            raise ValueError(f"a key of more than {DEPTH} parts")
+        tables = tomllib.loads(said)
     except RecursionError:
         raise DataError(f"{what}: not valid TOML (lists or tables deeper than {DEPTH})") from None
     except ValueError as error:  # also what is no UTF-8, and a number of thousands of digits

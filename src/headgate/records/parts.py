@@ -15,8 +15,9 @@ import polars as pl
 
 from headgate.errors import DataError
 from headgate.experiment import named_outside
+from headgate.limits import ROUNDS
 from headgate.reading import opened, read_object
-from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, MOST_ROUNDS, check_count, lost_runs, read_config, read_state
+from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, check_count, lost_runs, read_config, read_state
 from headgate.records.sums import newest_checkpoint
 from headgate.records.sweeps import STATE, points_of
 from headgate.records.tables import PARTS, TABLES, frame_of, part_folders
@@ -148,7 +149,7 @@ def _played(folder: Path, config: Mapping[str, Any]) -> Played:
     run = config.get("run")
     said = run if isinstance(run, dict) else {}
     rounds, seeds, first, policies = (said.get(key) for key in ("rounds", "seeds", "first_seed", "policies"))
-    counts = all(isinstance(each, int) and 0 <= each <= MOST_ROUNDS for each in (rounds, seeds, first))
+    counts = all(isinstance(each, int) and 0 <= each <= ROUNDS for each in (rounds, seeds, first))
     if not counts or not isinstance(policies, list) or not policies or not all(isinstance(each, str) for each in policies):
         raise DataError(f"{folder / CONFIG}: [run] does not say which rounds, seeds and policies were asked for")
     check_count(folder / CONFIG, policies, range(int(seeds or 0)))

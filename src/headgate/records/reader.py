@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.reading import LISTED_TEXT, MOST_TEXT, read_object, read_text, read_toml
-from headgate.records.rows import MOST_BYTES, Follower, Rows
+from headgate.limits import CLIENTS, LISTED, LISTED_CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
+from headgate.reading import read_object, read_text, read_toml
+from headgate.records.rows import Follower, Rows
 from headgate.records.sums import check_recorded
 from headgate.records.sweeps import STATE, find_runs
 from headgate.records.tables import MEASURED, mark_of, part_folders, table_files, whole_table
@@ -22,10 +23,6 @@ from headgate.records.tables import MEASURED, mark_of, part_folders, table_files
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 Read = TypeVar("Read")
 STATES = ("running", "finished", "interrupted")
-MOST_RUNS = 100_000
-"""policies times seeds of one folder"""
-MOST_ROUNDS = 10**8
-MOST_CLIENTS = 2 * 10**6
 CHECKSUMS = "tables"
 """of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
@@ -45,20 +42,20 @@ class RunFolder:
     sweep: str | None = None
 
     @classmethod
-    def open(cls, path: Path | str, most: int = MOST_TEXT) -> "RunFolder":
-        """The run in `path`, with what `buffers`, `budget` and `status` need already checked; `most` bytes of settings."""
+    def open(cls, path: Path | str, listed: bool = False) -> "RunFolder":
+        """The run in `path`, with what `buffers`, `budget` and `status` need already checked; `listed`: among others."""
         path = Path(path)
         if not path.is_dir():
             raise DataError(f"{path}: not a run folder, there is no such folder")
         for name in (CONFIG, ENVIRONMENT, STATE):
             if mark_of(path / name) is None:
                 raise DataError(f"{path}: not a run folder, {name} is missing or is no plain file")
-        return cls(path, {}, read_object(path / ENVIRONMENT), read_state(path)).with_settings(most)
+        return cls(path, {}, read_object(path / ENVIRONMENT), read_state(path)).with_settings(listed)
 
-    def with_settings(self, most: int = MOST_TEXT) -> "RunFolder":
+    def with_settings(self, listed: bool = False) -> "RunFolder":
         """The same, its settings read and checked."""
-        config = read_toml(self.path / CONFIG, most)
-        _check_config(self.path / CONFIG, config)
+        config = read_toml(self.path / CONFIG, LISTED if listed else RECIPE)
+        _check_config(self.path / CONFIG, config, LISTED_CLIENTS if listed else CLIENTS)
         return replace(self, config=config)
 
     def __post_init__(self) -> None:
@@ -162,7 +159,7 @@ class RunFolder:
 
     def listed(self, table: str, *columns: str) -> Rows:
         """The same where the run is one of many: no more than a list can hold, and not held against checksums."""
-        return self._saying_where(self.follower(table, *columns, most_bytes=MOST_BYTES).look)
+        return self._saying_where(self.follower(table, *columns, most_bytes=TABLE).look)
 
     @property
     def most_rows(self) -> int:
@@ -213,7 +210,7 @@ def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
     runs, damaged = [], {}
     for found in find_runs(folder):
         try:
-            runs.append(replace(RunFolder.open(found.path, LISTED_TEXT), name=found.name, sweep=found.sweep))
+            runs.append(replace(RunFolder.open(found.path, listed=True), name=found.name, sweep=found.sweep))
         except DataError as error:
             damaged[found.name] = str(error)
     return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), damaged
@@ -235,15 +232,15 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_config(path: Path, config: dict[str, Any]) -> None:
+def _check_config(path: Path, config: dict[str, Any], most: int) -> None:
     system = config.get("system")
     if not isinstance(system, dict):
         raise DataError(f"{path}: the section [system] is missing")
     buffers, clients, budget = system.get("buffers"), system.get("clients"), system.get("budget")
     if not isinstance(buffers, list) or not buffers or not all(_whole(b) and b >= 0 for b in buffers):
         raise DataError(f"{path}: system.buffers must be a list of whole numbers")
-    if not (clients is None or _whole(clients)) or not 1 <= (len(buffers) if clients is None else clients) <= MOST_CLIENTS:
-        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 to {MOST_CLIENTS:,}")
+    if not (clients is None or _whole(clients)) or not 1 <= (len(buffers) if clients is None else clients) <= most:
+        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 to {most:,}")
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not math.isfinite(budget) or budget < 0:
         raise DataError(f"{path}: system.budget = {budget!r} must be a number from 0 on")
     if not isinstance(config.get("policies", {}), dict):
@@ -258,8 +255,8 @@ def check_state(path: Path, state: dict[str, Any]) -> None:
     for key in ("round", "rounds", "pid"):
         if not _whole(state.get(key)):
             raise DataError(f"{path}: {key} = {state.get(key)!r} must be a whole number")
-    if not 0 <= state["rounds"] <= MOST_ROUNDS:
-        raise DataError(f"{path}: rounds = {state['rounds']} must be 0 to {MOST_ROUNDS:,}")
+    if not 0 <= state["rounds"] <= ROUNDS:
+        raise DataError(f"{path}: rounds = {state['rounds']} must be 0 to {ROUNDS:,}")
     _check_list(path, state, "policies", lambda one: isinstance(one, str))
     _check_list(path, state, "seeds", _whole)
     check_count(path, state["policies"], state["seeds"])
@@ -276,8 +273,8 @@ def lost_runs(path: Path, state: dict[str, Any], key: str) -> list[dict[str, Any
 
 
 def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
-    if len(policies) * len(seeds) > MOST_RUNS:
-        raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {MOST_RUNS:,} runs")
+    if len(policies) * len(seeds) > RUNS:
+        raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {RUNS:,} runs")
 
 
 def _names_a_run(one: Any) -> bool:

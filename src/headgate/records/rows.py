@@ -30,8 +30,6 @@ FIRST = 64
 """rounds for which there is room at first, where all of a run would be large"""
 LARGE = 16 * 2**20
 """bytes; less is set aside for all rounds at once, and the system gives memory as rounds come"""
-MOST_BYTES = 128 * 2**20
-"""of one table of one run that is listed or shown on the page"""
 Run = tuple[str, int]
 """policy and seed"""
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.errors import DataError
+from headgate.limits import POINTS
 from headgate.reading import read_object
 from headgate.records.tables import Mark, mark_of
 from headgate.writing import check_no_link
 
 SWEEP = "sweep.json"
 STATE = "state.json"
-MOST_POINTS = 10_000
 BETWEEN = "~"
 """a point is listed as SWEEP~POINT"""
 
@@ -23,7 +23,7 @@ def points_of(folder: Path) -> list[Path]:
     if not (folder / SWEEP).exists():
         return [folder]
     names = read_object(folder / SWEEP).get("points")
-    if not isinstance(names, list) or len(names) > MOST_POINTS or not all(map(_inside, names)):
+    if not isinstance(names, list) or len(names) > POINTS or not all(map(_inside, names)):
         raise DataError(f"{folder / SWEEP}: is damaged")
     points = [folder / name for name in names]
     check_no_link(*points)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import polars as pl
 
 from headgate.errors import DataError
+from headgate.parquet_pages import check_values
 from headgate.reading import opened
-from headgate.records.parquet_size import check_size
 from headgate.records.sums import checksum
 
 PARTS = "parts"
@@ -117,7 +117,7 @@ def read_table(
     if sums and sums.get(path.name, told := checksum(content)) != told:
         raise DataError(f"{path.name}: is not what was written, its checksum differs")
     if most is not None:
-        check_size(path, content, _written(table, columns), most)
+        check_values(path.name, content, _written(table, columns), most)
     try:
         try:
             frame = pl.read_parquet(io.BytesIO(content), columns=list(columns))

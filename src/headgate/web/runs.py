@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
-from headgate.reading import LISTED_TEXT, read_object
+from headgate.limits import TABLE as MOST_BYTES
+from headgate.reading import read_object
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_state
-from headgate.records.rows import MOST_BYTES, Follower, Rows
+from headgate.records.rows import Follower, Rows
 from headgate.records.sweeps import STATE, FoundRun, find_runs
 from headgate.records.tables import MEASURED, Mark, mark_of, table_files
 
@@ -147,7 +148,7 @@ class Library:
             known = self._opened.get(name)
             if known is None or known[0] != head.mark:
                 try:
-                    known = head.mark, head.run.with_settings(LISTED_TEXT)
+                    known = head.mark, head.run.with_settings(listed=True)
                 except DataError as error:
                     raise DataError(self._short(error)) from None
                 self._opened[name] = known
