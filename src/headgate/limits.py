@@ -29,6 +29,8 @@ RUNS = 100_000
 """policies times seeds of a run folder"""
 LISTED = 2**20
 """bytes of the settings of a run that is merely listed: at worst some 4 seconds and 100 MiB"""
+JSON = 8 * 2**20
+"""bytes of a state, or of another file of JSON in a run folder"""
 LISTED_CLIENTS = 1_000_000
 """clients of such a run"""
 TABLE = 128 * 2**20

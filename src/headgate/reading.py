@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from headgate.errors import DataError
 from headgate.escaping import one_line
-from headgate.limits import DEPTH, LISTED, RECIPE
+from headgate.limits import DEPTH, JSON, RECIPE
 
 LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEPTH}}}""")
 """a key of as many parts, over which a parser of TOML would take hours"""
@@ -72,7 +72,7 @@ def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
     return tables
 
 
-def read_object(path: Path, most: int = LISTED) -> dict[str, Any]:
+def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
     """What a file of JSON says, which must be an object."""
     try:
         value = json.loads(read_text(path, most))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from headgate.cli import app
 from headgate.errors import DataError
 from headgate.experiment import load
-from headgate.limits import LISTED
+from headgate.limits import JSON, LISTED
 from headgate.parquet_pages import check_values
 from headgate.reading import read_object, read_toml
 from headgate.records.reader import RunFolder
@@ -133,12 +133,12 @@ def test_the_size_of_a_table_is_known_from_its_footer_and_the_heads_of_its_pages
 def test_only_plain_files_of_a_stated_size_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    (tmp_path / "file").write_text("{}" + " " * LISTED)
+    (tmp_path / "file").write_text("{}" + " " * JSON)
     (tmp_path / "folder").mkdir()
     for name, said in (
         ("pipe", "no plain file"),
         ("link", "it is a link"),
-        ("file", "larger than 1 MiB"),
+        ("file", "larger than 8 MiB"),
         ("folder", "cannot"),
     ):
         with pytest.raises(DataError, match=said):

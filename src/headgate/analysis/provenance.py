@@ -44,7 +44,7 @@ def machine(run: RunFolder) -> Machine:
     beside = run.path / "gpu.json"
     said = (read_object(beside) if beside.is_file() else {}) | run.environment
     parts = [read_object(part / "state.json") for part in part_folders(run.path)]
-    seconds = said.get("seconds") or sum(float(part.get("elapsed_s", 0.0)) for part in parts)
+    seconds = _number(said.get("seconds")) or sum(_number(part.get("elapsed_s")) or 0.0 for part in parts)
     peak = said.get("peak_device_mib")
     return Machine(
         batch=run.name,
@@ -53,11 +53,16 @@ def machine(run: RunFolder) -> Machine:
         dtype=str(said.get("dtype")),
         commit=str(said.get("commit") or UNRECORDED),
         date=str(said.get("started", ""))[:10],
-        seconds=round(float(seconds), 1),
+        seconds=round(seconds, 1),
         rounds=run.rounds,
         models=len(run.state["policies"]) * len(run.state["seeds"]),
-        peak_device_mib=None if peak is None else float(peak),
+        peak_device_mib=_number(peak),
     )
+
+
+def _number(said: object) -> float | None:
+    """As a folder tells it, which may be somebody else's."""
+    return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else None
 
 
 def facts_of(command: str, machines: Sequence[Machine], quick: bool = False) -> dict[str, Any]:
