@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
-from headgate.records import rows as module
+from headgate.records import rows
+from headgate.records import tables as module
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Follower, Rows
 from headgate.records.tables import MEASURED, table_files
@@ -97,7 +98,7 @@ def test_wherever_the_writer_stands_when_one_looks(played, cuts, block):
     path.write_bytes(b"")
     follower = Follower(folder, "metrics", 6, columns=MEASURED)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "BLOCK", block)
+        patched.setattr(rows, "BLOCK", block)
         for cut in sorted({min(cut, len(whole)) for cut in cuts}):
             path.write_bytes(whole[:cut])
             follower.look()

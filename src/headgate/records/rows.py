@@ -26,6 +26,8 @@ from headgate.records.tables import (
 
 BLOCK = 8 * 2**20
 """bytes of JSON lines that are looked at together"""
+BEYOND = 1e100
+"""no run comes to such a number, and with less every sum and mean stays finite"""
 FIRST = 64
 """rounds for which there is room at first, where all of a run would be large"""
 LARGE = 16 * 2**20
@@ -193,6 +195,8 @@ class Follower:
                 frame, values = self._by_client(path, frame)
             else:
                 values = frame.select(pl.col(self.columns).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
+            if (np.abs(values) > BEYOND).any():
+                raise DataError(f"{path.name}: is damaged, it holds a number beyond {BEYOND:g}")
             runs, which = _numbered(frame)
             self.rows.put(runs, which, frame["t"].cast(pl.Int64).to_numpy(), values)
         except (*UNREADABLE, OverflowError) as error:
