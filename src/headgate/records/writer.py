@@ -209,7 +209,8 @@ class Checkpoint:
         rows may have become tables already; the run's own, unless it is a part.
         """
         self._rename_older_rows()
-        clear_partial(self.folder)
+        for place in (self.folder, self.folder / CHECKPOINTS):
+            clear_partial(place)
         sums: dict[str, RowSums] = {}
         for name in ROWS:
             path, length = self.folder / name, int(self.head["rows"].get(name, 0))
