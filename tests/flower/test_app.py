@@ -258,6 +258,17 @@ def test_what_cannot_be_is_refused_before_anything_starts(headgate, tmp_path):
     assert not (tmp_path / "app" / "deployment").exists()
 
 
+def test_a_superlink_without_its_front_is_for_loopback_alone(headgate, tmp_path):
+    for words, said in (
+        (["--host", "0.0.0.0", "--no-front"], "--host 0.0.0.0: without its front a SuperLink listens on 127.0.0.1 alone"),
+        (["--port", "7", "--inside", "7"], "need a port each"),
+        (["--register", "node.key.pub"], "--register node.key.pub: must be the number of a client and its key"),
+    ):
+        assert said in headgate("superlink", "link", "--certificates", "own", *words, code=2)[1]
+    assert "is no folder of headgate flower superlink" in headgate("register", "link", 0, "node.key.pub", code=2)[1]
+    assert not (tmp_path / "link").exists()
+
+
 def test_without_flower_the_commands_say_so(headgate, monkeypatch):
     monkeypatch.setattr("headgate.cli.flower.find_spec", lambda name: None)
     assert "pip install 'headgate[flower]'" in headgate("new", "x", code=2)[1]

@@ -83,6 +83,12 @@ def test_the_commands_for_real_machines_keep_running_let_nobody_in_and_leave_not
         assert len(within["list nodes"].nodes_info) == 1
         if os.geteuid() == 0 and shutil.which("curl"):
             assert [asked_by(user, inside) for user in (0, NOBODY)] == [200, 404]
+        second = make_node_key(tmp_path / "second")
+        line = [sys.executable, "-m", "headgate.cli", "flower", "register", "link", "1", second]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        within = strangers_attempts(f"127.0.0.1:{inside}", tmp_path / "link" / "inside" / "ca.crt")
+        assert len(within["list nodes"].nodes_info) == 2
         log = tmp_path / "node" / "supernode.log"
         patiently(lambda: log.exists() and "SuperNode ID:" in log.read_text("utf-8", "replace"), "supernode")
         listed = [each for pid in mentioning(tmp_path, "") for each in listens(pid)]
@@ -127,19 +133,6 @@ def modes(folder):
     """Of all that was written there, but for certificates and public keys."""
     public = (".crt", ".pem", ".pub", ".conf", ".toml")
     return {path.lstat().st_mode & 0o777 for path in folder.rglob("*") if path.suffix not in public and not path.is_socket()}
-
-
-def test_a_superlink_without_its_front_is_for_loopback_alone(tmp_path):
-    for words, said in (
-        (["--host", "0.0.0.0", "--no-front"], "--host 0.0.0.0: without its front a SuperLink listens on 127.0.0.1 alone"),
-        (["--port", "7", "--inside", "7"], "need a port each"),
-        (["--register", "node.key.pub"], "--register node.key.pub: must be the number of a client and its key"),
-    ):
-        line = [sys.executable, "-m", "headgate.cli", "flower", "superlink", "link", "--certificates", "own", *words]
-        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert said in done.stderr
-        assert not (tmp_path / "link").exists()
 
 
 def test_deploy_example_by_command_and_what_it_leaves_to_look_at(tmp_path):

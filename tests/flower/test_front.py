@@ -13,6 +13,8 @@ import pytest
 from flwr.supercore.date import now
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from fronts import fronted, status
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headgate.flower.deploy import front
 from headgate.flower.deploy.certificates import Certificates, make_node_key
@@ -81,6 +83,19 @@ def test_no_other_path_reaches_the_superlink_whoever_asks(door, path):
     else:
         assert status(heard) in (404, 400), heard
         assert door.reached == []
+
+
+PIECES = ["/", "//", "v1", "fleet", "control", "start-run", "pull-messages", "..", ".", "%2e", "%2f", "\\", ";", "?", "#", "@"]
+PIECES += ["%00", "http://", "localhost", "127.0.0.1", ":8001", "/v1/fleet/", PULL, START, "\t", "\x0b", "%", "*"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join))
+def test_whatever_is_put_together_of_paths_only_the_fleets_reach_the_superlink(door, target):
+    door.reached.clear()
+    path = target.removesuffix("?")
+    assert status(door.request(f"POST {target} HTTP/1.1")) in ((200,) if path in PATHS else (400, 404))
+    assert [reached for reached, *_ in door.reached] == ([path] if path in PATHS else [])
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "post", "PRI", "X"])

@@ -207,11 +207,12 @@ def register(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     client: Annotated[int, typer.Argument(metavar="N", min=0)],
     public: Annotated[Path, typer.Argument(metavar="FILE.pub")],
+    replace: Annotated[bool, typer.Option("--replace", help="In place of the client's earlier key, then nobody's.")] = False,
 ) -> None:
     """Register the public key of a client's SuperNode with a SuperLink that is running.
 
     DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is which client of the recipe this is. A
-    key is for one client and a client has one key, for good: nobody else can answer in its name.
+    key is for one client and a client has one key: nobody else can answer in its name.
     """
     _check_installed()
     from headgate.flower.deploy.superlink import SuperLink
@@ -219,7 +220,7 @@ def register(
     link = SuperLink(folder.resolve(), 0, _mark())
     if not link.connection.is_file():
         raise SettingError(f"{folder}: is no folder of headgate flower superlink")
-    link.register(client, public)
+    link.register(client, public, replace)
     print(f"client {client}: {public}")
 
 

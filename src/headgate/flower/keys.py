@@ -27,7 +27,7 @@ from headgate.errors import DataError, SettingError
 PublicKey = ec.EllipticCurvePublicKey
 PrivateKey = ec.EllipticCurvePrivateKey
 FILE = "clients.keys"
-"""a line for each client: its number and its public key as `ssh-keygen` writes it"""
+"""lines of a client's number and its public key as `ssh-keygen` writes it; the last line of a number counts"""
 VARIABLE = "HEADGATE_CLIENT_KEYS"
 """where a ServerApp finds the file"""
 SIGNATURE = "headgate-signature"
@@ -71,7 +71,7 @@ def keys_of_the_deployment() -> ClientKeys | None:
 
 
 def read_keys(path: Path) -> dict[int, PublicKey]:
-    """Client → key. Two numbers with one key, or a number twice, are refused."""
+    """Client → key. Two clients with one key are refused."""
     with path.open("rb") as file:
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
@@ -79,16 +79,16 @@ def read_keys(path: Path) -> dict[int, PublicKey]:
     keys: dict[int, PublicKey] = {}
     for number, line in enumerate(text.splitlines(), 1):
         said, _, key = line.partition(b" ")
-        if not said.isdigit() or len(said) > 9 or int(said) in keys:
-            raise DataError(f"{path}: line {number} must begin with the number of a client, each once")
+        if not said.isdigit() or len(said) > 9:
+            raise DataError(f"{path}: line {number} must begin with the number of a client")
         keys[int(said)] = _public(key, f"{path}: line {number}")
     if len({written(key) for key in keys.values()}) < len(keys):
         raise DataError(f"{path}: two clients have the same key")
     return keys
 
 
-def bind_key(path: Path, client: int, public: Path) -> None:
-    """Write down that the key in the file `public` is this client's. What is bound stays: a key is an identity."""
+def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> None:
+    """Write down that the key in the file `public` is this client's, its only one; `replace`: instead of an earlier one."""
     import fcntl  # SuperLinks are not for Windows, clients may be
 
     key = read_public_key(public)
@@ -96,12 +96,13 @@ def bind_key(path: Path, client: int, public: Path) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # two may come at once
         keys = read_keys(path)
+        own = keys.get(client)
         for number, known in keys.items():
-            if (number == client) != (written(known) == written(key)):
-                raise DataError(
-                    f"{public}: client {number} has {'another' if number == client else 'this'} key already ({path})"
-                )
-        if client not in keys:
+            if number != client and written(known) == written(key):
+                raise DataError(f"{public}: client {number} has this key already ({path})")
+        if own is not None and written(own) != written(key) and not replace:
+            raise DataError(f"{public}: client {client} has another key already ({path}); --replace puts this in its place")
+        if own is None or written(own) != written(key):
             file.write(b"%d %s\n" % (client, written(key)))
 
 

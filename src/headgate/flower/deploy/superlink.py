@@ -87,9 +87,9 @@ class SuperLink:
 
     # commands of `flwr`
 
-    def register(self, client: int, public_key: Path) -> None:
+    def register(self, client: int, public_key: Path, replace: bool = False) -> None:
         """Let the SuperNode with this key in, as this client and no other; one that is in already stays."""
-        bind_key(self.keys, client, public_key)
+        bind_key(self.keys, client, public_key, replace)
         try:
             self._flwr("supernode", "register", str(public_key), NAME)
         except HeadgateError as error:
