@@ -19,6 +19,7 @@ from machine import RESULTS, rounded, say, target, way, write
 EVERY = {"logistic": 1, "lenet": 5}
 LR = {"logistic": 0.5, "lenet": 0.1}
 MOST_SECONDS = {"logistic": 60, "lenet": 480}
+POLICIES = "oracle,acdpp,dpp,constant,hybrid,released"
 
 
 def study(model: str, rounds: int, seeds: int, repeats: int) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def study(model: str, rounds: int, seeds: int, repeats: int) -> dict[str, Any]:
     for repeat in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "headgate.cli", "run", "mnist", f"--rounds={rounds}", f"--seeds={seeds}"]
-            command += [*words, "--progress=none", "--device=cpu", "--out", f"{folder}/run"]
+            command += [*words, f"--policies={POLICIES}", "--progress=none", "--device=cpu", "--out", f"{folder}/run"]
             done.append(run(command, {}, timeout=7200))
         say(f"study/{model}, {repeat + 1} of {repeats}: {done[-1].seconds:.1f} s, {done[-1].peak_memory_mib:.0f} MiB")
     memory = rounded(max(each.peak_memory_mib for each in done))
