@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from grids import Node, ServerDied
 from hostile import WRONG_REPORTS, WRONG_UPDATES, with_told, without
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, settings
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from worlds import POLICIES, WITHIN_BUDGET, World, an_experiment, counting_app, same_ledgers, start
@@ -248,7 +249,7 @@ class Federation(RuleBasedStateMachine):
         assert not self.behind, "an honest answer was not believed"
 
 
-def main(seconds=None, seed_=0, steps=None):
+def main(seconds=None, seed=0, steps=None):
     """Machines until the time or the steps are over; the numbers of steps by kind, and the seeds of those that failed."""
     from fuzzing import unsynced
 
@@ -256,10 +257,10 @@ def main(seconds=None, seed_=0, steps=None):
     failures, machines, began = [], 0, time.monotonic()
     with unsynced():
         while (seconds is None or time.monotonic() - began < seconds) and (steps is None or COUNTS.total() < steps):
-            one = seed_ + machines
+            one = seed + machines
             machines += 1
             try:
-                run_state_machine_as_test(seed(one)(Federation), settings=several(10))
+                run_state_machine_as_test(seeded(one)(Federation), settings=several(10))
             except Exception as error:
                 failures.append({"seed": one, "error": f"{type(error).__name__}: {error}"[:2_000]})
                 if len(failures) == 5:

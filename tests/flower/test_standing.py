@@ -121,7 +121,7 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
     assert not [row for row in world.orders() if row.client == 1 and row.round == 3]
     with closing(world.strategy()):  # also while a server plays the run
         lift(tmp_path / "run", 1)
-    assert [event.kind for event in offences(tmp_path / "run")] == ["rejected", "rejected", "released", "quarantined", "lifted"]
+    assert [event.kind for event in offences(tmp_path / "run")] == ["rejected", "rejected", "quarantined", "released", "lifted"]
     world.play(4)
     world.audit()
     with world.store() as store, world.buffer(1) as buffer:
@@ -137,6 +137,22 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
         lift(tmp_path / "run", 1)
     with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
         standings(tmp_path)
+
+
+def test_open_orders_of_an_older_ledgers_quarantine_are_released(tmp_path):
+    world = World(tmp_path, an_experiment("both", 4))
+    world.grid.faults = {(1, 1): "reply lost"}
+    world.play(1)
+    with world.store() as store:
+        assert [row.client for row in store.outstanding()] == [1]
+        store._db.execute("UPDATE clients SET quarantined = 1, offences = 3 WHERE client = 1")
+    world.play(2)
+    with world.store() as store:
+        assert store.outstanding() == []
+    assert [(event.round, event.client) for event in world.events("released")] == [(2, 1)]
+    lift(tmp_path / "run", 1)
+    world.play()
+    world.audit()
 
 
 LIES = st.dictionaries(

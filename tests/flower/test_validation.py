@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 from flwr.app import MetricRecord
-from hostile import WRONG_REPORTS, WRONG_UPDATES, with_arrays
+from grids import FakeGrid
+from hostile import WRONG_REPORTS, WRONG_UPDATES, with_arrays, with_metrics
 from hypothesis import given
 from hypothesis import strategies as st
 from worlds import World, an_experiment
 
 from headgate.errors import DataError
 from headgate.flower.messages import Identity, Order, Told, from_wire, to_wire
-from headgate.flower.rounds import Discipline
+from headgate.flower.rounds import Discipline, evaluations
 from headgate.flower.validation import check_update, distance
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -151,3 +152,36 @@ def test_metrics_that_are_no_numbers_are_left_out(tmp_path):
     world.play()
     with world.store() as store:
         assert store.rounds()[0].metrics["train_loss"] == 3.0
+
+
+def test_one_clients_metrics_spoil_nobody_elses_mean(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 1))
+    world.grid.faults, world.grid.tamper = {(1, 0): "reply changed"}, with_metrics({"train_loss": float("nan"), "more": 1e300})
+    world.play()
+    with world.store() as store:
+        assert store.rounds()[0].metrics["train_loss"] == 1.0
+    assert world.events("rejected") == []
+
+
+def test_an_evaluation_that_cannot_be_read_is_left_out():
+    replies = [evaluated(node, metrics) for node, metrics in enumerate(JUDGED, 1)]
+    found = evaluations([*replies, replies[0]], {node: node for node in range(1, 9)})
+    assert [(one.client, one.n, one.metrics["accuracy"]) for one in found] == [(1, 4, 0.5)]
+
+
+JUDGED = [
+    {"accuracy": 0.5, "num-examples": 4},
+    {"accuracy": 1.0, "num-examples": 0},
+    {"accuracy": 1.0, "num-examples": 2**60},
+    {"accuracy": 1.0, "num-examples": float("nan")},
+    {"accuracy": 1.0},
+    {"accuracy": 1.0, "num-examples": 4, **{f"m{i}": 1.0 for i in range(200)}},
+]
+
+
+def evaluated(node, metrics):
+    from flwr.app import Message, RecordDict
+
+    FakeGrid({})  # says who sends messages
+    asked = Message(RecordDict(), node, "evaluate")
+    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=asked)

@@ -164,6 +164,7 @@ class Accounts:
         corrected: list[Ordered] = []
         clients: list[ClientRow] = []
         events: list[Event] = []
+        away = [row.client for row in self.clients.values() if row.quarantined]  # by an earlier version, with open orders
         for answer in answers:
             row, told = self.client(answer.client), answer.told
             caught = answer.offence and row.offences + 1 >= offences
@@ -181,13 +182,15 @@ class Accounts:
                 corrected += answer.closes.corrected
                 events += _late(now.t, answer.closes)
             elif caught:
-                closed += (rows := [one._replace(admitted=0, learned=now.t) for one in now.unheard(answer.client)])
-                events += [released(now.t, answer.client, rows)] if rows else []
+                away.append(answer.client)
             if answer.offence:
                 row = row._replace(offences=row.offences + 1, quarantined=caught)
             if caught:
                 events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
             clients.append(row)
+        for client in away:
+            closed += (rows := [row._replace(admitted=0, learned=now.t) for row in now.unheard(client)])
+            events += [released(now.t, client, rows)] if rows else []
         ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected]))
         return Settlement(now, ledger, closed, corrected, clients, events)
 
