@@ -154,7 +154,7 @@ class Accounts:
         check_address(told, order)
         unheard = now.outstanding.get(order.client, {})
         past = self.store.closed(order.client, [t for t in told.rounds if t not in unheard and t < now.t])
-        closes = closings(told, order, unheard, past)
+        closes = closings(told, order, unheard, past, self.store.lasts(past.values()))
         check_held(told, order, now.expected(order.client, closes.admitted))
         return Answer(order.client, told, closes)
 

@@ -9,7 +9,9 @@ Where a client turns out to have admitted more than it told, the rest is a row o
 import json
 import secrets
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -264,7 +266,22 @@ class LedgerStore(Durable):
             "WHERE client = ? AND round BETWEEN ? AND ? AND admitted IS NOT NULL",
             (client, min(rounds), max(rounds)),
         )
-        return {row[0]: Ordered(*row) for row in rows if row[0] in rounds}
+        wanted = set(rounds)
+        return {row[0]: Ordered(*row) for row in rows if row[0] in wanted}
+
+    def lasts(self, orders: Iterable[Ordered]) -> dict[int, int]:
+        """Up to which admission these orders to one client went, by round: what was known of it then, and what was ordered."""
+        orders = list(orders)
+        if not orders:
+            return {}
+        rows = self._db.execute(
+            "SELECT learned, admitted FROM orders WHERE client = ? AND learned IS NOT NULL "
+            "UNION ALL SELECT learned, admitted FROM corrections WHERE client = ? ORDER BY learned",
+            (orders[0].client, orders[0].client),
+        ).fetchall()
+        known = [0, *accumulate(admitted for _, admitted in rows)]
+        learned = [round for round, _ in rows]
+        return {row.round: known[bisect_left(learned, row.round)] + row.ordered for row in orders}
 
     def corrections(self) -> list[Ordered]:
         """Samples that became known of after their orders were closed."""

@@ -51,24 +51,27 @@ def check_address(told: Told, order: Order) -> None:
             raise DataError(f"answers as {name} {found}, was asked as {name} {wanted}")
 
 
-def closings(told: Told, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered]) -> Closings:
+def closings(
+    told: Told, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered], lasts: Mapping[int, int]
+) -> Closings:
     """What a report settles; refused where it contradicts what was ordered.
 
     `unheard` are the open orders by round; an answer settles all of them, since a client ignores orders older than its last.
-    `past` are closed orders of the rounds it tells of. What is more on these than was known is charged now, at their price;
-    a claim that was paid stays paid.
+    `past` are closed orders of the rounds it tells of, and `lasts` says up to where they went. What is more on these than was
+    known is charged now, at their price; a claim that was paid stays paid.
     """
     said = dict(zip(told.rounds, told.admitted, strict=True))
-    before, more = 0, dict[int, int]()
+    before, more, position = 0, dict[int, int](), told.position - sum(told.admitted)
     for t in sorted(said.keys() | unheard.keys()):
         row, admitted = unheard.get(t) or past.get(t), said.get(t, 0)
         known = (row.admitted or 0) if row is not None else 0
+        ordered = 0 if row is None else row.ordered
         # an order says up to where: what was admitted since the last answer counts
-        left = 0 if row is None else row.ordered if t in past else max(row.ordered - before, 0)
+        left = max(min(ordered, lasts[t] - position) if t in past else ordered - before, 0)
         if admitted > left:
-            ordered = 0 if row is None else row.ordered
             raise DataError(f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left")
         before += admitted - known
+        position += admitted
         if t in past and admitted > known:
             more[t] = admitted - known
     if told.position != order.known + before:
