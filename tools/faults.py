@@ -26,8 +26,8 @@ HEAD = """\
 
 Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
 client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
-leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries all of them but
-the longer ones of the first table.
+leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries the shorter ones of
+the first table, those of the second under one rule, and eight more at random moments.
 """
 
 Row = dict[str, str]
