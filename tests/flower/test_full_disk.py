@@ -2,12 +2,14 @@
 
 import resource
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from worlds import World, an_experiment
 
 from headgate.errors import DataError
+from headgate.flower.buffer_store import BufferStore
 from headgate.flower.durable import on_disk
 from headgate.flower.ledger_store import Event, LedgerStore
 
@@ -84,3 +86,25 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
     reason = r"folder/none: cannot be written \(No such file or directory\); once it can"
     with pytest.raises(DataError, match=reason), on_disk(tmp_path):
         (tmp_path / "folder" / "none").write_text("")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
+def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch):
+    def fails(store, key, value):
+        raise DataError("there is no room")
+
+    monkeypatch.setattr("headgate.flower.durable.Durable._fixed", fails)
+    kept = []
+    for make in (LedgerStore, lambda path: BufferStore(path, 0)):
+        try:
+            make(tmp_path / "store.sqlite")
+        except DataError as error:
+            kept.append(error)  # as a log would, with all that its frames hold
+    assert len(kept) == 2
+    assert not [path for path in open_files() if path.startswith(str(tmp_path))]
+
+
+def open_files():
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            yield str(each.readlink())

@@ -67,11 +67,12 @@ class BufferStore(Durable):
         self, path: Path | str, client: int, watch: Watch | None = None, rules: Collection[type[Retention]] = ()
     ) -> None:
         """`rules`: retention rules of the client's own, beside the shipped ones."""
-        super().__init__(path, watch)
         self.client, self.rules = client, rules
-        if (found := self._fixed("client", client)) != client:
-            self.close()
-            raise DataError(f"{self.path}: is the memory of client {found}, not of client {client}")
+        super().__init__(path, watch)
+
+    def _opened(self) -> None:
+        if (found := self._fixed("client", self.client)) != self.client:
+            raise DataError(f"{self.path}: is the memory of client {found}, not of client {self.client}")
 
     # one order
 

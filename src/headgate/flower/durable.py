@@ -57,9 +57,13 @@ class Durable:
                     raise DataError(f"{self.path}: holds {found}, expected {self.format}")
                 for statement in self.schema:  # a file of an earlier version may lack some
                     self._db.execute(statement)
+                self._opened()
         except BaseException:
             self.close()
             raise
+
+    def _opened(self) -> None:
+        """What a store does with its file first; where that fails, the file is closed again."""
 
     def _make(self) -> None:
         with self.transaction():  # two processes may be here at once

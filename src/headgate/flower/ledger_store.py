@@ -12,14 +12,13 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headgate.control.types import Floats, Ledger
 from headgate.errors import LedgerError
-from headgate.flower.durable import Durable, Watch
+from headgate.flower.durable import Durable
 from headgate.flower.messages import one_line
 
 
@@ -116,8 +115,7 @@ class LedgerStore(Durable):
         "PRIMARY KEY (round, client, learned))",
     )
 
-    def __init__(self, path: Path | str, watch: Watch | None = None) -> None:
-        super().__init__(path, watch)
+    def _opened(self) -> None:
         self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
         """the first part of every admission's id, another one in every run"""
 
