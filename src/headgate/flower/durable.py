@@ -44,7 +44,7 @@ class Durable:
             _private(self.path)
             self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
-            raise DataError(f"{self.path}: cannot be opened ({error})") from None
+            raise DataError(f"{self.path}: cannot be opened ({getattr(error, 'strerror', None) or error})") from None
         self._db.set_trace_callback(watch)
         try:
             with self._said():
