@@ -140,7 +140,12 @@ def _struct(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], i
             number += head >> 4
         else:
             number, at = _signed(data, at)
-        fields[number], at = _value(data, at, head & 15, depth)
+        kind = head & 15
+        if 4 <= kind <= 6 and data[at] < 128:  # most fields are small numbers, and every file is looked at
+            fields[number] = data[at] >> 1 ^ -(data[at] & 1)
+            at += 1
+        else:
+            fields[number], at = _value(data, at, kind, depth)
     return fields, at + 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import DEPTH, RECIPE, TEXT
-from headgate.reading import LONG_KEY
+from headgate.reading import check_keys
 
 
 def read_toml(text: bytes | str, what: str) -> dict[str, Any]:
@@ -16,8 +16,7 @@ def read_toml(text: bytes | str, what: str) -> dict[str, Any]:
         raise DataError(f"{what}: {len(text):,} bytes; at most {RECIPE:,}")
     try:
         said = text if isinstance(text, str) else text.decode("utf-8")
-        if LONG_KEY.search(said):
-            raise ValueError(f"a key of more than {DEPTH} parts")
+        check_keys(said)
         tables = tomllib.loads(said)
     except RecursionError:
         raise DataError(f"{what}: not valid TOML (lists or tables deeper than {DEPTH})") from None
