@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from headgate.control.randomness import Purpose, philox, uniform
+from headgate.control import randomness
+from headgate.control.randomness import Purpose, permutations, philox, uniform
 from headgate.errors import SettingError
 
 
@@ -48,3 +49,19 @@ def test_draws_are_uniform_and_uncorrelated():
 def test_a_bad_seed_is_named(seed):
     with pytest.raises(SettingError, match="seed = "):
         uniform(seed, Purpose.PRICE, 1)
+
+
+def test_orders_of_clients_are_permutations_and_the_same_however_many_come_at_a_time(monkeypatch):
+    places, clients = np.arange(7), np.arange(5)
+    purpose = next(iter(Purpose))
+    together = list(permutations(3, purpose, places, clients))
+    assert [(some.start, orders.shape) for some, orders in together] == [(0, (5, 7))]
+    monkeypatch.setattr(randomness, "_BLOCK", 14)
+    by_two = list(permutations(3, purpose, places, clients))
+    assert [some.start for some, _ in by_two] == [0, 2, 4]
+    orders = np.concatenate([orders for _, orders in by_two])
+    assert np.array_equal(orders, together[0][1])
+    assert np.array_equal(np.sort(orders, axis=1), np.tile(places, (5, 1)))
+    assert len({tuple(order) for order in orders.tolist()}) == 5
+    later = np.concatenate([orders for _, orders in permutations(3, purpose, places, clients, 7)])
+    assert not np.array_equal(later, orders)

@@ -3,9 +3,12 @@
 import asyncio
 import os
 import socket
+import sys
 
 import pytest
+import uvicorn
 
+from headgate.flower.deploy import inside
 from headgate.flower.deploy.inside import SOCKETS, OwnUser, user_of
 
 pytestmark = pytest.mark.skipif(not SOCKETS.exists(), reason="connections and their users are listed by Linux")
@@ -65,3 +68,27 @@ def test_its_own_user_reaches_all_of_it(ends):
     app, reached = guarded({os.geteuid()})
     asked(app, "/v1/control/start-run", ends)
     assert reached == ["/v1/control/start-run"]
+
+
+@pytest.mark.parametrize("name", ["superlink", "supernode"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_flowers_programs_are_started_with_their_own_words_and_guarded_where_users_are_known(name, listed, monkeypatch):
+    seen = []
+
+    async def app(scope, receive, send):
+        pass
+
+    def program():
+        config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
+        config.load()
+        seen.append((sys.argv, config.loaded_app))
+
+    monkeypatch.setattr(uvicorn.Config, "load", uvicorn.Config.load)
+    monkeypatch.setattr(sys, "argv", ["inside", name, "--port", "1"])
+    monkeypatch.setattr(inside, f"flower_{name}", program)
+    if not listed:
+        monkeypatch.setattr(inside, "SOCKETS", SOCKETS / "nowhere")
+    inside.main()
+    ((words, loaded),) = seen
+    assert words == ["inside", "--port", "1"]
+    assert isinstance(loaded, OwnUser) == listed

@@ -94,3 +94,10 @@ def test_constants_are_refused_by_name(name, value):
 def test_a_pseudo_dimension_of_zero_is_refused():
     with pytest.raises(SettingError, match=r"bound\.pdim = 0"):
         BoundConstants(pdim=0)
+
+
+@pytest.mark.parametrize("value", [1e16, 1e-200])
+def test_constants_that_no_square_or_inverse_stands_are_refused(value):
+    with pytest.raises(SettingError, match=r"bound\.sigma = .*: must not be beyond 1e\+15, nor below 1e-100 unless 0"):
+        BoundConstants(sigma=value)
+    assert BoundConstants(sigma=0.0).sigma == 0
