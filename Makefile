@@ -1,6 +1,6 @@
 # make run    everything it takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test chromium lint bench bench-peers bench-gpu docs faults screenshots clean
+.PHONY: run test chromium lint coverage bench bench-peers bench-gpu docs faults screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -30,6 +30,18 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+ROOMS := theory control flower
+COVERED := 95
+
+coverage: $(READY)   # lines and branches of three rooms, without bringing up a deployment; fails where one is below $(COVERED) %
+	rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -m "not deploy" $(ROOMS:%=tests/%) $(ROOMS:%=src/headgate/%)
+	$(BIN)/coverage combine --quiet
+	@missed=0; for room in $(ROOMS); do \
+	  $(BIN)/coverage report --include="src/headgate/$$room/*" --fail-under=$(COVERED) || missed=1; \
+	  echo "$$room: $$($(BIN)/coverage report --include="src/headgate/$$room/*" --format=total) %"; \
+	done; exit $$missed
 
 bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` draws them
 	$(BIN)/python benchmarks/executors.py
