@@ -3,16 +3,18 @@
 HTML has `html.escape`; the page puts text into nodes, never into markup.
 """
 
+import json
 import re
 from itertools import islice
 from typing import Any
+from unicodedata import category
 
 LONGEST = 80
 """characters of a value in a message"""
 LINE = 500
 """characters of a message"""
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")
-"""also what turns the direction of writing, or cannot be seen"""
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""what terminals obey, what turns the direction of writing, what cannot be seen"""
 
 
 def printable(text: str) -> str:
@@ -21,7 +23,11 @@ def printable(text: str) -> str:
     >>> printable("a\\x1b[31mb\\n")
     'a\\\\x1b[31mb\\\\n'
     """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return text if text.isprintable() else "".join(_written(each) if category(each) in _UNSEEN else each for each in text)
+
+
+def _written(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def one_line(text: object, most: int = LINE) -> str:
@@ -81,8 +87,33 @@ def cell(text: str) -> str:
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
 
 
+def label(text: str) -> str:
+    """For matplotlib: a dollar is no formula, and a line of any name is in the legend.
+
+    >>> label("a$b"), label("_x")
+    ('a\\\\$b', ' _x')
+    """
+    said = printable(text).replace("$", r"\$")
+    return f" {said}" if said.startswith("_") else said
+
+
+def code(text: str) -> str:
+    """For Markdown, a name as code: nothing in it is markup.
+
+    >>> code("a`b")
+    "`a'b`"
+    """
+    return f"`{printable(text).replace('`', chr(39))}`"
+
+
+def json_text(text: str) -> str:
+    """For JSON that is shown in a terminal: control characters that JSON lets through are written as it writes others."""
+    seen = (each == "\n" or category(each) not in _UNSEEN for each in text)
+    return "".join(each if fine else json.dumps(each)[1:-1] for each, fine in zip(text, seen, strict=True))
+
+
 def markdown(text: str) -> str:
-    """For a cell of a markdown table.
+    """For Markdown as text.
 
     >>> markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from headgate.escaping import printable
+
 
 def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], None]:
     """Tell the bar every so many rounds; drawing it costs more than deciding a round."""
@@ -19,7 +21,7 @@ def every(advance: Callable[[int], None], rounds: int = 25) -> Callable[[int], N
 
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),
@@ -36,7 +38,7 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
 def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A bar over so many rounds, told of each one that is done."""
     with progress_bar(quiet) as bar:
-        task = bar.add_task(text, total=total)
+        task = bar.add_task(printable(text), total=total)
         yield every(lambda done: bar.advance(task, done))
 
 
@@ -44,5 +46,5 @@ def ticked(text: str, total: int, quiet: bool = False) -> Iterator[Callable[[int
 def counted(text: str, quiet: bool = False, unit: str = "rounds") -> Iterator[Callable[[int, int], None]]:
     """A bar that is told what is done and what there is in all."""
     with progress_bar(quiet, unit) as bar:
-        task = bar.add_task(text, total=None)
+        task = bar.add_task(printable(text), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

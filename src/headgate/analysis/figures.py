@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 
 from headgate.analysis.pages import check_file, write_whole
 from headgate.control.rehearse import Rehearsal
+from headgate.escaping import label
 from headgate.experiment import Experiment
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -53,7 +54,7 @@ def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], 
                 (seen, result.N),
             ):
                 low, high = np.quantile(values, [0.1, 0.9], axis=0)
-                axes.plot(t, values.mean(axis=0), color=colour, label=name, linewidth=1.6)
+                axes.plot(t, values.mean(axis=0), color=colour, label=label(name), linewidth=1.6)
                 axes.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
         horizontal_line(money, experiment.system.budget, "budget C")
         horizontal_line(memory, experiment.system.memory, "all buffers ΣB")

@@ -17,6 +17,7 @@ from headgate.analysis.figures import COLOURS, STYLE, SUFFIXES, horizontal_line,
 from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs, read_runs
 from headgate.errors import DataError, SettingError
+from headgate.escaping import label
 from headgate.records.reader import RunFolder
 
 ON_PAPER = {"accuracy": ("accuracy",), "accuracy-money": ("accuracy-money",), "money": ("spend", "debt")}
@@ -52,11 +53,6 @@ def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str
     return paths
 
 
-def _text(name: str) -> str:
-    """A name as it is: no formulas between dollars, and not hidden from legends by a leading underscore."""
-    return f"{' ' if name.startswith('_') else ''}{name}".replace("$", r"\$")
-
-
 def _draw_panels(drawn: Sequence[Panel], policies: Sequence[Runs]) -> Any:
     figure, grid = plt.subplots(1, len(drawn), figsize=(6.4 * len(drawn) ** 0.85, 3.9), squeeze=False, layout="constrained")
     for axes, panel in zip(grid.flat, drawn, strict=True):
@@ -70,7 +66,7 @@ def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
     look = looks(policies)
     for line in panel.curves:
         colour, dash = COLOURS[look[line.policy].colour], DASHES[look[line.policy].dash]
-        axes.plot(line.x, line.mean, dash, color=colour, label=_text(policies[line.policy].label), linewidth=1.6)
+        axes.plot(line.x, line.mean, dash, color=colour, label=label(policies[line.policy].label), linewidth=1.6)
         axes.fill_between(line.x, *_band(panel, line), color=colour, alpha=0.15, linewidth=0)
     axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if panel.log:
@@ -80,7 +76,7 @@ def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis, axes.get_xlim())
     for level in panel.levels:
-        (horizontal_line if level.axis == "y" else vertical_line)(axes, level.value, _text(level.text))
+        (horizontal_line if level.axis == "y" else vertical_line)(axes, level.value, label(level.text))
 
 
 def _band(panel: Panel, line: Curve) -> tuple[Floats, Floats]:
@@ -108,7 +104,7 @@ def _draw_heats(grids: Sequence[Heat], policies: Sequence[Runs]) -> Any:
     for axes, heat in zip(grid.flat, grids, strict=False):
         ends = (0.5, heat.last + 0.5, len(heat.clients) - 0.5, -0.5)
         image = axes.imshow(heat.ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
-        axes.set(title=_text(policies[heat.policy].label), xlabel="Round", ylabel="Client")
+        axes.set(title=label(policies[heat.policy].label), xlabel="Round", ylabel="Client")
         places = thinned(len(heat.clients), 11)
         axes.set_yticks(places, [heat.clients[i] for i in places])
         axes.grid(False)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from headgate.analysis.formatting import by_column
 from headgate.analysis.rehearsal import broken_limits, summarise
-from headgate.analysis.shown import a_table
+from headgate.analysis.shown import a_table, plain_text
 from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 
@@ -66,7 +66,7 @@ def plan_shown(experiment: Experiment, name: str, made: Plan) -> Sequence[Render
             ("peak n_m", lambda c: str(c.peak_buffer)),
         )
         things.append(a_table("Rehearsed", *columns))
-    things.append(Text(f"Why: {made.why}."))
+    things.append(plain_text(f"Why: {made.why}."))
     warning = plan_json(experiment, name, made)["warning"]
     kept = "Keeps the budget and every buffer in all rehearsed runs."
     return [*things, Text(warning, style="bold red") if warning else Text(kept)]

@@ -11,6 +11,7 @@ from headgate.analysis.limits import Limits, limits_of
 from headgate.analysis.pages import check_file, write_whole
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
+from headgate.escaping import cell
 from headgate.experiment import Experiment
 
 MEASURED = ("price", "admitted", "n", "N", "n_eff", "uniformity", "debt", "spend", "penalty", "bound", "peak_excess")
@@ -40,6 +41,8 @@ def check_out(path: Path) -> None:
 def write(frame: pl.DataFrame, path: Path) -> None:
     """By suffix."""
     check_out(path)
+    if path.suffix == ".csv":  # a name may look like a formula
+        frame = frame.with_columns(pl.col("policy").replace({name: cell(name) for name in frame["policy"].unique()}))
     write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
 
 

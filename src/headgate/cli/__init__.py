@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from headgate import __version__
 from headgate.cli import control, flower, learning, theory
@@ -13,9 +12,14 @@ from headgate.cli.compare import compare
 from headgate.cli.reproduce import reproduce
 from headgate.cli.serve import serve
 from headgate.errors import HeadgateError, Interrupted
+from headgate.escaping import markup, one_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 data = typer.Typer(no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
+
+
+WHOLE = 2000
+"""characters of an error: paths may be long"""
 
 
 def _version(asked: bool) -> None:
@@ -60,10 +64,12 @@ def main() -> None:
     try:
         app()
     except Interrupted as stop:
-        print(stop, file=sys.stderr)
+        print(one_line(stop, WHOLE), file=sys.stderr)
         raise SystemExit(stop.exit_code) from None
     except HeadgateError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]error:[/] {markup(one_line(error, WHOLE))}", highlight=False, emoji=False
+        )
         raise SystemExit(error.exit_code) from None
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from headgate.analysis.formatting import plain
 from headgate.errors import Interrupted
+from headgate.escaping import json_text
 
 
 class Format(StrEnum):
@@ -60,4 +61,4 @@ def status(format_: Format, text: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    print(json_text(json.dumps(plain(value), indent=2, ensure_ascii=False)))

@@ -15,6 +15,7 @@ from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, told
 from headgate.errors import DataError
+from headgate.escaping import cell
 from headgate.records.reader import RunFolder
 from headgate.records.tables import MEASURED
 from headgate.web.runs import Library, UnknownRun
@@ -194,8 +195,12 @@ def _csv(lines: Iterator[Sequence[Any]]) -> Iterator[str]:
     """In pieces: a line at a time would be handed over a line at a time."""
     while some := list(islice(lines, 500)):
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(["" if value is None else value for value in line] for line in some)
+        csv.writer(text, lineterminator="\n").writerows(map(_cells, some))
         yield text.getvalue()
+
+
+def _cells(line: Sequence[Any]) -> list[Any]:
+    return ["" if value is None else cell(value) if isinstance(value, str) else value for value in line]
 
 
 def _curve_lines(found: Sequence[Runs], figure: str) -> Iterator[Sequence[Any]]:

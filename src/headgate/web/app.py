@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from headgate import analysis
 from headgate.errors import HeadgateError, SettingError
+from headgate.escaping import one_line
 from headgate.web.api import Api, Json
 from headgate.web.runs import Library, UnknownRun
 from headgate.web.security import Guard
@@ -66,9 +67,8 @@ class _Static(StaticFiles):
 
 def _refuse(request: Request, error: Exception) -> Response:
     status = error.status if isinstance(error, Refused) else 404 if isinstance(error, UnknownRun) else 422
-    said = " ".join(str(error).split())
     hang_up = {"Connection": "close"} if status in (413, 415) else None  # or the rest of the body would still be taken in
-    return Json({"error": said if len(said) <= 500 else f"{said[:497]}..."}, status, hang_up)
+    return Json({"error": one_line(error)}, status, hang_up)
 
 
 def _refuse_http(request: Request, error: Exception) -> Response:

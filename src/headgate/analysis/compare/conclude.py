@@ -14,6 +14,7 @@ from headgate.analysis.provenance import facts_of, machine
 from headgate.analysis.runs import Runs, read_finished
 from headgate.analysis.shown import Shown
 from headgate.analysis.tables import comparison_shown
+from headgate.escaping import markdown
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
@@ -59,10 +60,11 @@ def _setting(run: RunFolder) -> str:
     helps = [f"the mean of the server's models is judged (η = {average:g})"] if average is not None else []
     helps += [f"images are moved by up to {shift} pixels a round"] if shift else []
     judged = "every round" if every in (None, 1) else f"every {every} rounds"
+    kinds = ", ".join(markdown(run.kind(part) or "") for part in ("data", "model"))
     said = [f"{name} {training[key]:g}" for key, name in (("lr", "lr"), ("momentum", "momentum")) if key in training]
     said += [f"{training['steps']} local steps"] if "steps" in training else []
     return (
-        f"{run.kind('data')}, {run.kind('model')}, {', '.join(said)}; {run.rounds} rounds, {len(run.seeds)} seeds, "
+        f"{kinds}, {', '.join(said)}; {run.rounds} rounds, {len(run.seeds)} seeds, "
         f"accuracy taken {judged}; {len(clients)} clients, buffers of {sum(clients)} samples in all"
         + "".join(f"; for all policies alike {each}" for each in helps)
         + "."

@@ -14,6 +14,7 @@ from headgate.analysis.figures import COLOURS, STYLE, save_figure
 from headgate.analysis.intervals import means
 from headgate.analysis.limits import limits
 from headgate.analysis.runs import Runs
+from headgate.escaping import label
 
 
 def draw(outcomes: Sequence[Runs], path: Path) -> None:
@@ -39,7 +40,7 @@ def _draw_policy(axes: Axes, own: Sequence[Runs], measure: str, colour: str, das
     spend = [float(one.spend.mean()) for one in own]
     mean, half = np.array([[float(value) for value in means(100 * one.measure(measure))] for one in own]).T
     bars = {"color": colour, "linestyle": dash, "linewidth": 1.5, "capsize": 2}
-    axes.errorbar(spend, mean, np.nan_to_num(half), label=own[0].policy, **bars)  # type: ignore[arg-type]
+    axes.errorbar(spend, mean, np.nan_to_num(half), label=label(own[0].policy), **bars)  # type: ignore[arg-type]
     for x, y, one in zip(spend, mean, own, strict=True):
         kept = limits(one).kept
         axes.plot(x, y, "o" if kept else "X", color=colour, markersize=5 if kept else 9, markeredgecolor="white")

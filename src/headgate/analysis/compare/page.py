@@ -11,6 +11,7 @@ from headgate.analysis.markdown import table
 from headgate.analysis.pages import figure, page, words
 from headgate.analysis.provenance import how_made
 from headgate.analysis.runs import Runs
+from headgate.escaping import code
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
@@ -81,7 +82,7 @@ def _table(own: Sequence[Runs]) -> str:
 
     columns = by_column(
         own,
-        ("policy", lambda one: f"`{one.policy}`"),
+        ("policy", lambda one: code(one.policy)),
         ("seeds", lambda one: f"{len(one.learnt)}" + (f", {one.lost_runs} diverged" if one.lost_runs else "")),
         *((f"{measure} (%)", learnt(measure)) for measure in ("best", "final", "mean")),
         *((f"closed, {measure}", gap(measure)) for measure in MEASURES),
@@ -107,9 +108,9 @@ def _best_table(found: dict[float, list[Place]]) -> str:
         [
             f"{budget:g}",
             place.measure,
-            f"`{place.best.policy}`" if place.best else "nobody kept both limits",
-            ", ".join(f"`{name}`" for name in place.level_with) or DASH,
-            "; ".join(f"`{name}` {_gap(gap)}" for name, gap in place.against.items()) or DASH,
+            code(place.best.policy) if place.best else "nobody kept both limits",
+            ", ".join(map(code, place.level_with)) or DASH,
+            "; ".join(f"{code(name)} {_gap(gap)}" for name, gap in place.against.items()) or DASH,
         ]
         for budget, own in found.items()
         for place in own
@@ -125,7 +126,7 @@ def _gap(gap: Difference | None) -> str:
 
 def _cheaper_table(found: Sequence[Cheaper]) -> str:
     def named(one: Runs) -> list[str]:
-        return [f"`{one.policy}` at {one.budget:g}", f"{100 * one.best.mean():.2f} % for {one.spend.mean():,.2f}"]
+        return [f"{code(one.policy)} at {one.budget:g}", f"{100 * one.best.mean():.2f} % for {one.spend.mean():,.2f}"]
 
     lines = [[*named(pair.one), *named(pair.other), percent(pair.share)] for pair in found]
     return table(["policy and budget", "best", "reached within the limits by", "best", "of its money"], lines)

@@ -1,0 +1,118 @@
+"""Names from recipes and run folders are shown as they are: in terminals, CSV, Markdown and figures, and nothing happens."""
+
+import csv
+import io
+import json
+import sys
+from unicodedata import category
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from headgate import escaping
+from headgate.analysis.shown import a_table, show
+from headgate.cli import main
+from headgate.escaping import cell, code, json_text, label, markdown, markup, one_line, printable, shown
+
+NASTY = ["a[/b]", "d[red]", "\x1b[2J\x1b]0;owned\x07", "=1+1", "@SUM(A1)", "a|b", "`x`", "$\\frac{", "‮txt.exe", "\x9b31m", "_x"]
+
+
+@pytest.fixture
+def headgate(monkeypatch, capsys):
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["headgate", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code or 0, *capsys.readouterr()
+
+    return call
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_gets_through(text):
+    for made in (
+        printable(text),
+        one_line(text),
+        shown(text),
+        cell(text),
+        code(text),
+        markdown(text),
+        label(text),
+        markup(text),
+    ):
+        assert all(c.isprintable() or category(c) == "Zs" for c in made)
+        assert "\x1b" not in made
+        assert "\n" not in made
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda own: st.lists(own) | st.dictionaries(st.text(), own),
+    )
+)
+def test_any_value_is_shown_on_one_short_line(value):
+    assert len(shown(value)) <= escaping.LONGEST
+
+
+@given(st.text())
+def test_json_stays_the_same_json(text):
+    assert json.loads(json_text(json.dumps({"a": text}, ensure_ascii=False, indent=1))) == {"a": text}
+
+
+@given(st.text())
+def test_markup_is_taken_literally(text):
+    file = io.StringIO()
+    Console(file=file, width=10_000, highlight=False, soft_wrap=True, emoji=False).print(markup(text), end="")
+    assert file.getvalue() == printable(text)
+
+
+def test_tables_and_sentences_show_names_as_they_are(capsys):
+    show(a_table("d[red]", ["a[/b]", "\x1b[31m"], [["x[/]", "[bold]y"]]), "a sentence [/oops]")
+    shown_ = capsys.readouterr().out
+    for part in ("d[red]", "a[/b]", "\\x1b[31m", "x[/]", "[bold]y", "a sentence [/oops]"):
+        assert part in shown_
+
+
+def test_policies_may_have_any_name(headgate, tmp_path):
+    """On the terminal, as JSON, as CSV and in a figure."""
+    names = [name for name in NASTY if "\x1b" not in name]
+    recipe = 'base = "mnist"\n[run]\nrounds = 4\nseeds = 2\npolicies = ' + json.dumps(NASTY) + "\n"
+    for name in NASTY:
+        recipe += f"[policies.{json.dumps(name)}]\nkind = 'constant'\n"
+    path = tmp_path / "nasty.toml"
+    path.write_text(recipe.replace("\\u007f", "\\u007F"), "utf-8")
+    out, figure = tmp_path / "rows.csv", tmp_path / "figure.svg"
+    code_, printed, error = headgate("rehearse", str(path), "--out", str(out), "--figure", str(figure))
+    assert code_ == 0, error
+    assert "\x1b" not in printed + error
+    assert "\x9b" not in printed + error
+    for name in names:
+        assert printable(name) in printed
+    written = {row["policy"] for row in csv.DictReader(io.StringIO(out.read_text("utf-8")))}
+    assert written == {cell(name) for name in NASTY}
+    assert figure.stat().st_size > 0
+    told = json.loads(headgate("rehearse", str(path), "--format", "json")[1])
+    assert [row["policy"] for row in told] == NASTY
+
+
+def test_an_error_shows_what_it_quotes_and_obeys_nothing(headgate):
+    code_, _, error = headgate("rehearse", "mnist", "--set", "data.kind=\x1b[2J[red]x[/]")
+    assert code_ == 2
+    assert "data.kind = \\x1b[2J[red]x[/]" in error
+    assert error.count("\n") == 1
+
+
+def test_numbers_in_csv_stay_numbers():
+    assert [cell(text) for text in ("-1.5e-3", "+2", "-inf", "-a", "=2", "@x")] == [
+        "-1.5e-3",
+        "+2",
+        "-inf",
+        "'-a",
+        "'=2",
+        "'@x",
+    ]
+    assert pl.DataFrame({"a": ["'=2"]}).write_csv() == "a\n'=2\n"
