@@ -41,7 +41,22 @@ def test_names_of_this_machine_are_answered_to(page, host):
     assert page.get("/api/health", Host=host.format(port=page.port)).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:{port}", "", "localhost.evil.example", "10.0.0.1"])
+ODD = [
+    "[::1]evil.com",
+    "127.0.0.1:80@evil.com",
+    "[::1]:80@evil.com",
+    "localhost:80:90",
+    "[::1",
+    "localhost evil.com",
+    "[]",
+    ":80",
+]
+"""what a careless reading takes for this machine"""
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:{port}", "", "localhost.evil.example", "10.0.0.1", *ODD]
+)
 def test_other_names_are_not(page, host):
     for path in ("/", "/api/runs", "/static/index.html"):
         answer = page.get(path, Host=host.format(port=page.port))

@@ -1,5 +1,6 @@
 """The command of the page: serve."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,14 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8040,
     token: Annotated[
         str | None,
-        typer.Option(help="What the link must contain; made where it is needed and not given.", show_default=False),
+        typer.Option(
+            help="What the link must contain; made where it is needed and not given. Others on this machine can see it "
+            "in the list of processes: --token-file, or HEADGATE_TOKEN, they cannot.",
+            show_default=False,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file that holds the token.", show_default=False)
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
@@ -26,8 +34,8 @@ def serve(
     nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
     """
     try:
+        from headgate.web.serving import SEEN, said_token, token_for
         from headgate.web.serving import serve as serve_page
-        from headgate.web.serving import token_for
     except ModuleNotFoundError as error:
         raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
     if not runs_dir.is_dir():
@@ -40,4 +48,7 @@ def serve(
 
             webbrowser.open(link)
 
-    serve_page(runs_dir, host, port, token_for(host, token), started)
+    said = token_for(host, said_token(token, token_file))
+    if token is not None:
+        print(SEEN, file=sys.stderr)
+    serve_page(runs_dir, host, port, said, started)

@@ -24,12 +24,16 @@ from headgate.web.listing import ORDERS, SORTS, listing
 from headgate.web.live import Live
 from headgate.web.planning import Planner
 from headgate.web.runs import Library, Progress
-from headgate.web.uploads import MOST_CSV, MOST_JSON, json_object, prices_of
+from headgate.web.uploads import MOST_CSV, MOST_JSON, Refused, json_object, prices_of
 
 READ_AHEAD = 3.0
 """seconds after the start, when the first page has been shown"""
 READING, PLANNING = 2, 2
 """how many read or plan at the same time; the others wait, and every thread would keep memory of its own"""
+WAITING = 200
+"""how many wait for that; the others are told to come again"""
+MOST_READERS = 400
+"""of events, all runs together"""
 Read = TypeVar("Read")
 ENDPOINTS = Table()
 
@@ -78,6 +82,7 @@ class Api:
                 await self._read(partial(self.library.row, name))
 
     async def _json(self, ask: Callable[[], Mapping[str, Any]]) -> Response:
+        _not_too_many(self._reading)
         return await self._read(lambda: Json(ask()))
 
     async def _read(self, ask: Callable[[], Read]) -> Read:
@@ -146,6 +151,8 @@ class Api:
     @ENDPOINTS.get("/api/runs/{name}/events", "text/event-stream", 404, 422)
     async def events(self, name: str, request: Request) -> Response:
         """Server-sent events: rounds and states as they come."""
+        if sum(self.live.watched.values()) >= MOST_READERS:
+            raise Refused(503, f"events: {MOST_READERS} readers are being told already; try again")
         now = await self._progress(name)
         said = request.headers.get("last-event-id", "")
         last = int(said) if said.isascii() and said.isdigit() and len(said) < 20 else None
@@ -188,6 +195,7 @@ class Api:
     async def plan(self, body: bytes) -> Response:
         """Plan and rehearse."""
         work = self.planner.arrive(json_object(body))
+        _not_too_many(self._planning)
         return await anyio.to_thread.run_sync(lambda: Json(work()), limiter=self._planning)
 
     @ENDPOINTS.post("/api/trace", shapes.Prices, Body("text/csv", MOST_CSV, "text/csv"))
@@ -196,6 +204,11 @@ class Api:
     ) -> Mapping[str, Any]:
         """Prices from a CSV file, checked."""
         return prices_of(body, column)
+
+
+def _not_too_many(limiter: anyio.CapacityLimiter) -> None:
+    if limiter.statistics().tasks_waiting >= WAITING:
+        raise Refused(503, f"page: {WAITING} requests are waiting already; try again")
 
 
 @cache

@@ -33,6 +33,7 @@ REFUSALS = {
     413: "the body is too large",
     415: "the body is of another kind",
     422: "what was asked cannot be met, or what was found cannot be read",
+    503: "too many ask at the same time",
 }
 REFS = "#/components/schemas/{model}"
 SAID = "the folder's name; for the point of a sweep, sweep~point"
@@ -125,7 +126,7 @@ class Endpoint:
         responses: Json = {"200": {"description": "as asked", "content": _content(self.answer)}}
         if self.answer == "text/event-stream":
             responses["204"] = {"description": "the run is finished and Last-Event-ID is its end"}
-        for code in (400, 401, *self.refused):
+        for code in (400, 401, 503, *self.refused):
             responses[str(code)] = {"description": REFUSALS[code], "content": _content(Problem)}
         place = self.path.removeprefix("/api").replace("{name}", "run").title().replace("/", "").replace(".", "")
         sent = {"requestBody": {"required": True, "content": _content(self.takes.told)}} if self.takes is not None else {}

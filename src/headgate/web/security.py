@@ -4,6 +4,7 @@ On this machine alone nobody needs a token, but only names of this machine are a
 its own name our address and read along. Reached from outside, everybody needs the token.
 """
 
+import re
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -39,23 +40,28 @@ HEADERS = {
 }
 
 
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
+BODIES = 64
+"""requests with a body that are answered at the same time: each may be as large as one may be"""
+
+
 def hostname(host: str) -> str:
-    """The name in a Host header, without its port.
+    """The name in a Host header, without its port; empty where it is none.
 
     >>> hostname("localhost:8040"), hostname("[::1]:8040"), hostname("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
+    >>> hostname("[::1]evil.com"), hostname("127.0.0.1:80@evil.com")
+    ('', '')
     """
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    found = _HOST.fullmatch(host.lower())
+    return "" if found is None else found["address"] or found["name"]
 
 
 class Guard:
     """Around the whole application."""
 
     def __init__(self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None) -> None:
-        self._app, self._token = app, token
+        self._app, self._token, self._bodies = app, token, 0
         self._names = None if host in EVERYWHERE else LOOPBACK | {host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,8 +86,15 @@ class Guard:
                     sent.append("Set-Cookie", f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict")
             await send(message)
 
+        sends = scope["method"] not in ("GET", "HEAD")
+        if refusal is None and sends and self._bodies >= BODIES:
+            refusal = 503, f"page: {BODIES} requests like this one are being answered; try again"
         answer: ASGIApp = self._app if refusal is None else JSONResponse({"error": refusal[1]}, refusal[0])
-        await answer(scope, receive, guarded)
+        self._bodies += sends
+        try:
+            await answer(scope, receive, guarded)
+        finally:
+            self._bodies -= sends
 
     def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
         host = headers.get("host", "")

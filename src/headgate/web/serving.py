@@ -1,5 +1,6 @@
 """The server: one socket, one link, and a quiet end."""
 
+import os
 import re
 import secrets
 import socket
@@ -9,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from headgate.errors import SettingError
+from headgate.web import patience
 from headgate.web.app import make_app
 from headgate.web.security import EVERYWHERE, LOOPBACK
 
 SHORTEST_TOKEN = 16
+TOKEN = "HEADGATE_TOKEN"
+SEEN = f"--token: others on this machine can see it in the list of processes; --token-file FILE or {TOKEN} they cannot"
 
 
 def token_for(host: str, given: str | None) -> str | None:
@@ -24,6 +29,19 @@ def token_for(host: str, given: str | None) -> str | None:
     if not re.fullmatch(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}", given):
         raise SettingError(f"--token: must be {SHORTEST_TOKEN} to 200 letters, digits, - or _")
     return given
+
+
+def said_token(option: str | None, file: Path | None) -> str | None:
+    """The token from where other users of this machine cannot see it: a file or HEADGATE_TOKEN; or from the option."""
+    if option is not None and file is not None:
+        raise SettingError("--token, --token-file: only one of them can be meant")
+    if file is None:
+        return option if option is not None else os.environ.get(TOKEN) or None
+    try:
+        with file.open("rb") as opened:
+            return opened.read(1000).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise SettingError(f"--token-file {file}: cannot be read ({getattr(error, 'strerror', None) or 'no text'})") from None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -73,13 +91,17 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """uvicorn as it is used here: quiet, and patient to a degree."""
+    quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False}
+    return uvicorn.Config(app, loop="asyncio", timeout_graceful_shutdown=3, **quiet, **patience.settings())
+
+
 def serve(folder: Path, host: str, port: int, token: str | None, started: Callable[[str], None]) -> None:
     """Until Ctrl-C; `started` is told the link."""
     app = make_app(folder, host, token)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
-    settings: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(app, loop="asyncio", http="h11", ws="none", timeout_graceful_shutdown=3, **settings)
-    server = Server(config, lambda: started(link), lambda: app.state.api.live.close())
+    server = Server(configured(app), lambda: started(link), lambda: app.state.api.live.close())
     with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
