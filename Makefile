@@ -1,6 +1,6 @@
 # make run    everything it takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test chromium lint coverage bench bench-peers bench-gpu docs faults screenshots clean
+.PHONY: run test chromium lint coverage bench bench-peers bench-gpu docs faults fuzz screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -80,6 +80,9 @@ screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews
 
 faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
 	$(BIN)/python tools/faults.py
+
+fuzz: $(READY)   # recipes, plans, data files, replies and federations in which anything happens: SECONDS for each
+	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

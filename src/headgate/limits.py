@@ -22,6 +22,8 @@ LEVELS = 1_000
 """of prices that jump between levels"""
 POINTS = 10_000
 """of a sweep"""
+FORESEEN = 1_000_000
+"""samples that the money of a run buys, where prices are foreseen"""
 PRICES = 10_000_000
 """of a trace"""
 
@@ -36,7 +38,7 @@ LISTED_CLIENTS = 1_000_000
 TABLE = 128 * 2**20
 """bytes of one table of a run that is listed or shown on the page"""
 
-RECIPE = 64 * 2**20
+RECIPE = 8 * 2**20
 """bytes of a recipe"""
 DEPTH = 20
 """tables and lists within one another"""

@@ -120,6 +120,8 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         nested = next((each for each in _members(hint) if isinstance(each, type) and is_dataclass(each)), None)
         if slot is not None and value is not None:
             values[name] = make(slot, value, f"{where}.{name}", search)
+        elif nested is not None and value is not None and not isinstance(value, Mapping | nested):
+            raise SettingError(f"{where}.{name} = {shown(value)}: must be a section")
         elif nested is not None and isinstance(value, Mapping):
             values[name] = fill(nested, value, f"{where}.{name}", search)
         elif isinstance(value, list):  # an array's

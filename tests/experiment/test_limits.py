@@ -69,6 +69,7 @@ def refused(ask) -> str:
         (f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}", "levels: 2,000 of them; at most 1,000"),
         ("prices={kind = 'trace', prices = [1e300]}", "price 1e+300 in row 1"),
         ("policies={a = 1}", "policies.a = 1: must be a section"),
+        ("policies.acdpp.bound=[1, 2]", "policies.acdpp.bound = [1, 2]: must be a section"),
     ],
     ids=lambda value: value[:40],
 )

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from headgate.control.prices import Trace
 from headgate.errors import DataError, HeadgateError
+from headgate.escaping import shown
 
 MOST_CSV = 256 * 2**10
 MOST_JSON = 2 * 2**20
@@ -64,8 +65,8 @@ def prices_of(text: bytes, column: str | None = None) -> dict[str, Any]:
         columns = [name.strip() for name in next(lines, [])]
         column = column or ("cost" if "cost" in columns and "price" not in columns else "price")
         if column not in columns:
-            shown = ", ".join(name[:40] for name in columns[:20]) or "none"
-            raise DataError(f'trace: no column "{column[:100]}"; it has {shown}')
+            there = ", ".join(name[:40] for name in columns[:20]) or "none"
+            raise DataError(f'trace: no column "{shown(column)}"; it has {shown(there, 300)}')
         place, prices = columns.index(column), list[float]()
         for number, line in enumerate(lines, 1):
             if not line:
@@ -75,8 +76,8 @@ def prices_of(text: bytes, column: str | None = None) -> dict[str, Any]:
             try:
                 prices.append(float(line[place]))
             except (ValueError, IndexError):
-                said = line[place][:40] if place < len(line) else ""
-                raise DataError(f'trace: "{said}" in row {number} of column "{column}" is not a number') from None
+                said = shown(line[place], 40) if place < len(line) else ""
+                raise DataError(f'trace: "{said}" in row {number} of column "{shown(column)}" is not a number') from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"trace: cannot be read as CSV ({str(error)[:100]})") from None
     known = np.array(Trace(tuple(prices)).prices)

@@ -13,6 +13,7 @@ import numpy as np
 from headgate.control.prices.process import PriceProcess
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
+from headgate.escaping import shown
 from headgate.limits import NUMBER, PRICES
 from headgate.parquet_pages import check_parquet
 
@@ -101,7 +102,7 @@ def _column(path: Path, asked: str | None, there: Sequence[str]) -> str:
     for name in wanted:
         if name in there:
             return name
-    raise DataError(f'{path}: no column "{wanted[0]}"; it has {", ".join(there) or "none"}')
+    raise DataError(f'{path}: no column "{wanted[0]}"; it has {shown(", ".join(there) or "none", 300)}')
 
 
 def _csv_column(path: Path, asked: str | None) -> Sequence[float]:
@@ -116,7 +117,9 @@ def _csv_column(path: Path, asked: str | None) -> Sequence[float]:
                 try:
                     prices.append(float(row[column] or ""))
                 except ValueError:
-                    raise DataError(f'{path}: "{row[column]}" in row {number} of column "{column}" is not a number') from None
+                    raise DataError(
+                        f'{path}: "{shown(row[column])}" in row {number} of column "{column}" is not a number'
+                    ) from None
             return prices
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from None

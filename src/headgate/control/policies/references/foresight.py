@@ -19,11 +19,9 @@ from numpy.typing import ArrayLike
 
 from headgate.control.types import Floats, Ints, System
 from headgate.errors import SettingError
-from headgate.limits import check_memory
+from headgate.limits import FORESEEN
 from headgate.theory.bound import BoundConstants, penalty
 
-BY_SAMPLE = 400
-"""bytes for every sample that can be bought"""
 MOST_STEPS = 60
 """tries for μ; a handful is usual"""
 
@@ -46,7 +44,8 @@ def foresee(
         raise SettingError(f"prices of shape {prices.shape}: foresight needs one price for each run and round")
     money = system.budget * prices.shape[1] if money is None else money
     reach = [_reach(row, system.memory, money) for row in prices]
-    check_memory(f"clairvoyant: {max(reach):,} samples that the money buys take", BY_SAMPLE * max(reach))
+    if max(reach) > FORESEEN:
+        raise SettingError(f"clairvoyant: the money buys {max(reach):,} samples; at most {FORESEEN:,} can be foreseen")
     values = convex_minorant(round_cost(np.arange(1, max(reach) + 1), system.memory, k))
     plans = [_one_run(row, system.memory, values[:most], money, tolerance) for row, most in zip(prices, reach, strict=True)]
     return Foresight(np.stack([plan for plan, _ in plans]), np.array([bound for _, bound in plans]))
