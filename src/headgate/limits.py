@@ -38,7 +38,7 @@ LISTED_CLIENTS = 1_000_000
 TABLE = 128 * 2**20
 """bytes of one table of a run that is listed or shown on the page"""
 
-RECIPE = 8 * 2**20
+RECIPE = 32 * 2**20
 """bytes of a recipe"""
 DEPTH = 20
 """tables and lists within one another"""
