@@ -115,6 +115,23 @@ def test_who_dies_instead_of_listening_is_quoted(tmp_path, mark):
     process.wait()
 
 
+def test_who_takes_too_long_to_listen_is_named(tmp_path, mark):
+    process, port = python("import time; time.sleep(600)", tmp_path, mark), free_port()
+    try:
+        with pytest.raises(HeadgateError, match=rf"no answer on port {port} for 0 s"):
+            await_port(process, port, tmp_path / "log", seconds=0)
+    finally:
+        end([process], mark, patience=1)
+
+
+@needs_proc
+def test_who_is_gone_already_is_not_killed(tmp_path, mark):
+    process = python("pass", tmp_path, mark)
+    process.wait()
+    kill_marked(process.pid, mark)
+    assert process.returncode == 0
+
+
 def test_a_free_port_can_be_bound():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", free_port()))

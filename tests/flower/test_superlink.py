@@ -9,11 +9,12 @@ import tomllib
 import pytest
 
 from headgate.errors import HeadgateError
-from headgate.flower.deploy import door, superlink
+from headgate.flower.deploy import door, superlink, supernode
 from headgate.flower.deploy.certificates import Certificates, make_certificates, make_node_key
 from headgate.flower.deploy.door import Door
 from headgate.flower.deploy.processes import end, free_port, listening, start
 from headgate.flower.deploy.superlink import NAME, SuperLink
+from headgate.flower.deploy.supernode import SuperNode
 from headgate.flower.keys import VARIABLE, read_keys
 
 
@@ -147,6 +148,21 @@ def test_a_superlink_is_up_when_it_listens_on_loopback_and_knows_its_nodes_by_ke
     assert command[command.index("--database") + 1] == str(link.folder / "state.db")
     assert "--enable-supernode-auth" in command
     assert env[VARIABLE] == str(link.keys)
+
+
+def test_a_supernode_listens_on_loopback_and_tells_its_clients_where_their_key_is(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(supernode, "start", instead("pass", started))
+    key = tmp_path / "key"
+    node = SuperNode(tmp_path / "node", "fl.example.org:9092", tmp_path / "ca.crt", key, 9, "mark", {"partition-id": 3})
+    assert node.start().wait(60) == 0
+    ((command, env, _),) = started
+    said = {word: command[command.index(word) + 1] for word in command if word.startswith("--")}
+    assert said["--superlink"] == "fl.example.org:9092"
+    assert (said["--host"], said["--port"]) == ("127.0.0.1", "9")
+    assert said["--auth-supernode-private-key"] == str(key)
+    assert said["--node-config"] == f'partition-id=3 headgate-key="{key}"'
+    assert env["FLWR_HOME"] == str(tmp_path / "node" / "home")
 
 
 def interrupted(*words, **more):

@@ -1,0 +1,107 @@
+"""What cannot be meant or read is refused in a line, or left out, before anything is done with it."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from flwr.app import Context, MetricRecord, RecordDict
+from grids import FakeGrid
+
+from headgate.control.retention import Reservoir
+from headgate.errors import DataError, SettingError
+from headgate.flower import keys
+from headgate.flower.buffer_store import HeldSample
+from headgate.flower.client import HeldSamples
+from headgate.flower.deploy.front import Front
+from headgate.flower.keys import ClientKeys, read_keys, read_private_key, read_public_key
+from headgate.flower.messages import Order
+from headgate.flower.recipe import recipe_server
+from headgate.flower.rounds import evaluations
+from headgate.flower.rules import rule_of
+
+ORDER = Order("e", 1, 0, 0, 2, 0, limit=4, acknowledged=0, train=True)
+
+
+def test_files_of_keys_that_cannot_be_read(tmp_path, monkeypatch):
+    for read in (read_public_key, lambda path: ClientKeys(path).current()):
+        with pytest.raises(DataError, match=r"nowhere: cannot be read \(No such file or directory\)"):
+            read(tmp_path / "nowhere")
+    (tmp_path / "large").write_bytes(b"0" * 65)
+    monkeypatch.setattr(keys, "LARGEST", 64)
+    with pytest.raises(DataError, match="larger than 64 bytes"):
+        read_keys(tmp_path / "large")
+
+
+def test_keys_of_another_kind_are_refused(tmp_path):
+    other = Ed25519PrivateKey.generate()
+    (tmp_path / "key").write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (tmp_path / "key.pub").write_bytes(other.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    with pytest.raises(SettingError, match="must be an elliptic-curve key"):
+        read_private_key(tmp_path / "key")
+    with pytest.raises(DataError, match="must be an elliptic-curve key"):
+        read_public_key(tmp_path / "key.pub")
+
+
+def test_a_rule_that_an_order_names_is_made_of_its_settings_or_refused():
+    assert rule_of(ORDER) is None
+    assert isinstance(rule_of(replace(ORDER, rule="reservoir")), Reservoir)
+    for settings in ("{", "[]", "3"):
+        with pytest.raises(DataError, match=r"order\.settings = .*: must be a JSON object"):
+            rule_of(replace(ORDER, rule="reservoir", settings=settings))
+    with pytest.raises(DataError, match="reservoirs: this client does not know it"):
+        rule_of(replace(ORDER, rule="reservoirs"))
+
+
+def measured(node, *records, error=False):
+    content = RecordDict({f"m{i}": record for i, record in enumerate(records)})
+    return SimpleNamespace(metadata=SimpleNamespace(src_node_id=node), content=content, has_error=lambda: error)
+
+
+def test_measurements_that_cannot_be_read_are_left_out():
+    good = MetricRecord({"num-examples": 5, "accuracy": 0.5})
+    replies = [
+        measured(99, good),
+        measured(10, good, error=True),
+        measured(11, good),
+        measured(11, MetricRecord({"num-examples": 7})),
+        measured(12, MetricRecord({"num-examples": 0})),
+        measured(13, MetricRecord({"num-examples": float("nan")})),
+        SimpleNamespace(metadata=SimpleNamespace(src_node_id=14), content=None, has_error=lambda: False),
+    ]
+    found = evaluations(replies, {10 + m: m for m in range(5)})
+    assert [(update.client, update.n) for update in found] == [(1, 5)], "the first answer of the one that was asked"
+    assert found[0].metrics["accuracy"] == 0.5
+
+
+def test_the_samples_held_are_a_sequence_in_the_order_of_their_admission():
+    samples = [HeldSample(place, key, key.encode(), place) for place, key in enumerate("abc")]
+    held = HeldSamples(samples, ORDER)
+    assert (len(held), held[0], held[-1]) == (3, samples[0], samples[2])
+    assert held.keys == ["a", "b", "c"]
+    assert held.payloads == [sample.payload for sample in samples]
+
+
+def test_a_front_answers_nothing_but_http():
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(Front(None, None)({"type": "websocket"}, None, send))
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("server", "named"),
+    [
+        (lambda: recipe_server(), "run config recipe: must name a recipe"),
+        (lambda: recipe_server("digits", ['run.policies=["headgate"]', "run.seeds=1"]), "run config out: must name the run"),
+    ],
+)
+def test_a_server_without_recipe_or_folder_says_what_is_missing(server, named):
+    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
+    with pytest.raises(SettingError, match=named):
+        server()(FakeGrid({}), context)
