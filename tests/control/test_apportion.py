@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.control.apportion import apportion, whole_total
+from headgate.control.apportion import FEW, _smallest, apportion, whole_total
 
 shares = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any).map(lambda w: np.array(w, dtype=np.int64))
 totals = st.lists(st.integers(0, 60), min_size=1, max_size=60)
@@ -134,3 +134,21 @@ def test_a_thousand_million_samples_for_the_one_with_room_are_handed_out_at_once
     weights, room = np.array([1, 10**6]), np.array([[10**9, 1]])
     given_, _ = apportion(np.array([10**9]), np.zeros((1, 2), dtype=np.int64), weights, room)
     assert given_.tolist() == [[10**9 - 1, 1]]
+
+
+def test_where_nothing_may_be_had_nothing_is_owed_later():
+    total, carry, asked = whole_total(np.array([5.0]), np.array([0.5]), np.array([0]))
+    assert (total.tolist(), carry.tolist(), asked.tolist()) == ([0], [0.5], [0.0])
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_many_clients_are_served_as_if_all_were_sorted(seed):
+    """Above `FEW` clients the edge is searched for; the choice is that of a sort, the first of equals first."""
+    rng = np.random.default_rng(seed)
+    values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, FEW + 1))
+    count = rng.integers(0, FEW + 5, 3)
+    expected = np.zeros(values.shape, dtype=np.int64)
+    for row, most, chosen in zip(values, count, expected, strict=True):
+        order = sorted(range(FEW + 1), key=lambda m: (row[m], m))
+        chosen[[m for m in order[:most] if row[m] < np.inf]] = 1
+    assert np.array_equal(_smallest(values, count), expected)

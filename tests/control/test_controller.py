@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
+from headgate.control.controller import MOST_ADMITTED
 from headgate.control.policies import Acdpp, Constant, Released
 from headgate.control.prices import Uniform
 from headgate.errors import LedgerError, SettingError
@@ -166,3 +167,42 @@ def test_a_policy_that_asks_for_nonsense_is_named(asked):
     controller = Controller(a_system(), Odd(), 1)
     with pytest.raises(SettingError, match="round 1: Odd asked for"):
         controller.decide(controller.open(), np.ones(1))
+
+
+class Wants(AdmissionPolicy):
+    """Asks for what it is made with, with the shares that it is made with."""
+
+    def __init__(self, total, weights=None, **extra):
+        self.total, self.weights, self.extra = total, weights, extra
+
+    def retention(self, system):
+        return KStep(1)
+
+    def shares(self, system):
+        return super().shares(system) if self.weights is None else np.array(self.weights)
+
+    def admit(self, view, memory):
+        return Ask(np.array([self.total]), **self.extra), memory
+
+
+def test_a_controller_needs_a_run_and_a_seed_for_each():
+    with pytest.raises(SettingError, match="runs = 0"):
+        Controller(a_system(), Constant(rate=4, K=2), 0)
+    with pytest.raises(SettingError, match="3 seeds for 2 runs"):
+        Controller(a_system(), Constant(rate=4, K=2), 2, np.arange(3))
+
+
+@pytest.mark.parametrize("weights", [[1, 1], [0] * 5, [1, 1, 1, 1, -1], [0.5] * 5])
+def test_shares_that_make_no_sense_are_refused(weights):
+    with pytest.raises(SettingError, match="policy shares must be whole numbers"):
+        Controller(a_system(), Wants(1.0, weights), 1)
+
+
+def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more():
+    most = float(MOST_ADMITTED // 4)  # four shares in all
+    one = Controller(a_system(), Wants(most, [1, 1, 1, 1, 0]), 1)
+    assert one.decide(one.open(), 1.0).admitted.sum() == most
+    for policy in (Wants(most + 1, [1, 1, 1, 1, 0]), Wants(0.0, given=np.full((1, 5), MOST_ADMITTED))):
+        other = Controller(a_system(), policy, 1)
+        with pytest.raises(SettingError, match="at most"):
+            other.decide(other.open(), 1.0)

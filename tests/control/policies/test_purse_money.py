@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control import System, View
-from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling, pace, rounds_left
+from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling, pace, rounds_left, within_purse
 
 AMOUNT = st.floats(0.0, 1e6, allow_subnormal=False)
 
@@ -51,3 +51,42 @@ def test_ceilings_and_paces_with_and_without_a_horizon():
     assert pace(known, 10)[0] == pytest.approx(100.0)
     assert pace(open_end, 10)[0] == pytest.approx(55 + (55 * 60 - 500) / 51)
     assert rounds_left(view(1.0, t=200)) == 1  # beyond its horizon
+
+
+def test_money_that_is_just_enough_is_enough():
+    assert affordable(view(0.5, 2.0), np.array([6.0]), np.array([5.0]))[0] == 6
+    assert affordable(view(0.5, 2.0), np.array([6.0]), np.array([4.75]))[0] == 5
+    places = np.array([3, 1, 7])
+    bought = affordable_by_client(view([[1.0, 2.0, 0.5]]), places * 1.0, np.zeros((1, 3)), places, np.array([8.5]))
+    assert bought.tolist() == [[3, 1, 7]]
+
+
+def test_where_money_is_short_every_client_is_cut_by_the_same_part():
+    places = np.array([4, 2, 8])
+    bought = affordable_by_client(view([[1.0, 1.0, 1.0]], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([10.0]))
+    assert bought.tolist() == [[2, 1, 4]]
+
+
+def test_what_is_overspent_buys_nothing_and_gives_no_pace():
+    assert affordable(view(1.0, 9.0), np.array([5.0]), np.array([8.0]))[0] == 0
+    assert (
+        affordable_by_client(view([[1.0] * 3], 9.0), np.ones((1, 3)), np.zeros((1, 3)), np.ones(3), np.array([8.0])).sum() == 0
+    )
+    assert pace(view(1.0, 6000.0, t=51), 10)[0] == 0
+
+
+def test_a_price_lost_in_rounding_beside_the_money_spent_buys_nothing_that_costs_too_much():
+    most = np.nextafter(1e16, 0.0)
+    assert affordable(view(1e-3, 1e16), np.array([5.0]), np.array([most]))[0] == 0
+
+
+def test_with_an_open_end_few_rounds_count_as_twenty():
+    assert rounds_left(view(1.0, t=3, horizon=None)) == 20
+    assert rounds_left(view(1.0, t=21, horizon=None)) == 21
+    assert rounds_left(view(1.0, t=100)) == 1  # the last one
+
+
+def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_can_be_paid():
+    assert within_purse(view(1.0, 5490.0), np.array([9.25]))[0] == 9.25
+    assert within_purse(view(1.0, 5490.0), np.array([12.5]))[0] == 10
+    assert within_purse(view(1.0, 50.0, t=1, horizon=None), np.array([12.5]))[0] == 5

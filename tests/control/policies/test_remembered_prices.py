@@ -183,3 +183,9 @@ def test_bins_of_continuous_prices_are_narrow():
     width = 2.0 ** (memory["price_bits"][0] - 52)
     assert width <= 2 * np.log2(10) / BINS
     assert (memory["price_bins"] != all_prices.NONE).sum() > BINS / 4
+
+
+def test_a_price_of_minus_zero_is_a_price_of_zero():
+    memory = all_prices.remember(all_prices.unseen(1), np.array([[0.0, -0.0, 1.0]]))
+    assert memory["price_counts"][0, :2].tolist() == [2, 1]
+    assert all_prices.deserved(memory, np.array([-0.0]), np.array([0.0]))[0] == 1.0
