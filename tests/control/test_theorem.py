@@ -1,0 +1,95 @@
+"""The steps of docs/theorem.md that a computer can check."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.control.policies import Clairvoyant, Headgate
+from headgate.control.policies.buying import all_prices
+
+_spec = importlib.util.spec_from_file_location("theorem", Path(__file__).parents[2] / "tools" / "theorem.py")
+theorem = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(theorem)
+
+PLACES, BUDGET = 100.0, 55.0
+LIMIT, RATE = theorem.ceiling(PLACES, BUDGET)
+
+
+def test_the_limit_spends_the_budget_and_buys_the_rate():
+    price = np.random.default_rng(0).uniform(theorem.LOW, theorem.HIGH, 2_000_000)
+    bought = PLACES * (price <= LIMIT)
+    assert (price * bought).mean() == pytest.approx(BUDGET, rel=2e-3)
+    assert bought.mean() == pytest.approx(RATE, rel=2e-3)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.sampled_from(["random", "greedy", "dear first", "knows all"]))
+def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_short_adds_up(seed, rounds, kind):
+    """The ceiling, path by path, and the identity (I), for policies of every sort that stay within the budget."""
+    draw = np.random.default_rng(seed)
+    price = draw.uniform(theorem.LOW, theorem.HIGH, rounds)
+    order = {"greedy": np.arange(rounds), "dear first": np.argsort(-price), "knows all": np.argsort(price)}.get(kind)
+    bought, left = np.zeros(rounds), BUDGET * rounds
+    for t in order if order is not None else np.arange(rounds):
+        want = PLACES if order is not None else draw.uniform(0, PLACES)
+        bought[t] = min(want, left / price[t])
+        left -= bought[t] * price[t]
+    most = PLACES * np.maximum(1 - price / LIMIT, 0).sum() + BUDGET * rounds / LIMIT
+    assert bought.sum() <= most * (1 + 1e-12)
+    assert theorem.short(price[None], bought[None], PLACES, BUDGET)[0] == pytest.approx(most - bought.sum(), abs=1e-6)
+
+
+@given(st.lists(st.floats(1.0, 10.0), min_size=2, max_size=60, unique=True), st.floats(0.01, 8.0))
+def test_headgate_buys_all_below_one_limit_and_nothing_above_another_both_known_before_the_price(prices, spend):
+    """Step 3: θ' ≤ θ from what was seen before; `spend` is b/B̄."""
+    *before, today = prices
+    money = spend * len(prices)
+    memory = all_prices.remember(all_prices.unseen(1), np.array([prices]))
+    share = all_prices.deserved(memory, np.array([today]), np.array([spend]))[0]
+    below = sum(price for price in before if price < today)
+    if below + today <= money * (1 - 1e-12):
+        assert share == pytest.approx(1.0)
+    if below >= money * (1 + 1e-12):
+        assert share == 0.0
+
+
+def test_sums_of_prices_are_as_near_as_the_distribution_is():
+    """Step 4: D ≤ 2u·sup|F̂ − F|, and its mean square is at most 4u²/n."""
+    draw, n, runs = np.random.default_rng(1), 50, 4000
+    price = np.sort(draw.uniform(theorem.LOW, theorem.HIGH, (runs, n)), axis=-1)
+    spread = theorem.HIGH - theorem.LOW
+    F, m = (price - theorem.LOW) / spread, (price**2 - theorem.LOW**2) / (2 * spread)
+    seen, paid = np.arange(1, n + 1) / n, np.cumsum(price, axis=-1) / n
+
+    def distance(found, true):  # just before and just after each price
+        before = np.concatenate([np.zeros((runs, 1)), np.broadcast_to(found, (runs, n))[:, :-1]], axis=-1)
+        return np.maximum(np.abs(found - true), np.abs(before - true)).max(axis=-1)
+
+    D, away = distance(paid, m), distance(seen, F)
+    assert (D <= 2 * theorem.HIGH * away + 1e-12).all()
+    assert (D**2).mean() <= 4 * theorem.HIGH**2 / n
+    assert (away**2).mean() <= 1 / n
+
+
+def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_line():
+    """What knows all prices stays a constant below; a fourfold window adds a fourth as much a round."""
+    by_rounds = {
+        rounds: [
+            theorem.measured(policy, rounds, 16).mean()
+            for policy in (
+                Headgate(early=0.0),
+                Headgate(early=0.0, remember=32),
+                Headgate(early=0.0, remember=128),
+                Clairvoyant(aim="samples", fill=True),
+            )
+        ]
+        for rounds in (300, 3000)
+    }
+    learnt, narrow, wide, known = np.subtract(by_rounds[3000], by_rounds[300])
+    assert abs(known) < 30
+    assert 0 < learnt < 60 * np.log(10)
+    assert narrow - learnt > 3 * (wide - learnt) > 300

@@ -1,0 +1,85 @@
+"""How far headgate stays below what nobody can exceed: the numbers of docs/theorem.md.
+
+    python tools/theorem.py [--rounds 300 1000 3000 10000 30000] [--seeds 24]
+
+Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
+the identity (I), whose parts do not depend on whether the prices of a seed were lucky.
+"""
+
+import argparse
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control import AdmissionPolicy, System
+from headgate.control.policies import Clairvoyant, Headgate
+from headgate.control.policy import Given
+from headgate.control.prices import Uniform
+from headgate.control.rehearse import rehearse
+from headgate.theory.bound import BoundConstants
+
+LOW, HIGH = 1.0, 10.0
+BUFFERS, BUDGET = np.array([8, 9, 10, 11, 12] * 2), 55.0
+
+
+class Ceiling(NamedTuple):
+    """The fixed limit that spends the budget on average, and what it buys a round."""
+
+    limit: float
+    samples: float
+
+
+def ceiling(places: float, budget: float, low: float = LOW, high: float = HIGH) -> Ceiling:
+    """For prices even from `low` to `high`: m(θ) = (θ² − low²)/2(high − low)."""
+    limit = float(np.sqrt(low**2 + 2 * (high - low) * budget / places))
+    assert low < limit < high, "money is not short"
+    return Ceiling(limit, places * (limit - low) / (high - low))
+
+
+def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, budget: float) -> NDArray[np.float64]:
+    """What each run is short of the ceiling, (R,), by the identity (I): wrong purchases, and money left."""
+    limit = ceiling(places, budget).limit
+    worth = 1 - price / limit
+    wrong = (places * np.maximum(worth, 0.0) - bought * worth).sum(axis=-1)
+    return np.asarray(wrong + (budget * price.shape[-1] - (price * bought).sum(axis=-1)) / limit)
+
+
+def measured(policy: AdmissionPolicy, rounds: int, seeds: int) -> NDArray[np.float64]:
+    system, prices, runs = System(BUFFERS, BUDGET, rounds), Uniform(LOW, HIGH), np.arange(seeds)
+    played = rehearse(system, policy.completed(Given(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds)
+    return short(played.price, played.admitted, float(system.memory), BUDGET)
+
+
+POLICIES: dict[str, AdmissionPolicy] = {
+    "headgate, all prices": Headgate(early=0.0),
+    "the latest 256": Headgate(early=0.0, remember=256),
+    "the latest 64": Headgate(early=0.0, remember=64),
+    "all prices known": Clairvoyant(aim="samples", fill=True),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, nargs="+", default=[300, 1000, 3000, 10_000, 30_000])
+    parser.add_argument("--seeds", type=int, default=24)
+    given = parser.parse_args()
+    print(f"samples short of T·B̄·F(θ*), mean of {given.seeds} seeds ± standard error")
+    print("| T | " + " | ".join(POLICIES) + " |\n|---" * 1 + "|---" * len(POLICIES) + "|")
+    means: dict[str, list[float]] = {name: [] for name in POLICIES}
+    for rounds in given.rounds:
+        cells = []
+        for name, policy in POLICIES.items():
+            found = measured(policy, rounds, given.seeds)
+            means[name].append(float(found.mean()))
+            cells.append(f"{found.mean():.0f} ± {found.std(ddof=1) / np.sqrt(given.seeds):.0f}")
+        print(f"| {rounds:,} | " + " | ".join(cells) + " |", flush=True)
+    for name, values in means.items():
+        if len(values) > 2:
+            slope, start = np.polyfit(np.log(given.rounds), values, 1)
+            line, _ = np.polyfit(given.rounds, values, 1)
+            print(f"{name}: {slope:.1f}·log T {start:+.0f}; a straight line would rise by {line:.5f} a round")
+
+
+if __name__ == "__main__":
+    main()
