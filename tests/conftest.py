@@ -3,9 +3,12 @@
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 settings.register_profile("headgate", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.register_profile(
+    "mutants", settings.get_profile("headgate"), max_examples=20, phases=(Phase.explicit, Phase.generate)
+)  # tools/mutants.py: many runs, of which only the outcome counts
 settings.load_profile("headgate")
 
 
