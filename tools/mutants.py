@@ -29,8 +29,8 @@ ANSWERS, RESULTS, PAGE = ROOT / "tools" / "mutants.toml", ROOT / "docs" / "mutan
 UNANSWERED = "not answered yet"
 PRELOADED = ("numpy", "polars", "pydantic", "pytest", "flwr.clientapp", "flwr.serverapp")
 """imported once for all forks"""
-LONGEST, EXAMPLES = 60.0, "mutants"
-"""seconds for the tests of a mutant; the profile of Hypothesis in tests/conftest.py: few examples, none made smaller"""
+LONGEST, EXAMPLES = 600.0, "mutants"
+"""seconds for tests without a change; the profile of Hypothesis in tests/conftest.py: few examples, none made smaller"""
 EDGES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 TESTS = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
 SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult}
@@ -139,12 +139,12 @@ class Changed(importlib.machinery.SourceFileLoader):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=self) if fullname == self.name else None
 
 
-def noticed(module: str, tree: ast.Module, tests: list[str]) -> str:
+def noticed(module: str, tree: ast.Module, tests: list[str], longest: float = LONGEST) -> str:
     """`killed`, `late` (killed for its time) or `survived`, by the tests in a process of its own."""
     child = os.fork()
     if child == 0:
         _judge(module, tree, tests)
-    end = time.monotonic() + LONGEST
+    end = time.monotonic() + longest
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -179,9 +179,9 @@ def tried(module: str, tests: list[str], sample: int) -> dict[str, object]:
     tree, begun = ast.parse(source(module).read_text("utf-8")), time.monotonic()
     if noticed(module, tree, tests) != "survived":
         sys.exit(f"{module}: its tests fail or take too long without any change")
-    every = mutants(tree)
+    every, longest = mutants(tree), 10 + 3 * (time.monotonic() - begun)
     chosen = every if not sample else random.Random(0).sample(every, min(sample, len(every)))
-    results = {each.name: noticed(module, each.tree, tests) for each in chosen}
+    results = {each.name: noticed(module, each.tree, tests, longest) for each in chosen}
     survived = sorted(name for name, result in results.items() if result == "survived")
     late = sum(result == "late" for result in results.values())
     print(
