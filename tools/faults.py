@@ -1,10 +1,12 @@
-"""Tries faults on headgate over Flower and makes docs/faults.md of what happened.
+"""Tries faults on headgate, in the simulator and over Flower, and makes docs/faults.md of what happened.
 
     python tools/faults.py                               all parts (about a quarter of an hour)
     python tools/faults.py --part random --kills 500     one part; the rows of the others stay as they are
+    python tools/faults.py --part simulator --kills 500  at every change to the disk, the rest of 500 at random moments
     python tools/faults.py --page                        only the page, from docs/faults.json
 
-Parts: `processes` of a deployment, before all `statements` and files of server and client, and at `random` moments.
+Parts: `processes` of a deployment, before all `statements` and files of server and client, and at `random` moments; the
+`simulator`.
 """
 
 import argparse
@@ -27,26 +29,28 @@ HEAD = """\
 Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
 client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
 leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries the shorter ones of
-the first table, those of the second under one rule, and eight more at random moments.
+the first table, those of the second under one rule, and eight more at random moments; in the simulator each kind once.
 """
 
 Row = dict[str, str]
 
 
-PARTS = ("processes", "statements", "random")
+PARTS = ("processes", "statements", "random", "simulator")
+ALIKE = ("random", "simulator")
+"""parts of which the rows are many, and few kinds"""
 
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, action="append", help="may be given several times; all where it is not")
-    parser.add_argument("--kills", type=int, default=500, help="how many at random moments")
+    parser.add_argument("--kills", type=int, default=500, help="how many at random moments; of the simulator: in all")
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
     parser.add_argument("--page", action="store_true", help="try nothing, write the page anew")
     given = parser.parse_args(words)
     rows: dict[str, list[Row]] = json.loads(ROWS.read_text("utf-8")) if ROWS.exists() else {}
     for part in () if given.page else given.part or PARTS:
         found = processes() if part == "processes" else killed(part, given.kills, given.seed)
-        rows[part] = grouped(found) if part == "random" else found  # of which no two differ in more than the moment
+        rows[part] = grouped(found) if part in ALIKE else found
         ROWS.write_text(json.dumps({name: rows.get(name, []) for name in PARTS}, indent=1) + "\n", "utf-8")
     PAGE.write_text(page(rows), "utf-8")
     return 0
@@ -62,11 +66,14 @@ def processes() -> list[Row]:
 
 
 def killed(part: str, kills: int, seed: int) -> list[Row]:
-    """Rows of the tests that end a process before each of its SQL statements, or at random moments."""
+    """Rows of the tests that end a process at each of its SQL statements or changes to the disk, or at random moments."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
-        test = [sys.executable, str(ROOT / "tests" / "flower" / "killed.py"), "--out", str(out)]
-        test += ["--part", part, "--kills", str(kills), "--seed", str(seed)]
+        where, more = ("flower", ["--part", part])
+        if part == "simulator":
+            where, more = ("simulation", [str(Path(folder) / "runs"), "--every"])
+        test = [sys.executable, str(ROOT / "tests" / where / "killed.py"), "--out", str(out), *more]
+        test += ["--kills", str(kills), "--seed", str(seed)]
         subprocess.run(test, cwd=ROOT, check=True)
         found: list[Row] = json.loads(out.read_text("utf-8"))
     return found
@@ -90,6 +97,16 @@ def page(rows: dict[str, list[Row]]) -> str:
         parts += [f"{times} kills of a process that is server and clients, which then goes on; after each run the ledger,"]
         parts += ["the rounds and the tables are, byte for byte, those of one that nobody disturbed.", ""]
         parts += [*table(heads, random), ""]
+    if simulator := rows.get("simulator"):
+        times = sum(int(row["times"]) for row in simulator)
+        parts += ["## The simulator", ""]
+        parts += [f"{times} kills of a run in two parts: at every change that it makes to the disk, before it and, where that"]
+        parts += [
+            "can be, half-way through it; the same when it is taken up after a kill; and at random moments. Each run then"
+        ]
+        parts += ["ends with the files of one that nobody disturbed, no more and no less: tables, last checkpoints, checksums,"]
+        parts += ["byte for byte.", ""]
+        parts += [*table(heads, simulator), ""]
     return "\n".join(parts)
 
 

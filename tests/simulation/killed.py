@@ -1,156 +1,234 @@
-"""Plays one run over and over, killed with SIGKILL at a chosen point and resumed, and says whether the result stays the same.
+"""Plays one run over and over, killed with SIGKILL and resumed, and says whether the result stays the same.
 
-    python killed.py FOLDER
+    python killed.py FOLDER [--every] [--random 12 | --kills 500] [--seed 0] [--out ROWS.json]
 
-Not a test itself: it forks, so it needs a process of its own in which torch has not computed anything yet.
+First a run is played that nobody disturbs, and every change that it makes to the disk is counted. Then one is killed at each
+kind of change, or with --every at each single one: before it, and half-way through it where that can be. So are the changes
+of runs that were killed before and are taken up. Last come random moments.
+
+Not a test itself: it forks, so it needs a process of its own in which torch and polars have not computed anything yet. A
+row is {component, kill_point, expected, outcome}.
 """
 
+import argparse
+import json
 import os
 import random
 import shutil
 import signal
 import sys
 import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headgate.control import files
+sys.path.insert(0, str(Path(__file__).parent))
+
+from changes import Change, Place, named, watch
+
 from headgate.experiment import load
-from headgate.records import writer as writing
-from headgate.records.writer import RunWriter
-from headgate.simulation import cut, run
+from headgate.learning.datasets import load_dataset
+from headgate.simulation import cut, players, run, schedule
 from headgate.simulation.schedule import perform
 
-ROUNDS = 8
+ROUNDS = 3
 SETTINGS = ["run.seeds=2", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "headgate"]', "training.steps=2"]
 SETTINGS += ["policies.headgate.retention=class-balanced", "policies.headgate.capacity=3"]  # soon full: drops by class and lot
-LAST = [f"parts/{part}/checkpoints/{ROUNDS:08d}/tensors.safetensors" for part in ("000", "001")]
-COMPARED = ("metrics.parquet", "clients.parquet", *LAST)
+EXPECTED = "same bytes"
+TWICE = [  # killed here, runs have the most to put in order when they are taken up
+    (Change("moving", "state.json"), 1),  # all is made but the word that it is
+    (Change("moving", "parts/NNN/checkpoints/NNNNNNNN"), 2),
+    (Change("removing", "parts/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
+    (Change("removing", "parts/NNN/clients.jsonl"), 2),  # the tables are there, of the rows only these
+]
+Row = dict[str, str]
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+class Failed(Exception):
+    """A run that could not be taken up."""
 
 
-def dying(function, call):
-    """The same function, whose call number `call` ends the process before it does anything."""
-    count = 0
+class Runs:
+    """Runs in folders of their own under `root`, each attempt in a process of its own."""
 
-    def wrapped(*args, **kwargs):
-        nonlocal count
-        count += 1
-        if count == call:
-            die()
-        return function(*args, **kwargs)
+    def __init__(self, root: Path) -> None:
+        self.root, self.note, self.said = root, root / "note.json", root / "said.txt"
+        self.data = load_dataset("digits")  # is not what is tried here, and takes long
 
-    return wrapped
+    def attempt(self, folder: Path, end: Place | None = None, kill_after: float | None = None) -> bool:
+        """Whether it came to its end."""
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            try:
+                self._play(folder, end)
+            except BaseException as error:  # a child must never return into the parent's code
+                self.said.write_text(f"{type(error).__name__}: {error}")
+                os._exit(1)
+            os._exit(0)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(child, signal.SIGKILL)  # nobody has waited for it yet, so it is this child or its remains
+        status = os.waitpid(child, 0)[1]
+        if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
+            raise Failed(self.said.read_text())
+        return not os.WIFSIGNALED(status)
 
+    def _play(self, folder: Path, end: Place | None) -> None:
+        # two parts, a checkpoint every round, and a word of it
+        cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 2, 0.0
+        schedule.TOLD = schedule.SEEN = 0.0
+        players.Datasets.of = lambda datasets, data: self.data
+        seen = watch(folder, end, self.note)
+        begun = (folder / "environment.json").exists()  # then the folder knows what it is
+        perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1, resume=True)
+        self.note.write_text(json.dumps(seen))
 
-def half_append(call):
-    """Half of the rows' bytes reach the file, then the process is gone."""
-    whole, count = RunWriter.append, 0
+    def changes(self, folder: Path) -> list[Change]:
+        """Those of a run that goes on from what is in the folder to its end."""
+        if not self.attempt(folder):
+            raise Failed("killed by somebody else")
+        return [Change(*each) for each in json.loads(self.note.read_text())]
 
-    def append(self, name, rows):
-        nonlocal count
-        count += 1
-        path = self.folder / f"{name}.jsonl"
-        before = path.stat().st_size
-        whole(self, name, rows)
-        if count == call:
-            os.truncate(path, before + (path.stat().st_size - before) // 2 + 1)
-            die()
-
-    return append
-
-
-def plant(point) -> None:
-    kind, number = point
-    if kind == "append":
-        RunWriter.append = half_append(number)
-    elif kind == "sync":  # between any two files of a checkpoint, a state or a table
-        writing.os.fsync = dying(os.fsync, number)
-    elif kind == "ledger":
-        writing.save_ledger = dying(files.save_ledger, number)
-    elif kind == "rename":
-        Path.rename = dying(Path.rename, number)
-    elif kind == "replace":
-        Path.replace = dying(Path.replace, number)
-    elif kind == "rmtree":
-        shutil.rmtree = dying(shutil.rmtree, number)
-    elif kind == "unlink":
-        Path.unlink = dying(Path.unlink, number)
-
-
-def child(folder: Path, point) -> None:
-    if point is not None:
-        plant(point)
-    begun = (folder / "environment.json").exists()  # then the folder knows what it is
-    perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1, resume=True)
+    def killed(self, folder: Path, end: Place) -> Change:
+        """A run that is killed there, and what it was about to do."""
+        if self.attempt(folder, end):
+            raise Failed("was not killed")
+        return Change(*json.loads(self.note.read_text()))
 
 
-def attempt(folder: Path, point=None, delay=None) -> bool:
-    """One process; True if it ended by itself."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            child(folder, point)
-        except BaseException as error:  # a child must never return into the parent's code
-            print(f"child failed: {type(error).__name__}: {error}", flush=True)
-            os._exit(1)
-        os._exit(0)
-    if delay is not None:
-        time.sleep(delay)
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        return False
-    if os.WEXITSTATUS(status) != 0:
-        sys.exit(f"a child failed at {point or delay}")
-    return True
+def content(folder: Path) -> dict[str, bytes]:
+    """By name, all that is the same however often a run was killed: not when it began, who wrote it, how long it took."""
+    found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
+    own = {name: path.read_bytes() if path.is_file() else b"" for name, path in found.items()}
+    for name in own:
+        if name.endswith(("state.json", "environment.json")):
+            facts = json.loads(own[name])
+            told = {key: facts[key] for key in sorted(facts) if key not in ("pid", "elapsed_s", "started", "seal")}
+            own[name] = json.dumps(told).encode()
+    return own
 
 
-def content(folder: Path) -> list[bytes]:
-    return [(folder / name).read_bytes() for name in COMPARED]
+def judged(folder: Path, expected: dict[str, bytes]) -> str:
+    found = content(folder)
+    wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+    return f"different: {', '.join(wrong)}" if wrong else EXPECTED
 
 
-def how_long(folder: Path) -> float:
+def places(changes: Sequence[Change]) -> dict[str, list[Place]]:
+    """By kind, where a run with these changes can be killed."""
+    kinds = defaultdict(list)
+    for number, change in enumerate(changes, 1):
+        kinds[worded(change, False)].append(Place(number))
+        if change.half:
+            kinds[worded(change, True)].append(Place(number, half=True))
+    return kinds
+
+
+def worded(change: Change, half: bool) -> str:
+    return f"{'half-way through' if half else 'before'} {change.what} {change.name}"
+
+
+def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
+    """A run is killed at a change and taken up; or is killed at a change when it is taken up, and taken up again."""
+    whole, pick = runs.root / "whole", random.Random(seed)
+    changes = runs.changes(whole)
+    expected = content(whole)
+    known = {change.name for change in changes}
+    if unseen := {name for name in expected if named(name) not in known}:
+        sys.exit(f"written without being seen: {', '.join(sorted(unseen))}")
+    yield from killed_at(runs, "simulator", None, places(changes), expected, every, pick)
+    tried: set[str] = set()
+    for change, times in TWICE:
+        first = [Place(number) for number, each in enumerate(changes, 1) if each[:2] == change[:2]][times - 1]
+        begun = runs.root / "begun"
+        runs.killed(begun, first)
+        taken_up = runs.root / "taken-up"
+        shutil.copytree(begun, taken_up)
+        again = runs.changes(taken_up)
+        shutil.rmtree(taken_up)
+        playing = [number for number, each in enumerate(again) if each.what == "adding rows to"]
+        own = places(again[: playing[0]] if playing else again)
+        if not every:
+            own = {kind: found for kind, found in own.items() if kind not in tried}
+        tried |= own.keys()
+        yield from killed_at(runs, "simulator, taken up", begun, own, expected, every, pick)
+        shutil.rmtree(begun)
+
+
+def killed_at(
+    runs: Runs,
+    component: str,
+    begun: Path | None,
+    kinds: dict[str, list[Place]],
+    expected: dict[str, bytes],
+    every: bool,
+    pick: random.Random,
+) -> Iterator[Row]:
+    """Of a new run, or of one that was `begun` already."""
+    for kind, found in kinds.items():
+        for place in found if every else [pick.choice(found)]:
+            folder, point = runs.root / "run", kind
+            if begun is not None:
+                shutil.copytree(begun, folder)
+            try:
+                point = worded(runs.killed(folder, place), place.half)
+                runs.changes(folder)
+                outcome = judged(folder, expected)
+            except Failed as error:
+                outcome = str(error)
+            yield {"component": component, "kill_point": point, "expected": EXPECTED, "outcome": outcome}
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def rows_at_random(runs: Runs, kills: int, seed: int) -> Iterator[Row]:
+    """A run is killed at random moments until it has come to its end; then the next."""
+    pick, whole = random.Random(seed), runs.root / "undisturbed"
     began = time.monotonic()
-    assert attempt(folder)
-    return time.monotonic() - began
+    runs.changes(whole)
+    took, expected, done = time.monotonic() - began, content(whole), 0
+    while done < kills:
+        folder, moments = runs.root / "run", []
+        try:
+            while len(moments) < kills - done:
+                wait = pick.uniform(0, took)
+                if runs.attempt(folder, kill_after=wait):
+                    break
+                moments.append(wait)
+            runs.changes(folder)
+            outcome = judged(folder, expected)
+        except Failed as error:
+            outcome = str(error)
+        for wait in moments:
+            point = f"at a random moment: after {wait:.3f} s"
+            yield {"component": "simulator", "kill_point": point, "expected": EXPECTED, "outcome": outcome}
+        done += len(moments)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def main(root: Path) -> None:
-    # two parts, and a checkpoint every round; here, so that merely importing this file changes nothing
-    cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 2, 0.0
-    lasts = min(how_long(root / name) for name in ("first", "whole"))  # the first one also warms up the disk
-    expected = content(root / "whole")
-    rng = random.Random(1)
-    points = [[("append", i)] for i in (1, 7, 16, 20)]
-    points += [[("sync", i)] for i in (1, 6, 13, 30, 60)]  # the first 13 make the folder
-    points += [[("ledger", 3)], [("rename", 8)], [("rename", 9)], [("rmtree", 4)]]
-    points += [[("replace", i)] for i in (2, 12, 18, 33, 34, 35, 37)]  # 33 and on conclude
-    points += [[("unlink", i)] for i in (2, 3, 5)]  # two when the parts are made, four when all is concluded
-    points += [[("replace", 9), ("rmtree", 1)], [("replace", 11), ("unlink", 1), ("replace", 10)]]  # a start killed again
-    killed = 0
-    for number, plan in enumerate([*points, *["time"] * 4]):
-        folder = root / f"run-{number}"
-        times = 0
-        while True:
-            if plan == "time":
-                over = attempt(folder, delay=rng.uniform(0.1, 0.95) * lasts) if times < 3 else attempt(folder)
-            else:
-                over = attempt(folder, point=plan[times] if times < len(plan) else None)
-            if over:
-                break
-            times += 1
-        killed += times
-        if content(folder) != expected:
-            sys.exit(f"different after being killed at {plan}")
-        shutil.rmtree(folder)
-        print(f"{plan}: killed {times} times, same bytes", flush=True)
-    print(f"{killed} kills, all the same")
-    if killed < 25:
-        sys.exit("too few kills happened to show anything")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="for the runs")
+    parser.add_argument("--every", action="store_true", help="at each change to the disk, not only at each kind")
+    parser.add_argument("--random", type=int, default=12, help="how many kills at random moments")
+    parser.add_argument("--kills", type=int, help="how many in all; those that are left then come at random moments")
+    parser.add_argument("--seed", type=int, default=0, help="of the random moments, and of which change of its kind")
+    parser.add_argument("--out", type=Path, help="a file for the rows")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    runs = Runs(given.folder.resolve())
+    made = list(rows_at_changes(runs, given.every, given.seed))
+    left = given.random if given.kills is None else max(0, given.kills - len(made))
+    made += rows_at_random(runs, left, given.seed)
+    if given.out:
+        given.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
+    for row in made:
+        if row["outcome"] != EXPECTED:
+            print(row["component"], row["kill_point"], row["outcome"], sep=": ")
+    for (component, outcome), times in Counter((row["component"], row["outcome"]) for row in made).items():
+        print(f"{times} kills, {component}: {outcome}")
+    sys.exit(any(row["outcome"] != EXPECTED for row in made))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -26,7 +26,28 @@ def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
     script = Path(__file__).parent / "killed.py"
     done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "all the same" in done.stdout
+    assert "kills, simulator: same bytes" in done.stdout
+    assert "kills, simulator, taken up: same bytes" in done.stdout
+
+
+def test_what_a_killed_one_left_goes_when_the_run_is_taken_up(tmp_path):
+    folder, experiment = tmp_path / "run", load("digits", SETTINGS)
+    parts = [experiment.only([name]).tables() for name in experiment.policies]
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], parts)
+    for part in ("000", "001"):  # all rounds are played; what is left is the tables
+        play_folder(folder / "parts" / part, None, DATA, "cpu", lambda done: None, lambda: False)
+    half_removed = folder / "parts" / "001" / "checkpoints" / "00000005"
+    half_removed.mkdir()
+    left = [
+        half_removed / "ledger-0.npz",
+        folder / ".state.json.1234abcd.partial",
+        folder / ".metrics.parquet.1234abcd.partial",
+    ]
+    for path in left:
+        path.write_bytes(b"half")
+    perform(None, folder, resume=True, processes=1)
+    assert RunFolder.open(folder).status == "finished"
+    assert not [path for path in [*left, half_removed] if path.exists()]
 
 
 def made(folder):

@@ -136,9 +136,7 @@ class RunWriter:
         sync(partial)
         partial.rename(final)
         sync(final.parent)
-        for other in final.parent.iterdir():
-            if other != final:
-                shutil.rmtree(other)
+        _remove_others(final)
 
 
 class Checkpoint:
@@ -211,6 +209,8 @@ class Checkpoint:
         self._rename_older_rows()
         for place in (self.folder, self.folder / CHECKPOINTS):
             clear_partial(place)
+        if self.path is not None:
+            _remove_others(self.path)
         sums: dict[str, RowSums] = {}
         for name in ROWS:
             path, length = self.folder / name, int(self.head["rows"].get(name, 0))
@@ -223,6 +223,13 @@ class Checkpoint:
             sums[name] = check_rows(path, length, self.head.get("sums", {}).get(name))
             cut(path, length)
         return sums
+
+
+def _remove_others(checkpoint: Path) -> None:
+    """Those before it; one may have gone by half when somebody was killed."""
+    for other in checkpoint.parent.iterdir():
+        if other != checkpoint and other.is_dir() and not other.is_symlink():
+            shutil.rmtree(other)
 
 
 def _finite(value: Any) -> Any:

@@ -40,6 +40,7 @@ from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.players import ChunkError, Here, Player, Processes, cores
 from headgate.simulation.stopping import told_to_stop
+from headgate.writing import clear_partial
 
 TOLD = 2.0
 """seconds between two states of a run in parts"""
@@ -150,6 +151,7 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
             own.take(part / CONFIG, folder)
             with saying_how_to_go_on(folder):
                 Checkpoint(part).cut_rows(folder)
+    clear_partial(folder)
     return _Run(experiment, folder)
 
 

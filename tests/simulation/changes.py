@@ -1,0 +1,117 @@
+"""Sees every change that this process makes to a folder, and ends the process at one of them.
+
+Python itself tells of files that are opened, moved, removed, made and cut (its audit events). What it does not tell of is
+watched beside that: rows being added, tensors being saved, files being synced.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import safetensors.torch
+
+from headgate.records import writer
+from headgate.writing import PARTIAL, whole_name
+
+WORDS = {
+    "os.rename": "moving",
+    "os.remove": "removing",
+    "os.rmdir": "removing",
+    "os.mkdir": "making",
+    "os.truncate": "cutting",
+    "os.link": "linking",
+    "os.symlink": "linking",
+}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Change(NamedTuple):
+    """What is about to happen, to which file; `half`: it may be done by half."""
+
+    what: str
+    name: str
+    half: bool = False
+
+
+class Place(NamedTuple):
+    """Where to end: at a change, counted from one, before or half-way through it."""
+
+    number: int
+    half: bool = False
+
+
+def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
+    """The changes to `folder` by this process, as they come. What it was about to do at its end is left in `note`."""
+    seen: list[Change] = []
+    root = str(folder.resolve())
+
+    def come(what: str, path: str, half: bool = False) -> bool:
+        """Whether to do this by half; does not return where the end comes before it."""
+        if not path.startswith(root):
+            return False
+        seen.append(Change(what, named(os.path.relpath(path, root)), half))
+        if end is None or len(seen) != end.number:
+            return False
+        note.write_text(json.dumps(seen[-1]))
+        if not end.half:
+            die()
+        return True
+
+    def hear(event: str, args: tuple) -> None:
+        if event == "open":
+            path, _, flags = args
+            if not isinstance(path, int) and flags & WRITING:
+                come("opening", os.path.abspath(os.fsdecode(path)))
+        elif event in WORDS:
+            dir_fd = args[-1] if event in ("os.remove", "os.rmdir", "os.mkdir") else -1
+            come(WORDS[event], where(args[1] if event == "os.rename" else args[0], dir_fd))
+
+    def sync(descriptor: int) -> None:
+        path = where(descriptor)
+        whole = PARTIAL not in path
+        if come("syncing", path, half=not whole and not os.path.isdir(path)):
+            os.truncate(path, os.path.getsize(path) // 2)
+            die()
+
+    add, save = writer.append, safetensors.torch.save_file
+
+    def append(path: Path, content: bytes) -> None:
+        if come("adding rows to", str(path.absolute()), half=True):
+            add(path, content[: len(content) // 2 + 1])
+            die()
+        add(path, content)
+
+    def save_file(tensors, path) -> None:
+        half = come("saving", str(Path(path).absolute()), half=True)
+        save(tensors, path)
+        if half:
+            os.truncate(path, os.path.getsize(path) // 2)
+            die()
+
+    os.fsync, writer.append, safetensors.torch.save_file = sync, append, save_file  # processes die here, machines do not
+    sys.addaudithook(hear)
+    return seen
+
+
+def where(path, dir_fd: int = -1) -> str:
+    if isinstance(path, int):
+        return os.readlink(f"/proc/self/fd/{path}")
+    return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}") if dir_fd >= 0 else os.getcwd(), os.fsdecode(path))
+
+
+def named(path: str) -> str:
+    """Without what differs from part to part, round to round and time to time.
+
+    >>> named("parts/001/checkpoints/.00000003.1234abcd.partial/.ledger-0.npz.1234abcd.partial")
+    'parts/NNN/checkpoints/NNNNNNNN/ledger-0.npz'
+    """
+    names = [whole_name(name) for name in path.split("/")]
+    return "/".join("N" * len(name) if re.fullmatch(r"\d{3}|\d{8}", name) else name for name in names)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
