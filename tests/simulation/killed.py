@@ -41,6 +41,8 @@ TWICE = [  # killed here, runs have the most to put in order when they are taken
     (Change("removing", "parts/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
     (Change("removing", "parts/NNN/clients.jsonl"), 2),  # the tables are there, of the rows only these
 ]
+PASSING = ("pid", "elapsed_s", "started", "commit", "seal")
+"""what state and environment tell of those who played, not of the run"""
 Row = dict[str, str]
 
 
@@ -104,7 +106,7 @@ def content(folder: Path) -> dict[str, bytes]:
     for name in own:
         if name.endswith(("state.json", "environment.json")):
             facts = json.loads(own[name])
-            told = {key: facts[key] for key in sorted(facts) if key not in ("pid", "elapsed_s", "started", "seal")}
+            told = {key: facts[key] for key in sorted(facts) if key not in PASSING}
             own[name] = json.dumps(told).encode()
     return own
 
