@@ -211,8 +211,9 @@ def register(
 ) -> None:
     """Register the public key of a client's SuperNode with a SuperLink that is running.
 
-    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is which client of the recipe this is. A
-    key is for one client and a client has one key: nobody else can answer in its name.
+    DIR is the folder of `headgate flower superlink`, on the machine where it runs; N is which client of the recipe this is;
+    FILE.pub is what `headgate flower key` left beside the key. A key is for one client and a client has one key: nobody else
+    can answer in its name.
     """
     _check_installed()
     from headgate.flower.deploy.superlink import SuperLink
