@@ -131,3 +131,9 @@ def test_the_page_states_every_limit_as_it_is():
     assert rows.keys() == stated.keys()
     for name, value in stated.items():
         assert float(rows[name].replace(",", "")) == value, name
+
+
+def test_a_long_name_of_a_policy_is_cut_in_the_line_that_refuses_it():
+    with pytest.raises(SettingError) as refusal:
+        load({"base": "mnist", "policies": {"x" * 5000: {}}})
+    assert len(str(refusal.value)) < 1000

@@ -53,6 +53,8 @@ BAD = {
     "a long key": lambda folder: in_config(folder, "[system]", "a." * 200000 + "a = 1\n[system]"),
     "a date": lambda folder: in_config(folder, "[system]", "x = 2026-11-15\n[system]"),
     "many runs": lambda folder: in_state(folder, policies=[str(i) for i in range(3000)], seeds=list(range(3000))),
+    "no policies": lambda folder: in_state(folder, policies=[]),
+    "no seeds": lambda folder: in_state(folder, seeds=[]),
     "many clients": lambda folder: in_config(folder, "clients = 4", "clients = 1000000000000"),
     "large settings": lambda folder: in_config(folder, "[system]", "#" * (LISTED + 1) + "\n[system]"),
     "a year": lambda folder: (folder / "environment.json").write_text('{"started": "0001-01-01T00:00:00+23:59"}'),

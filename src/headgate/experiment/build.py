@@ -108,10 +108,10 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, searc
         raise SettingError(f"policies.{shown(name)} = {shown(raw)}: must be a section")
     table = {"kind": name} | dict(raw)
     if str(table["kind"]).startswith(IN_PROCESS):
-        raise SettingError(f"policies.{name}: ran {table['kind']}, which no recipe can name; hand it over in Python")
+        raise SettingError(f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name; hand it over in Python")
     if isinstance(table.get("bound"), Mapping):  # what it leaves out is the experiment's
         table["bound"] = {**vars(bound), **table["bound"]}
-    return make(POLICY, table, f"policies.{name}", search)
+    return make(POLICY, table, f"policies.{shown(name)}", search)
 
 
 def named_outside(tables: Any, where: str = "") -> dict[str, str]:

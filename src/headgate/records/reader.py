@@ -259,6 +259,8 @@ def check_state(path: Path, state: dict[str, Any]) -> None:
         raise DataError(f"{path}: rounds = {state['rounds']} must be 0 to {ROUNDS:,}")
     _check_list(path, state, "policies", lambda one: isinstance(one, str))
     _check_list(path, state, "seeds", _whole)
+    if not state["policies"] or not state["seeds"]:
+        raise DataError(f"{path}: names no policies or no seeds")
     check_count(path, state["policies"], state["seeds"])
     for key in ("diverged", "guessing"):
         lost_runs(path, state, key)

@@ -188,3 +188,11 @@ def test_any_damage_to_a_footer_is_refused_or_harmless(tmp_path):
         path.write_bytes(bytes(bad))
         with suppress(HeadgateError):  # and nothing else
             check_parquet(path)
+
+
+def test_what_a_pickle_calls_is_said_without_its_control_characters(tmp_path):
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(b"cnumpy.core.\x03\x1b[31m" + b"x" * 5000 + b"\nmulti\n)R.")
+    said = refused(lambda: read_batch(path))
+    assert said.isprintable()
+    assert len(said) < 1000

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from headgate.errors import DataError
+from headgate.escaping import one_line
 from headgate.learning.formats.types import Labels
 
 
@@ -13,7 +14,7 @@ def reason(error: BaseException) -> str:
     ('no', 'EOFError')
     """
     text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    return one_line(text.splitlines()[0]) if text else type(error).__name__
 
 
 def check_labels(path: Path, labels: Labels, classes: int) -> None:
