@@ -1,4 +1,4 @@
-"""Runs the fuzzers, two at a time, and leaves what they tried and found in benchmarks/results/fuzz.json.
+"""Runs the fuzzers, two at a time, and leaves what they tried and found in docs/fuzz.json.
 
     python tools/fuzz.py [--seconds 60] [--seed 0] [--only NAME ...]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "fuzz.json"
+RESULTS = ROOT / "docs" / "fuzz.json"
 FUZZERS = {
     "recipes": ("tests/fuzz/recipes.py", "main", "recipes, `--set` and sweeps in which any setting has any value"),
     "plans": ("tests/fuzz/plans.py", "main", "requests to the planner, and prices sent to it"),
