@@ -13,8 +13,6 @@ peak less what was held before, answers included.
 
 import argparse
 import json
-import logging
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,9 +22,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from flower_grid import CLASSES, FEATURES, FIRST_NODE, experiment, grid_of, quiet_flower, zeros
 from machine import RESULTS, command, peak_memory_mib, rounded, say, way, write
 
-FEATURES, CLASSES = 64, 10
 MODES = ("updates", "no updates")
 
 
@@ -83,24 +81,14 @@ def summed_up(clients: int, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def measured(clients: int, mode: str, rounds: int) -> dict[str, Any]:
     """Seconds of ordering and settling every round after the first, and of the first, and the memory that it took."""
-    from headgate.flower.quiet import ENVIRONMENT
-
-    os.environ |= dict(ENVIRONMENT)
-    import numpy as np
+    quiet_flower()
     from flwr.app import Array, ArrayRecord
 
-    from headgate.experiment import build
     from headgate.flower.rounds import Discipline
     from headgate.flower.strategy import AdmissionStrategy
 
-    logging.getLogger("flwr").disabled = True
-    recipe = {
-        "system": {"buffers": [20, 30, 50], "clients": clients, "budget": 10.0 * clients},
-        "prices": {"kind": "uniform", "low": 1.0, "high": 10.0},
-        "run": {"rounds": rounds, "seeds": 1, "policies": ["headgate"]},
-    }
-    zeros = {"weight": np.zeros((CLASSES, FEATURES), np.float32), "bias": np.zeros(CLASSES, np.float32)}
-    grid, before = answering_grid(clients, mode == "updates", zeros), peak_memory_mib()
+    model = zeros()
+    grid, before = answering_grid(clients, mode == "updates", model), peak_memory_mib()
     clock: dict[str, list[float]] = {"order": [], "settle": []}
     cpu: dict[str, list[float]] = {"order": [], "settle": []}
 
@@ -119,8 +107,8 @@ def measured(clients: int, mode: str, rounds: int) -> dict[str, Any]:
             return timed("settle", super().aggregate_train, server_round, replies)
 
     with tempfile.TemporaryDirectory() as folder:
-        strategy = Timed(build("benchmark", recipe, Path()), Path(folder) / "run", discipline=Discipline(gather=0.0))
-        strategy.start(grid, ArrayRecord({name: Array(array) for name, array in zeros.items()}))
+        strategy = Timed(experiment(clients, rounds), Path(folder) / "run", discipline=Discipline(gather=0.0))
+        strategy.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}))
         if strategy.store.events() or strategy.store.outstanding():
             sys.exit(f"answers were refused: {strategy.store.events()[:3]}")
         strategy.close()
@@ -134,41 +122,19 @@ def answering_grid(clients: int, updates: bool, model: dict[str, Any]) -> Any:
     """A grid whose clients do as they are told, as far as the server can see."""
     import numpy as np
     from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-    from flwr.serverapp import Grid
-    from flwr.supercore.task_identity import TaskIdentity
 
     from headgate.flower.messages import RECORD, Identity, Order, Told, from_wire, to_wire
 
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
-
-    class Answering(Grid):
+    class Answering(grid_of(clients)):
         def __init__(self) -> None:
             self.first = dict.fromkeys(range(clients), 0)
-
-        def set_run(self, run: Any) -> None: ...
-
-        @property
-        def run(self) -> Any:
-            return None
-
-        def create_message(self, *args: Any, **kwargs: Any) -> Any:
-            raise NotImplementedError
-
-        def push_messages(self, messages: Any) -> Any:
-            raise NotImplementedError
-
-        def pull_messages(self, message_ids: Any) -> Any:
-            raise NotImplementedError
-
-        def get_node_ids(self) -> list[int]:
-            return list(range(1000, 1000 + clients))
 
         def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
             return [Message(self.answer(message), reply_to=message) for message in messages]
 
         def answer(self, message: Message) -> RecordDict:
             if message.metadata.message_type != "train":
-                client = message.metadata.dst_node_id - 1000
+                client = message.metadata.dst_node_id - FIRST_NODE
                 return RecordDict({RECORD: ConfigRecord(to_wire(Identity(client)))})
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             self.first[order.client] = max(self.first[order.client], order.kept_from, order.last - order.limit)

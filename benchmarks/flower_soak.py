@@ -10,8 +10,6 @@ the slope is that of a straight line through all but the first tenth.
 """
 
 import argparse
-import logging
-import os
 import random
 import sys
 import tempfile
@@ -20,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flower_grid import FIRST_NODE, experiment, grid_of, quiet_flower, zeros
 from machine import RESULTS, peak_memory_mib, resident_mib, rounded, say, target, way, write
 
-FEATURES, CLASSES, COHORT = 64, 10, 500
+COHORT = 500
 LOST, SILENT, LYING = 0.01, 0.02, 0.002
 """shares of the clients to whom an order does not come, whose answer does not come, and who lie, in every round"""
 MOST_MIB = 32.0
@@ -63,28 +62,22 @@ def main() -> None:
 
 def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
     """Memory before and seconds since the last of each round, and what the books say in the end."""
-    from headgate.flower.quiet import ENVIRONMENT
-
-    os.environ |= dict(ENVIRONMENT)
+    quiet_flower()
     from flwr.app import Array, ArrayRecord
 
-    from headgate.experiment import build
     from headgate.flower.rounds import Discipline
     from headgate.flower.standing import standings_of
     from headgate.flower.strategy import AdmissionStrategy
 
-    logging.getLogger("flwr").disabled = True
-    recipe = {
-        "system": {"buffers": [20, 30, 50], "clients": clients, "budget": 10.0 * clients},
-        "prices": {"kind": "uniform", "low": 1.0, "high": 10.0},
-        "run": {"rounds": minutes, "seeds": 1, "policies": ["headgate"]},
-        "training": {"cohort": min(COHORT, clients)},
-    }
-    zeros = {"weight": np.zeros((CLASSES, FEATURES), np.float32), "bias": np.zeros(CLASSES, np.float32)}
-    grid = counting_grid(clients, minutes, seed, zeros)
+    model = zeros()
+    grid = counting_grid(clients, minutes, seed, model)
     with tempfile.TemporaryDirectory() as folder:
-        strategy = AdmissionStrategy(build("soak", recipe, Path()), Path(folder) / "run", discipline=Discipline(gather=0.0))
-        strategy.start(grid, ArrayRecord({name: Array(array) for name, array in zeros.items()}))
+        strategy = AdmissionStrategy(
+            experiment(clients, minutes, training={"cohort": min(COHORT, clients)}),
+            Path(folder) / "run",
+            discipline=Discipline(gather=0.0),
+        )
+        strategy.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}))
         stood = standings_of(strategy.store)
         for one in stood:
             if one.ordered != one.paid + one.reserved + one.released:
@@ -106,15 +99,12 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
 def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) -> Any:
     """A grid whose clients keep count, and some of which are out of reach or lie."""
     from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-    from flwr.serverapp import Grid
-    from flwr.supercore.task_identity import TaskIdentity
 
     from headgate.flower.messages import RECORD, Identity, Order, Told, from_wire, to_wire
 
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     trained = {name: Array(array + np.float32(1e-3)) for name, array in model.items()}
 
-    class Counting(Grid):
+    class Counting(grid_of(clients)):
         def __init__(self) -> None:
             self.pick, self.liars = random.Random(seed), set[int]()
             self.position, self.first, self.uses = ([0] * clients for _ in range(3))
@@ -123,24 +113,10 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
             self.seconds: list[float] = []
             self.began = time.perf_counter()
 
-        def set_run(self, run: Any) -> None: ...
-
-        @property
-        def run(self) -> Any:
-            return None
-
-        def create_message(self, *args: Any, **kwargs: Any) -> Any:
-            raise NotImplementedError
-
-        def push_messages(self, messages: Any) -> Any:
-            raise NotImplementedError
-
-        def pull_messages(self, message_ids: Any) -> Any:
-            raise NotImplementedError
-
         def get_node_ids(self) -> list[int]:
             self.minute_is_over()
-            return list(range(1000, 1000 + clients))
+            nodes: list[int] = super().get_node_ids()
+            return nodes
 
         def minute_is_over(self) -> None:
             now = time.perf_counter()
@@ -154,7 +130,7 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
             replies = []
             for message in messages:
                 if message.metadata.message_type != "train":
-                    content = RecordDict({RECORD: ConfigRecord(to_wire(Identity(message.metadata.dst_node_id - 1000)))})
+                    content = RecordDict({RECORD: ConfigRecord(to_wire(Identity(message.metadata.dst_node_id - FIRST_NODE)))})
                     replies.append(Message(content, reply_to=message))
                 elif (chance := self.pick.random()) >= LOST:
                     told = self.obey(from_wire(Order, dict(message.content.config_records[RECORD])))
