@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -20,11 +21,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import fuzz
-
 ROOT = Path(__file__).parent.parent
 ROWS = ROOT / "docs" / "faults.json"
 PAGE = ROOT / "docs" / "faults.md"
+FUZZ = runpy.run_path(str(Path(__file__).with_name("fuzz.py")))
+"""by its path: `fuzz` is a folder of the tests as well"""
 HEAD = """\
 # Faults tried
 
@@ -109,11 +110,11 @@ def page(rows: dict[str, list[Row]]) -> str:
         parts += ["ends with the files of one that nobody disturbed, no more and no less: tables, last checkpoints, checksums,"]
         parts += ["byte for byte.", ""]
         parts += [*table(heads, simulator), ""]
-    if fuzz.RESULTS.exists():
+    if (results := FUZZ["RESULTS"]).exists():
         parts += ["## Input of every kind", ""]
         parts += ["Made by `make fuzz`: each case has a seed; of recipes, plans and files it may take 5 seconds and 2 GiB. A"]
         parts += ["failure is a traceback, a hang, too much memory or a promise broken.", ""]
-        parts += [*fuzz.table(json.loads(fuzz.RESULTS.read_text("utf-8"))), ""]
+        parts += [*FUZZ["table"](json.loads(results.read_text("utf-8"))), ""]
     return "\n".join(parts)
 
 
