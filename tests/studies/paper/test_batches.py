@@ -16,7 +16,7 @@ from headgate.experiment.recipes import recipe_names
 from headgate.studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, about, batches, recipes_of
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
-"""what was run for the committed pages, from the code that stated it before the recipes did (commit ceb7a87)"""
+"""what the recipes of the studies come to: numbers on pages hang on it, so a change must be meant"""
 ROUNDS = 20
 TOOL = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "equal_means.py"))
 TRAINING = ("lr", "steps", "momentum", "weight_decay", "batch_size", "aggregation", "evaluate_every", "target", "dtype")
@@ -52,7 +52,7 @@ def orders(e, policy):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_recipes_are_what_the_committed_pages_were_made_from(name):
+def test_what_the_studies_run_is_changed_on_purpose_only(name):
     found = {f"{name}/{own}": e for own, e in of(name).items()}
     assert list(found) == [folder for folder in KNOWN if folder.startswith(f"{name}/")]
     for folder, e in found.items():
@@ -73,7 +73,7 @@ def test_as_written_is_the_text(name, scale):
     assert e.model.kind == ("lenet" if name == "mnist" else "resnet9")
     assert e.training.steps == 10
     assert e.data.validation == 0.0
-    assert len(e.seeds) >= 5
+    assert (len(e.seeds), e.training.evaluate_every) == (20, 1)  # enough for the interval of a speed-up
 
 
 @pytest.mark.parametrize(("name", "scale", "highest"), [("mnist", 1, 10), ("cifar10", 2, 49), ("imagenette", 4, 10)])
