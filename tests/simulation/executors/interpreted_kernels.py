@@ -138,16 +138,6 @@ def test_normalisation_mish_and_pool(pool, add):
         close(d_affine[own].sum(dim=0), to_scales, 1e-4)
 
 
-def test_the_fold_is_that_of_torch():
-    from headgate.simulation.executors.triton_fold import fold
-
-    for height, width, kernel, padding in ((6, 5, 3, 0), (4, 4, 5, 2), (3, 7, 1, 0)):
-        across = (height + 2 * padding - kernel + 1) * (width + 2 * padding - kernel + 1)
-        columns = torch.randn(3, 2 * kernel**2, across, dtype=torch.float64)
-        expected = F.fold(columns, (height, width), kernel, padding=padding)
-        torch.testing.assert_close(fold(columns, height, width, kernel, padding), expected)
-
-
 def block(inward, outward):
     norm = nn.GroupNorm(8, outward)
     return nn.Sequential(nn.Conv2d(inward, outward, 3, padding=1, bias=False), norm, nn.Mish())
@@ -164,13 +154,27 @@ def tiny_net():
     )
 
 
-def world(sizes):
-    random, shape = torch.Generator().manual_seed(2), (3, 4, 4)
+def tiny_stack():
+    return nn.Sequential(
+        nn.Conv2d(3, 2, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(2, 3, 2, padding=1, bias=False),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(27, 4),
+        nn.Sigmoid(),
+        nn.Linear(4, 5, bias=False),
+    )
+
+
+def world(sizes, net=tiny_net):
+    random, shape = torch.Generator().manual_seed(2), (3, 4, 4) if net is tiny_net else (3, 5, 4)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     images = torch.randint(0, 256, (int(offsets[-1]), *shape), dtype=torch.uint8, generator=random)
     labels = torch.randint(0, 5, (len(images),), generator=random)
-    task = Task(tiny_net(), shape, 5, (0.4, 0.5, 0.6), (0.2, 0.2, 0.3))
-    theta = torch.stack([task.flat.vector(dict(tiny_net().named_parameters())) for _ in sizes])
+    task = Task(net(), shape, 5, (0.4, 0.5, 0.6), (0.2, 0.2, 0.3))
+    theta = torch.stack([task.flat.vector(dict(net().named_parameters())) for _ in sizes])
     theta += 0.1 * torch.randn(theta.shape, generator=random)
     weights = torch.rand(len(sizes), len(sizes[0]), generator=random)
     if len(sizes[0]) > 1:
@@ -178,11 +182,12 @@ def world(sizes):
     return task, theta, Packed(images, labels, offsets), weights
 
 
+@pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 @pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
-def test_the_executor_does_what_the_reference_does(training):
+def test_the_executor_does_what_the_reference_does(net, training):
     from headgate.simulation.executors.packed import PackedKernels
 
-    task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 1]])
+    task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 1]], net)
     given = theta.clone()
     executor = PackedKernels(task)
     after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
@@ -197,10 +202,11 @@ def test_the_executor_does_what_the_reference_does(training):
         assert torch.equal(after, again)
 
 
-def test_a_run_that_has_broken_down_leaves_the_others_alone():
+@pytest.mark.parametrize("net", [tiny_net, tiny_stack])
+def test_a_run_that_has_broken_down_leaves_the_others_alone(net):
     from headgate.simulation.executors.packed import PackedKernels
 
-    task, theta, packed, weights = world([[1], [1]])
+    task, theta, packed, weights = world([[1], [1]], net)
     alone, _ = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     theta[0, 0] = torch.nan
     together, loss = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
@@ -209,10 +215,11 @@ def test_a_run_that_has_broken_down_leaves_the_others_alone():
     assert torch.isnan(loss[0])
 
 
-def test_logits_are_those_of_the_model():
+@pytest.mark.parametrize("net", [tiny_net, tiny_stack])
+def test_logits_are_those_of_the_model(net):
     from headgate.simulation.executors.packed import PackedKernels
 
-    task, theta, packed, _ = world([[2], [1]])
+    task, theta, packed, _ = world([[2], [1]], net)
     executor = PackedKernels(task)
     for images in (packed.images, packed.images[:1]):
         logits = executor.logits(theta, images)
@@ -220,3 +227,19 @@ def test_logits_are_those_of_the_model():
             model = copy.deepcopy(task.model)
             nn.utils.vector_to_parameters(vector, model.parameters())
             close(logits[run], model(task.normalised(images)).detach())
+
+
+def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
+    from headgate.simulation.executors.packed import PackedKernels
+
+    def pools():
+        return nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 5))
+
+    task, theta, packed, weights = world([[2]], pools)
+    packed.images[:] = packed.images[:, :, :1, :1]  # all positions of an image are alike
+    training = LocalTraining(0.5, 2)
+    after, _ = PackedKernels(task).advance(theta, packed, weights, training, [0], 1)
+    expected, _ = Reference(task).advance(theta, packed, weights, training, [0], 1)
+    assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
+    theta[0, 0] = torch.nan
+    assert torch.isnan(PackedKernels(task).logits(theta, packed.images)).all()

@@ -73,16 +73,6 @@ def test_float32_stays_float32_and_close(kind, model):
     assert_same(given, judged, case.theta, tolerance=2e-5)
 
 
-def test_a_stack_by_hand_takes_a_layer_as_often_as_it_comes():
-    bent = nn.Tanh()
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), bent, nn.Flatten(), nn.Linear(8, 5), bent, nn.Linear(5, CLASSES))
-    case = world(model, ONE_RUN, shape=(1, 4, 4))
-    executor, training = Batched(case.task, by_hand=True), LocalTraining(0.1, 3)
-    assert executor.stack is not None
-    assert len(executor.stack.layers) == 6
-    assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
-
-
 @pytest.mark.parametrize("batch_size", [1, 3, 8, 1000])
 def test_mini_batches_of_flat_are_those_of_the_reference(batch_size):
     case = world(tanh_net(), THREE_RUNS)

@@ -165,7 +165,8 @@ def test_bfloat16_is_for_cuda_and_two_executors():
         ("resnet9", (3, 32, 32), {"bfloat16": True}, {"batch_size": 4}, "streams"),
         ("lenet", (1, 28, 28), {"bfloat16": True}, {}, "streams"),
         ("resnet9", (3, 32, 32), {}, {}, "streams"),
-        ("lenet", (1, 28, 28), {}, {}, "batched"),
+        pytest.param("lenet", (1, 28, 28), {}, {}, "packed", marks=with_triton),
+        ("lenet", (1, 28, 28), {"dtype": torch.float64}, {}, "batched"),
     ],
 )
 def test_on_cuda_the_model_and_its_precision_decide(name, shape, options, training, expected, monkeypatch):

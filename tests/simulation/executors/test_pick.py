@@ -14,7 +14,19 @@ from headgate.simulation.executors.gram import Gram, is_linear
 from headgate.simulation.executors.gram_torch import GramTorch
 from headgate.simulation.executors.reference import Reference
 
-from .worlds import CLASSES, ONE_RUN, SHAPE, assert_same, linear, linear_without_bias, stand_in, tanh_net, task_of, world
+from .worlds import (
+    CLASSES,
+    ONE_RUN,
+    SHAPE,
+    assert_same,
+    linear,
+    linear_without_bias,
+    stand_in,
+    tanh_net,
+    task_of,
+    tiny_convolution,
+    world,
+)
 
 
 def test_names():
@@ -51,13 +63,14 @@ def test_the_form_of_gram_follows_the_device():
     ("model", "training", "expected"),
     [
         (linear(), LocalTraining(0.1, 1), "gram"),
-        (linear(), LocalTraining(0.1, 1, weight_decay=0.1), "batched"),
-        (tanh_net(), LocalTraining(0.1, 1), "batched"),
-        (tanh_net(), LocalTraining(0.1, 1, batch_size=4), "flat"),
+        (linear(), LocalTraining(0.1, 1, weight_decay=0.1), "packed"),
+        (tiny_convolution(), LocalTraining(0.1, 1), "batched"),
+        (tiny_convolution(), LocalTraining(0.1, 1, batch_size=4), "flat"),
+        (tanh_net(), LocalTraining(0.1, 1), "packed"),
     ],
 )
-def test_on_cuda_batched_takes_the_place_of_flat(model, training, expected, monkeypatch):
-    stand_in(monkeypatch, "flat", "batched", "streams")
+def test_on_cuda_packed_and_batched_take_the_place_of_flat(model, training, expected, monkeypatch):
+    stand_in(monkeypatch, "flat", "batched", "streams", "packed")
     assert pick(task_of(model, device=torch.device("cuda")), training).name == expected
 
 

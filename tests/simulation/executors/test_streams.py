@@ -1,4 +1,4 @@
-"""Clients on streams and stacks batched by hand, as far as they can be followed without CUDA; and evaluation."""
+"""Clients on streams, as far as they can be followed without CUDA; and evaluation."""
 
 import copy
 
@@ -7,13 +7,8 @@ import torch
 from torch import nn
 
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import LeNet
-from headgate.learning.networks import build_model
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Task
-from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.stacks import read_stack
 from headgate.simulation.executors.streams import CudaStreams
 
 from .worlds import assert_same, world
@@ -64,43 +59,6 @@ def test_streams_leave_a_client_of_weight_0_out_even_when_it_breaks_down():
     case.weights[0, 1:] = 0
     after, _ = case.advance(CudaStreams(case.task), LocalTraining(1e30, 3))
     assert torch.equal(after[0], case.theta[0])
-
-
-@pytest.mark.parametrize("few_shapes", [False, True])
-@pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.02}])
-@pytest.mark.parametrize("model", [pooled, averaged])
-def test_stacks_by_hand_do_what_the_reference_does(model, options, few_shapes):
-    case = world(model(), SIZES)
-    executor = Batched(case.task, few_shapes=few_shapes, by_hand=True)
-    assert executor.stack is not None
-    assert_as_reference(executor, case, LocalTraining(0.3, 3, **options))
-
-
-def test_lenet_is_a_stack():
-    task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, (0.5,), (0.5,))
-    stack = read_stack(task)
-    assert stack is not None
-    images = torch.randn(1, 3, 1, 28, 28)
-    own = {name: each[None] for name, each in task.model.named_parameters()}
-    torch.testing.assert_close(stack.logits(own, stack.prepared(images))[0], task.model(images[0]), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        nn.Sequential(nn.Flatten(), nn.Linear(72, 4)),  # no convolution
-        nn.Sequential(nn.Conv2d(2, 3, 3, stride=2), nn.Flatten(), nn.Linear(12, 4)),
-        nn.Sequential(nn.Conv2d(2, 3, 3), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(48, 4)),
-        nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(27, 4)),
-        nn.Sequential(nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten()), nn.Linear(48, 4)),
-    ],
-)
-def test_all_else_is_left_to_vmap(model):
-    case = world(model, SIZES)
-    assert read_stack(case.task) is None
-    executor = Batched(case.task, by_hand=True)
-    assert executor.stack is None
-    assert_as_reference(executor, case, LocalTraining(0.3, 2))
 
 
 def test_an_executor_that_offers_logits_is_asked_for_them():

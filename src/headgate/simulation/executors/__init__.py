@@ -15,12 +15,11 @@ from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.gram_torch import GramTorch
 from headgate.simulation.executors.packed_net import check_packed_form
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.stack_net import LARGE, is_small_stack
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Executor, Packed, Task
 
 __all__ = ["Executor", "Packed", "Task", "names", "pick"]
-LARGE = 1_000_000
-"""parameters from which on one client keeps a GPU busy: then clients go side by side, not batched"""
 
 
 def _packed(task: Task) -> Executor:
@@ -48,8 +47,8 @@ def names() -> tuple[str, ...]:
 
 def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
     """The executor `name`, or the fastest that fits: gram for linear models; on CUDA packed for residual nets in
-    bfloat16, streams for other large models, batched for small ones; on the CPU compiled for small convolutional nets,
-    flat for all else.
+    bfloat16 and for small stacks of convolutions and linear layers, streams for other large models, batched for small ones;
+    on the CPU compiled for small convolutional nets, flat for all else.
     """
     if name not in names():
         raise SettingError(f"--executor {name}: must be {', '.join(names())}")
@@ -57,10 +56,17 @@ def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
         raise SettingError(f"training.dtype = bfloat16: needs CUDA, the device is {task.device.type}")
     if task.bfloat16 and name not in ("auto", "packed", "streams"):
         raise SettingError(f"training.dtype = bfloat16: only for --executor packed or streams, not {name}")
-    for choosy in () if name != "auto" else ("packed",) if task.bfloat16 else ("gram", "compiled"):
+    for choosy in _choosy(task) if name == "auto" else ():
         with suppress(SettingError):
             return _made(choosy, task, training)
     return _made(_else(task, training) if name == "auto" else name, task, training)
+
+
+def _choosy(task: Task) -> tuple[str, ...]:
+    """Those that are the fastest where they fit."""
+    if task.bfloat16:
+        return ("packed",)
+    return ("gram", "packed") if task.device.type == "cuda" and is_small_stack(task) else ("gram", "compiled")
 
 
 def _made(name: str, task: Task, training: LocalTraining) -> Executor:

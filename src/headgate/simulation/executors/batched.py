@@ -1,7 +1,5 @@
 """Any model, many clients at a time, in groups of about the same size; on CUDA recorded as a graph.
 
-Stacks of convolution, pooling and linear layers are batched by hand (`stacks`), all else by torch.func.vmap.
-
 A group of G clients is a rectangle of G x p samples. Rows that only fill it up have no share in a client's loss, so
 they cost time and change nothing. On CUDA a client step is many short kernels, and starting them takes longer than
 running them; a CUDA graph starts all steps at once, but only for shapes it has seen. There groups are therefore
@@ -23,7 +21,6 @@ from torch.nn.functional import cross_entropy
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.flat import descend
-from headgate.simulation.executors.stacks import Stack, read_stack
 from headgate.simulation.executors.types import Executor, Group, Ints, Task, Work, grouped, native_kernels, rung, to_device
 
 GRAPHS = 64
@@ -38,29 +35,26 @@ class Batched(Executor):
     """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
 
     `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
-    shapes, as CUDA graphs want it. `by_hand` batches the stacks it can without vmap.
+    shapes, as CUDA graphs want it.
     """
 
     name, full_batch_only = "batched", True
 
-    def __init__(
-        self, task: Task, memory: int | None = None, few_shapes: bool | None = None, by_hand: bool | None = None
-    ) -> None:
+    def __init__(self, task: Task, memory: int | None = None, few_shapes: bool | None = None) -> None:
         cuda = task.device.type == "cuda"
         super().__init__(task)
         self.memory: int = memory or (1 << 33 if cuda else 1 << 29)
         self.few_shapes = cuda if few_shapes is None else few_shapes
         self.graphs = cuda
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
-        self.stack: Stack | None = read_stack(task) if (cuda if by_hand is None else by_hand) else None
-        self.gradients = self._stack_gradients if self.stack else vmap(grad_and_value(self._loss))
+        self.gradients = vmap(grad_and_value(self._loss))
         # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
         self._seen: Counter[tuple[object, ...]] = Counter()
         self.saved = self._try_out()
         # A group costs as much as the rows computed while its kernels are started: in saved numbers, measured.
-        self.overhead = (1.5e7 if self.stack else 3e6 if cuda else 2.5e5) / self.saved
+        self.overhead = (3e6 if cuda else 2.5e5) / self.saved
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, packed, weights, training, *_ = work
@@ -86,24 +80,10 @@ class Batched(Executor):
         logits = functional_call(self.model, parameters, (images,))
         return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
-    def _stack_gradients(
-        self, parameters: dict[str, Tensor], prepared: Any, labels: Tensor, share: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """As `vmap(grad_and_value(_loss))`: no client's loss hangs on another's parameters, so their sum has all gradients."""
-        assert self.stack is not None
-        leaves = {name: each.detach().requires_grad_() for name, each in parameters.items()}
-        with torch.enable_grad():
-            logits = self.stack.logits(leaves, prepared)
-            losses = cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(share) * share
-            gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
-        return dict(zip(leaves, gradients, strict=True)), losses.detach().sum(dim=1)
-
     def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
         """All steps of a group's clients."""
         start, pixels, labels, share = inputs
-        images: Any = self.task.normalised(pixels)
-        if self.stack:
-            images = self.stack.prepared(images)
+        images = self.task.normalised(pixels)
         # A tensor for each parameter, not views of one: products and convolutions want them contiguous.
         parameters = {
             name: view.clone(memory_format=torch.contiguous_format) for name, view in self.task.flat.views(start).items()
@@ -183,11 +163,7 @@ class Batched(Executor):
             return tensor
 
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-            if self.stack:
-                alone = {name: each[None] for name, each in self.model.named_parameters()}
-                self.stack.logits(alone, self.stack.prepared(task.normalised(images[:1, 0])[None]))
-            else:
-                self.model(task.normalised(images[0]))
+            self.model(task.normalised(images[0]))
         try:
             self._descend((start, images, labels, torch.ones_like(labels, dtype=task.dtype)), LocalTraining(1.0, 1))
         except RuntimeError as error:

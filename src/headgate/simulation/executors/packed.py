@@ -1,6 +1,7 @@
-"""Residual nets with GroupNorm and Mish, all clients of all runs at once and without padding, in Triton kernels.
+"""All clients of all runs at once and without padding, in Triton kernels: residual nets with GroupNorm and Mish
+(`triton_kernels`), and stacks of convolutions and linear layers (`triton_stacks`).
 
-A step of all clients is a few dozen kernels (`triton_kernels`) on arrays that stay where they are, so on CUDA it is
+A step of all clients is a few dozen kernels on arrays that stay where they are, so on CUDA it is
 recorded once as a graph and played for every step of every round. Sizes change from round to round; what is recorded
 is the number of programs, on a ladder of few sizes, and programs without work end at once.
 """
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
+from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.packed_net import check_packed_form, read_blocks
-from headgate.simulation.executors.packed_steps import Room, Workspace, bytes_needed
+from headgate.simulation.executors import packed_steps, stack_steps
+from headgate.simulation.executors.packed_net import PackedNet, check_packed_form, read_blocks
+from headgate.simulation.executors.packed_space import Room, Space
+from headgate.simulation.executors.stack_net import StackNet, read_stack
 from headgate.simulation.executors.types import Executor, Ints, Task, Work, rung, to_device
 
 SPARE = 0.8
@@ -22,7 +25,7 @@ SPARE = 0.8
 
 
 class PackedKernels(Executor):
-    """For the nets of `packed_net`, full-batch: bfloat16 products on float32 parameters, or float32 to check them.
+    """For the nets of `packed_net` and `stack_net`, full-batch: bfloat16 products on float32 parameters, or float32.
 
     A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a
     single run is never cut.
@@ -32,8 +35,10 @@ class PackedKernels(Executor):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.net = read_blocks(task).to(task.device)
-        self.workspace: Workspace | None = None
+        stack = None if task.bfloat16 else _stack(task)
+        self.net: PackedNet | StackNet = stack or read_blocks(task).to(task.device)
+        self.workspace: Space | None = None
+        self.judge: stack_steps.Answers | None = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
     def check(self, training: LocalTraining | None) -> None:
@@ -55,7 +60,7 @@ class PackedKernels(Executor):
             room = Room(rung(rows.stop - rows.start), rung(len(members)))
             space = self._make_room(room, training.momentum > 0)
             space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
-            self._load(packed.images[rows], space)
+            space.load(self.task.normalised(packed.images[rows]))
             space.labels[: rows.stop - rows.start] = packed.labels[rows]
             step = self._step(space, room, training)
             space.spread(start[first:last], run_of, training.momentum > 0)
@@ -69,24 +74,20 @@ class PackedKernels(Executor):
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes), float32."""
-        runs, samples = len(theta), len(images)
+        runs, start, pixels = len(theta), self.net.packed(theta.detach()), self.task.normalised(images)
+        if isinstance(self.net, StackNet):
+            if self.judge is None or self.judge.runs != runs:
+                self.judge = stack_steps.Answers(self.net, runs, self.task.device)
+            return self.judge.logits(start, pixels)
         room = self.workspace.room if self.workspace else Room(64 * runs, runs)
         space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
-        most = max(room.samples, runs) // runs
-        space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
-        made = []
-        for first in range(0, samples, most):
-            part = images[first : first + most]
-            space.set_tables(np.arange(runs + 1) * len(part))
-            self._load(part, space)
-            space.repeat_inputs(len(part), runs)
-            space.forward(Room(runs * len(part), runs), None)
-            made.append(space.logits[: runs * len(part)].view(runs, len(part), -1).clone())
-        return torch.cat(made, dim=1)
+        assert isinstance(space, packed_steps.Workspace)
+        space.spread(start, np.arange(runs), False)
+        return torch.cat([space.answers(part, runs) for part in torch.split(pixels, max(room.samples, runs) // runs)], dim=1)
 
     # a chunk of runs
 
-    def _step(self, space: Workspace, room: Room, training: LocalTraining) -> Callable[[], None]:
+    def _step(self, space: Space, room: Room, training: LocalTraining) -> Callable[[], None]:
         """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
 
         def step() -> None:
@@ -104,18 +105,18 @@ class PackedKernels(Executor):
             self._recorded[room, training] = graph.replay
         return self._recorded[room, training]
 
-    def _make_room(self, room: Room, momentum: bool) -> Workspace:
+    def _make_room(self, room: Room, momentum: bool) -> Space:
         old = self.workspace
         if old and old.holds(room, momentum):
             return old
         if old:
             larger = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
             momentum = momentum or old.momentum
-            if self.memory is None or bytes_needed(self.net, larger, momentum, self.task.arithmetic) <= self.memory:
+            if self.memory is None or self._bytes(larger, momentum) <= self.memory:
                 room = larger
         self.workspace = old = None  # before the new one is made: both may not fit
         self._recorded.clear()
-        self.workspace = Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
+        self.workspace = self._space(room, momentum)
         return self.workspace
 
     def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
@@ -129,22 +130,25 @@ class PackedKernels(Executor):
         most = float("inf") if self.memory is None else self.memory
         for last in range(1, runs):
             room = Room(rung(int(samples[last + 1] - samples[first])), rung(int(held[last + 1] - held[first])))
-            if bytes_needed(self.net, room, training.momentum > 0, self.task.arithmetic) > most:
+            if self._bytes(room, training.momentum > 0) > most:
                 yield first, last
                 first = last
         yield first, runs
 
-    def _load(self, images: Tensor, space: Workspace) -> None:
-        """Normalises images into the first block's input."""
-        block, channels = self.net.blocks[0], self.task.shape[0]
-        pixels = self.task.normalised(images).to(self.task.arithmetic).permute(0, 2, 3, 1)
-        into = space.inputs[0].view(-1, block.height, block.width, block.inward)[: len(images)]
-        if block.taps == 9:
-            into.copy_(pixels)
-            return
-        framed = pad(pixels, (0, 0, 1, 1, 1, 1))
-        for tap in range(9):
-            down, right = divmod(tap, 3)
-            into[..., tap * channels : (tap + 1) * channels] = framed[
-                :, down : down + block.height, right : right + block.width
-            ]
+    def _space(self, room: Room, momentum: bool) -> Space:
+        how = (room, momentum, self.task.arithmetic, self.task.device)
+        if isinstance(self.net, StackNet):
+            return stack_steps.StackSpace(self.net, *how)
+        return packed_steps.Workspace(self.net, *how)
+
+    def _bytes(self, room: Room, momentum: bool) -> int:
+        if isinstance(self.net, StackNet):
+            return stack_steps.bytes_needed(self.net, room, momentum)
+        return packed_steps.bytes_needed(self.net, room, momentum, self.task.arithmetic)
+
+
+def _stack(task: Task) -> StackNet | None:
+    try:
+        return read_stack(task)
+    except SettingError:
+        return None

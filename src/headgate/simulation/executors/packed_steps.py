@@ -2,37 +2,32 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import triton_kernels as kernels
-from headgate.simulation.executors import triton_runs as runs
 from headgate.simulation.executors.packed_net import Block, PackedNet
+from headgate.simulation.executors.packed_space import Room, Space, whose
 from headgate.simulation.executors.packed_tiles import Kind, count_tiles, power_in, tile_for, tiles
 from headgate.simulation.executors.types import Ints, to_device
 
 NORM = (64, 64, 16, 4)
 """channels, positions and pooled windows that one program normalises at a time, at most, and its warps"""
-WIDE = 1024
-"""numbers of a vector that one program copies or sums"""
 
 
-class Room(NamedTuple):
-    samples: int
-    clients: int
-
-
-class Workspace:
+class Workspace(Space):
     """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
 
+    net: PackedNet
+
     def __init__(self, net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
-        self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
+        super().__init__(net, room, momentum, dtype, device)
         self.precision = "ieee" if dtype == torch.float32 else "tf32"
-        self.itemsize = dtype.itemsize
+        self.itemsize, self.half = dtype.itemsize, net.affine
         made = {
             name: torch.empty(count, size, dtype=kind, device=device)
             for name, count, size, kind in _arrays(net, room, momentum, dtype)
@@ -62,40 +57,36 @@ class Workspace:
         self.offsets, self.owner, *tables = torch.split_with_sizes(self.tables, lengths)
         self.tile_tables = dict(zip(self.layout, (table.view(2, -1) for table in tables), strict=True))
 
-    def holds(self, room: Room, momentum: bool) -> bool:
-        fits = room.samples <= self.room.samples and room.clients <= self.room.clients
-        return fits and (self.momentum or not momentum)
-
     def set_tables(self, offsets: Ints) -> None:
         """Which samples are whose."""
-        sizes = np.diff(offsets)
-        everyone = np.pad(offsets, (0, self.room.clients + 1 - len(offsets)), "edge")
-        owner = np.full(self.room.samples, -1)
-        owner[: offsets[-1]] = np.repeat(np.arange(len(sizes)), sizes)
         parts = [tiles(offsets, *each, self._count(self.room, each)).ravel() for each in self.layout]
-        whole = np.concatenate([everyone, owner, *parts]).astype(np.int32)
+        whole = np.concatenate([*whose(offsets, self.room), *parts]).astype(np.int32)
         self.tables.copy_(to_device(whole, self.device))
 
-    def repeat_inputs(self, samples: int, times: int) -> None:
-        """The first samples again and again, `times` in all."""
-        rows = self.inputs[0][: samples * times].view(times, samples, -1)
+    def load(self, pixels: Tensor) -> None:
+        """Images, normalised, into the first block's input."""
+        block, channels = self.net.blocks[0], pixels.shape[1]
+        pixels = pixels.to(self.dtype).permute(0, 2, 3, 1)
+        into = self.inputs[0].view(-1, block.height, block.width, block.inward)[: len(pixels)]
+        if block.taps == 9:
+            into.copy_(pixels)
+            return
+        framed = pad(pixels, (0, 0, 1, 1, 1, 1))
+        for tap in range(9):
+            down, right = divmod(tap, 3)
+            into[..., tap * channels : (tap + 1) * channels] = framed[
+                :, down : down + block.height, right : right + block.width
+            ]
+
+    def answers(self, pixels: Tensor, clients: int) -> Tensor:
+        """The logits of the first clients for the same images, (clients, n, classes)."""
+        samples = len(pixels)
+        self.set_tables(np.arange(clients + 1) * samples)
+        self.load(pixels)
+        rows = self.inputs[0][: samples * clients].view(clients, samples, -1)
         rows[1:] = rows[:1]
-
-    # from runs to clients and back
-
-    def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
-        runs.spread[-(-self.net.size // WIDE), len(run_of)](
-            start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.net.affine,
-            momentum, self.low is not self.master, WIDE,
-        )  # fmt: skip
-
-    def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
-        runs.average[-(-self.net.size // WIDE), len(start)](
-            start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
-        )
-
-    def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
-        runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
+        self.forward(Room(clients * samples, clients), None)
+        return self.logits[: clients * samples].view(clients, samples, -1).clone()
 
     # a step
 
@@ -206,9 +197,6 @@ class Workspace:
     @property
     def _classes(self) -> int:
         return 1 << (self.net.classes - 1).bit_length()
-
-    def _table(self, values: Ints) -> Tensor:
-        return to_device(values.astype(np.int32), self.device)
 
 
 def _arrays(net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:

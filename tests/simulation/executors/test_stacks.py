@@ -1,0 +1,80 @@
+"""Stacks of convolutions and linear layers, as the packed kernels read and hold them."""
+
+import importlib.util
+
+import pytest
+import torch
+from torch import nn
+
+from headgate.errors import SettingError
+from headgate.learning.models import LeNet
+from headgate.learning.networks import build_model
+from headgate.simulation.executors import Task
+from headgate.simulation.executors.stack_net import DenseLayer, PooledConvolution, is_small_stack, read_stack
+
+from .worlds import CLASSES, task_of
+
+with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+
+
+def lenet():
+    return Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, (0.5,), (0.5,))
+
+
+def test_lenet_is_read_off_its_module():
+    task = lenet()
+    net = read_stack(task)
+    assert [type(layer) for layer in net.layers] == [PooledConvolution] * 2 + [DenseLayer] * 3
+    assert [layer.size for layer in net.layers] == [6 * 14 * 14, 16 * 5 * 5, 120, 84, 10]
+    assert net.sizes == [32 * 32, 6 * 14 * 14, 400, 120, 84, 10]  # the images lie in their frame
+    assert [layer.activation for layer in net.layers] == [1, 1, 1, 1, 0]
+    theta = torch.arange(task.flat.size)
+    for layer, name in zip(net.layers, ("0", "3", "7", "9", "11"), strict=True):
+        own = task.flat.views(theta)
+        assert (layer.weight, layer.bias) == (own[f"{name}.weight"].flatten()[0], own[f"{name}.bias"][0])
+    assert is_small_stack(task)
+
+
+def test_a_layer_without_parameters_may_come_twice():
+    bent = nn.Tanh()
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), bent, nn.Flatten(), nn.Linear(8, 5), bent, nn.Linear(5, CLASSES))
+    assert [layer.activation for layer in read_stack(task_of(model, (1, 4, 4))).layers] == [2, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (nn.Sequential(nn.Conv2d(2, 3, 3, stride=2), nn.Flatten(), nn.Linear(12, 4)), "Conv2d"),
+        (nn.Sequential(nn.Conv2d(2, 3, 3), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(48, 4)), "GroupNorm"),
+        (nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(27, 4)), "MaxPool2d"),
+        (nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(3, 4)), "MaxPool2d"),
+        (nn.Sequential(nn.Conv2d(2, 3, 2, padding=2), nn.Flatten(), nn.Linear(243, 4)), "padding below its kernel"),
+        (nn.Sequential(nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten()), nn.Linear(48, 4)), "Sequential"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(72, 7)), "must end in a Linear of 4"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.ReLU()), "must end in a Linear of 4"),
+        (nn.Flatten(), "must be a Sequential"),
+    ],
+)
+def test_other_nets_are_refused(model, reason):
+    with pytest.raises(SettingError, match=rf"^--executor packed: .*{reason}"):
+        read_stack(task_of(model))
+
+
+def test_shared_parameters_are_refused():
+    same = nn.Linear(72, 72)
+    with pytest.raises(SettingError, match="shared"):
+        read_stack(task_of(nn.Sequential(nn.Flatten(), same, same, nn.Linear(72, 4))))
+
+
+@with_triton
+def test_a_space_takes_the_memory_it_was_said_to_take():
+    from headgate.simulation.executors.packed_space import Room
+    from headgate.simulation.executors.stack_steps import StackSpace, bytes_needed
+
+    net, room = read_stack(lenet()), Room(5, 3)
+    for momentum in (False, True):
+        space = StackSpace(net, room, momentum, torch.float32, torch.device("cpu"))
+        held = [*space.inputs, *space.slopes, space.wide_slope, space.losses, space.labels, space.master, space.velocity]
+        held += [winner for winner in space.winners if winner is not None]
+        taken = {each.data_ptr(): each.nbytes for each in held}
+        assert sum(taken.values()) == bytes_needed(net, room, momentum)
