@@ -118,7 +118,7 @@ def test_the_record_of_the_gpu_benchmark_is_drawn_like_the_others(tmp_path):
         "times": [
             gpu_row("resnet9", "lean loop", times_lean=1.0),
             gpu_row("resnet9", "packed bfloat16, together", ms_round=205.0, ms_most=220.0),
-            gpu_row("lenet", "batched", times_lean=149.0, timed_runs=2),
+            gpu_row("lenet", "packed", times_lean=149.0, timed_runs=2),
         ],
         "checks": [{"model": "resnet9", "way": "packed", "precision": "bfloat16", "off": 0.03}],
         "evaluation": [{"way": "evaluate with packed", "runs": 10, "images": 10_000, "ms": 7.0, "ms_least": 6.0}],
