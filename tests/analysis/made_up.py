@@ -22,7 +22,7 @@ def outcome(
     budget=BUDGET,
 ):
     """`curves` (seeds, evaluations) of accuracy; `held` are shares of the buffers, repeated over the rounds; `lost` are places
-    of seeds that diverged, whose curves are left out; `price` is that of every round, 1 in expectation."""
+    of seeds that diverged, whose curves are left out; `price` is that of every round."""
     curves = np.atleast_2d(np.asarray(curves, dtype=np.float64))
     S, E = curves.shape
     T = E * every
@@ -39,7 +39,6 @@ def outcome(
         budget=budget,
         buffers=BUFFERS,
         rounds=T,
-        mean_price=1.0,
         seeds=tuple(range(S)) if seeds is None else tuple(seeds),
         lost=gone,
         reached=np.full(S, T),

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from headgate.control import Given, System
-from headgate.control.plan import best_constant_admission, plan
+from headgate.control.plan import _choose, best_constant_admission, plan
 from headgate.control.policies import Acdpp, Threshold
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
@@ -28,7 +30,7 @@ def test_the_papers_systems_are_planned_with_K_10(recipe, rate, first_seed):
     assert (made.policy.V, made.policy.rho) == pytest.approx((10.0, 0.9))
     assert made.corollary == (Benchmark(10, rate), Benchmark(10, rate))
     assert made.regret == pytest.approx(made.rehearsal.regret(e.bound).mean())
-    assert made.rehearsal.buffer_violation() <= 1e-3 * e.system.memory * 100
+    assert made.rehearsal.buffer_violation() <= 0.1 * e.system.memory
 
 
 @pytest.mark.paper("eq:kstep-opt-problem")
@@ -51,6 +53,18 @@ def test_a_K_that_breaks_the_buffers_is_passed_over():
     assert by_K[10].buffer_violation > 100
     assert made.policy.K == 9
     assert "broke the buffers" in made.why
+
+
+@pytest.mark.paper("rem:buffer-violation")
+def test_what_is_tolerated_does_not_grow_with_the_horizon():
+    """Remark 3 claims O(1)."""
+    system = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 1000)
+    candidates = planned([8, 9, 10, 11, 12] * 2, 55.0, 100).candidates
+    told = tuple(replace(c, buffer_violation=50.0 if c.K == 10 else 0.0) for c in candidates)
+    for rounds in (100, 10_000):
+        chosen, why = _choose(told, Benchmark(10, 10.0), system, 5.5, rounds, k.pdim)
+        assert chosen.K == 9
+        assert "K = 10 has the least rehearsed bound but broke the buffers" in why
 
 
 def test_an_open_end_is_planned_over_a_thousand_rounds():

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.analysis.intervals import Estimate, Floats, estimate
-from headgate.errors import DataError, HeadgateError
-from headgate.experiment import build
-from headgate.records.reader import MEAN_PRICE, RunFolder
+from headgate.errors import DataError
+from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
 from headgate.records.tables import MEASURED
 
@@ -54,8 +53,6 @@ class Runs:
     """money that each client was paid, likewise; None also where all clients have one price"""
     guessing: int = 0
     """runs that ended no better than guessing"""
-    mean_price: float | None = None
-    """c̄, what a sample costs in expectation; None: not known"""
     kind: str = ""
     data: str | None = None
     label: str = ""
@@ -108,25 +105,6 @@ class Runs:
     def spent_in_all(self) -> Floats:
         """Money of each run up to its own last round, (runs,)."""
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
-
-    @property
-    def bought(self) -> Floats:
-        """Samples paid for a round, (runs,)."""
-        money, price = self.column("spend"), self.column("price")
-        return np.asarray(np.divide(money, price, out=np.zeros_like(money), where=price > 0).mean(axis=1))
-
-    @property
-    def expected_spend(self) -> Floats:
-        """`spend` with the luck of the prices taken out, (runs,): what the same purchases had cost, had the prices met their
-        expectation on average. Constant admission of Λ̄ then spends c̄·Λ̄ whatever the prices of its seed were."""
-        return np.asarray(self.spend - self.bought * self.price_luck.mean(axis=1))
-
-    @property
-    def price_luck(self) -> Floats:
-        """How far prices lay above what a sample costs in expectation, (runs, rounds)."""
-        if self.mean_price is None:
-            raise DataError(f"{self.folder}: what a sample costs in expectation was not recorded")
-        return self.column("price") - self.mean_price
 
     @property
     def distinct(self) -> Floats:
@@ -248,7 +226,7 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
         for policy in run.policies:
             own = runs_of(run, policy, metrics, MEASURED, held, admitted, paid)
             label = f"{name}: {policy}" if len(folders) > 1 else policy
-            found.append(replace(own, folder=name, label=label, mean_price=mean_price(run)))
+            found.append(replace(own, folder=name, label=label))
     return found
 
 
@@ -324,26 +302,6 @@ def _by_client(rows: Rows | None, begun: Sequence[tuple[str, int]], rounds: int)
         return None
     recorded = min(rounds, int(rows.reached(begun).min()))
     return rows.of(begun, recorded) if recorded else None
-
-
-def mean_price(run: RunFolder) -> float | None:
-    """As recorded. Folders of earlier versions do not say it: there it is that of the prices in their settings, if they are
-    of a kind that is shipped; nobody's module is imported."""
-    said = run.environment.get(MEAN_PRICE)
-    if isinstance(said, int | float):
-        return float(said)
-    (section, prices), *_ = [*((key, run.config[key]) for key in ("prices", "cost") if key in run.config), ("", {})]
-    if not isinstance(prices, dict) or "kind" not in prices:
-        return None
-    recipe = {
-        "system": {key: run.config["system"][key] for key in ("buffers", "clients", "budget") if key in run.config["system"]},
-        section: prices,
-        "run": {"rounds": run.rounds, "seeds": 1, "policies": ["constant"]},
-    }
-    try:
-        return float(build(run.name, recipe, run.path, trusted=()).prices.mean(run.rounds))
-    except HeadgateError:
-        return None
 
 
 # differences

@@ -13,8 +13,8 @@ from headgate.studies.paper.claims import claims, row_from_json, row_to_json
 from headgate.studies.paper.theory_claims import theory_rows
 
 VERDICTS = re.compile(
-    r"holds|holds only with overspend of \d+ %|holds, both over budget \(\d+ % and \d+ %\)|does not hold|"
-    r"not decided|not testable|not run here"
+    r"holds(?: in direction, not in size)?(?:,? only with overspend of \d+ %|, both over budget \(\d+ % and \d+ %\))?|"
+    r"does not hold|not decided|not testable|vacuous|not run here"
 )
 
 

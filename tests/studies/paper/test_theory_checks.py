@@ -1,11 +1,12 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from headgate.experiment import load
 from headgate.studies.paper import theory_checks
 from headgate.studies.paper.theory_claims import theory_rows
-from headgate.studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE
+from headgate.studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE, VACUOUS
 from headgate.studies.theory.rates import measure
 from headgate.theory.reuse import ck_uniformity
 
@@ -30,10 +31,13 @@ def test_the_floor_of_corollary_2_costs_too_much():
     assert 1.0 < theory_checks.dearest_candidate(load("mnist")) < 1.2
 
 
-def test_fresh_samples_are_best_only_above_pdim():
-    experiment = load("mnist")
-    assert theory_checks.fresh_over_stale(experiment, 7850.0) < 1
-    assert theory_checks.fresh_over_stale(experiment, 100.0) > 1
+def test_fresh_samples_are_not_always_best_though_no_n_is_below_pdim():
+    """Dσ√(1/n − 1/N) is nil for buffers that never change, and about Dσ/√n for fresh ones."""
+    system = load("mnist").system
+    assert system.memory >= theory_checks.FRESH.pdim
+    assert theory_checks.stale_over_fresh(system, theory_checks.FRESH, 50) == pytest.approx(0.51, abs=0.005)
+    assert theory_checks.stale_over_fresh(system, theory_checks.FRESH, 100_000) == pytest.approx(0.57, abs=0.005)
+    assert theory_checks.stale_over_fresh(system, load("mnist").bound, 50) > 1
 
 
 def test_a_constant_memory_is_best_long_after_the_beginning():
@@ -46,7 +50,8 @@ def test_every_check_becomes_a_row_with_its_number(rates, checks):
     assert (rows["fresh"].written.verdict, rows["constant-n"].written.verdict) == (FAILS, HOLDS)
     assert rows["lemma1"].written.value.high == rows["lemma1"].written.value.mean
     assert rows["inequality"].written.verdict == NOT_RUN
-    for key in ("any-regret", "any-vio", "fixed-regret", "fixed-vio", "planned-buffer"):
+    assert rows["fixed-regret"].written.verdict == VACUOUS
+    for key in ("any-regret", "any-vio", "any-regret-rate", "any-vio-rate", "fixed-regret", "fixed-vio", "planned-buffer"):
         assert rows[key].written.verdict != NOT_RUN
         assert rows[key].released.verdict == UNTESTABLE
     assert rows["buffer_violation"].own
@@ -54,6 +59,20 @@ def test_every_check_becomes_a_row_with_its_number(rates, checks):
 
 
 def test_a_lemma_that_is_broken_once_is_broken(rates, checks):
-    over = replace(rates.points[0], lemma1=1.01)
-    rows = theory_rows(replace(rates, points=(over, *rates.points[1:])), checks, None, "c")
-    assert next(row for row in rows if row.key == "theory-lemma1").written.verdict == FAILS
+    for broken in (1.01, np.inf):
+        over = replace(rates.points[0], lemma1=broken)
+        rows = theory_rows(replace(rates, points=(over, *rates.points[1:])), checks, None, "c")
+        found = next(row for row in rows if row.key == "theory-lemma1").written
+        assert found.verdict == FAILS
+        assert np.isfinite(found.value.three).all()
+    assert "infinite at 1 of" in found.note
+
+
+def test_any_gamma_and_phi_is_asked_where_it_can_break(rates, checks):
+    assert {(0.1, 0.8), (0.1, 0.9)} <= {(other.gamma, other.phi) for other in checks.other}
+    broken = replace(checks.other[0].fits[1], exponent=1.3, low=1.2, high=1.4, holds=False)
+    spoilt = replace(checks.other[0], fits=(checks.other[0].fits[0], broken, *checks.other[0].fits[2:]))
+    rows = {row.key: row.written for row in theory_rows(rates, replace(checks, other=(spoilt,)), None, "c")}
+    for key in ("theory-any-vio", "theory-any-vio-rate"):
+        assert (rows[key].verdict, rows[key].value.mean) == (FAILS, 1.3)
+        assert "(0.7, 0.3): 1.30" in rows[key].note

@@ -3,8 +3,9 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.studies.theory.rates import _fit, fitted, horizons, measure
+from headgate.studies.theory.rates import _fit, finer, fitted, horizons, measure
 from headgate.studies.theory.rates_view import draw_rates, print_rates
+from headgate.theory.bound import penalty
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +33,35 @@ def test_exponents_are_found_again():
     T = np.geomspace(100, 1e5, 7)
     fit = _fit("x", T, 3 * T**0.7, "O(T^0.5)", np.sqrt)
     assert fit.exponent == pytest.approx(0.7)
-    assert fit.half_width == pytest.approx(0, abs=1e-9)
+    assert (fit.low, fit.high) == (pytest.approx(0.7), pytest.approx(0.7))
     assert fit.holds is False
     assert _fit("x", T, 3 * T**0.5, "O(T^0.5)", np.sqrt).holds
     noisy = 3 * T**0.5 * np.array([1, 1, 1, 1.5, 0.7, 1.4, 0.8])
-    assert _fit("x", T, noisy, "O(T^0.5)", np.sqrt).holds is None
+    unsure = _fit("x", T, noisy, "O(T^0.5)", np.sqrt)
+    assert unsure.holds is None
+    assert unsure.low < 0.5 < unsure.high
+    assert unsure.low < unsure.exponent < unsure.high
+    assert _fit("x", T, np.sqrt(T * np.log(T)), "O(log T)", np.log).holds is False  # bent, but nowhere as flat as log T
     assert _fit("x", T, np.log(T), "O(log T)", np.log).holds
     assert _fit("x", T, 0 * T, "O(1)", np.ones_like).holds
     assert _fit("x", T, np.where(T > 1e4, 1.0, 0.0), "O(1)", np.ones_like).holds is None
+
+
+def test_parts_of_a_sample_change_nothing_but_the_rounding():
+    """Where whole samples are many the two agree; where they leave memory empty only the parts have a finite bound."""
+    e = load("mnist", ["run.seeds=2"])
+    k, fine = e.bound, finer(e, 100)
+    n, N = np.array([3.0, 40.0, 90.0]), np.array([10.0, 400.0, 1000.0])
+    assert penalty(100 * n, 100 * N, fine.bound) == pytest.approx(penalty(n, N, k))
+    whole, parts = (measure(e, e.policies["acdpp"], [60, 80, 100], 0.5, 0.5, grain=grain) for grain in (1, 100))
+    for one, other in zip(whole.points, parts.points, strict=True):
+        assert (one.V, one.rho) == pytest.approx((other.V, other.rho))
+        assert other.regret == pytest.approx(one.regret, rel=0.02)
+        assert other.lemma1 == pytest.approx(one.lemma1, rel=0.02)
+        assert other.cost_violation == pytest.approx(one.cost_violation, rel=0.1)
+    empty, never = (measure(e, e.policies["acdpp"], [300, 600, 3162], 0.1, 0.9, grain=grain) for grain in (1, 1000))
+    assert np.isinf(empty.points[-1].regret)
+    assert np.isfinite(never.points[-1].regret)
 
 
 def test_horizons():

@@ -9,8 +9,8 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
 from headgate.studies.paper import verdicts
-from headgate.studies.paper.batches import EQUAL, NAMES, RELEASED, SHARED_ORACLE, WRITTEN, about
-from headgate.studies.paper.decomposition import equal_means_outcome
+from headgate.studies.paper.batches import EQUAL, HORIZON, NAMES, RELEASED, SHARED_ORACLE, WRITTEN, about
+from headgate.studies.paper.decomposition import Side, of_equal_means
 from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.verdicts import Finding, Judge, missing
 
@@ -23,6 +23,8 @@ OWN = "(our question)"
 CALLED = {"constant": "constant admission", "hybrid": "the hybrid"}
 ALONE = ("keeps_budget", "debt_is_stable", "keeps_buffers", "never_above_buffers")
 """rules that are asked of our side alone"""
+LONGER = "keeps_budget"
+"""the rule that is shown a longer run of the same policy too"""
 
 
 @dataclass(frozen=True)
@@ -47,24 +49,32 @@ class Claim:
     """asked of the rule within budget and buffers"""
 
     def finding(self, outcomes: Outcomes, flavour: str) -> Finding:
-        ours = outcomes.get(FAIR[flavour] if self.fair else (flavour, self.subject or OURS[flavour]))
-        if ours is None:
+        ours, other = self.sides(outcomes, flavour)
+        if ours is None or (other is None and self.rule not in ALONE):
             return missing()
         judge: Judge = getattr(verdicts, self.rule)
         if self.rule in ALONE:
-            return judge(ours)
-        other = self._other(outcomes, flavour)
-        if other is None:
-            return missing()
-        asked = {"gain": (self.claimed,), "faster": (self.claimed, self.target), "never_reaches": (self.target,)}
-        return judge(ours, other, *asked.get(self.rule, (outcomes.get((flavour, "constant")),)))
+            return judge(ours, _longer(outcomes, ours)) if self.rule == LONGER else judge(ours)
+        asked: dict[str, tuple[Any, ...]] = {
+            "gain": (self.claimed,),
+            "faster": (self.claimed, self.target),
+            "never_reaches": (self.target,),
+            "below_oracle": (outcomes.get((flavour, "constant")),),
+        }
+        return judge(ours, other, *asked.get(self.rule, ()))
 
-    def _other(self, outcomes: Outcomes, flavour: str) -> Runs | None:
+    def sides(self, found: Mapping[tuple[str, str], Side], flavour: str) -> tuple[Side | None, Side | None]:
+        """Whom it is about and whom they are compared with, of what is known by run folder and policy."""
+        ours = found.get(FAIR[flavour] if self.fair else (flavour, self.subject or OURS[flavour]))
         if self.fair and flavour == RELEASED:
-            return equal_means_outcome(outcomes, self.other)
-        if self.other == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE:
-            return outcomes.get((WRITTEN, "oracle"))
-        return outcomes.get((flavour, self.other))
+            return ours, of_equal_means(found, self.other)
+        shared = self.other == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE
+        return ours, found.get((WRITTEN if shared else flavour, self.other))
+
+
+def _longer(outcomes: Outcomes, ours: Runs) -> Runs | None:
+    """What the same policy spent over a longer horizon, where that was run; what it learnt there does not matter for money."""
+    return next((one for (part, name), one in outcomes.items() if part.startswith(HORIZON) and name == ours.policy), None)
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,73 @@
 """The claims table as a page of Markdown."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from re import sub
 from typing import Any
 
-from headgate.analysis.formatting import DASH, interval, money
+from headgate.analysis.formatting import DASH, interval, money, percent
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, bullets, filled
 from headgate.analysis.provenance import runs_of, with_doubts
+from headgate.studies.paper.batches import NAMES, about
 from headgate.studies.paper.claims import ClaimRow
+from headgate.studies.paper.scene import WORDS, label
 from headgate.studies.paper.theory_claims import THEORY_RULES
 from headgate.studies.paper.verdicts import NOT_RUN, RULES, Finding
 
 PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
+EARLIER: str = WORDS["prose"]["earlier"]
 
 
 def claims_page(rows: Sequence[ClaimRow], facts: Sequence[dict[str, Any]]) -> str:
-    """All claims. `facts` say of each study that has been run how it was made."""
+    """All claims. `facts` say of each study that has been run how it was made, and `earlier` where other rules judged it."""
     made = []
     for each in facts:
         runs = f"runs: {runs_of(each)} on {'; '.join(each['devices'])}"
         said = f"{each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
-        made.append(with_doubts(said, each))
+        made.append(with_doubts(said, each) + (f" {EARLIER.format(**each['ended'])}" if each.get("earlier") else ""))
+    theirs, own = [row for row in rows if not row.own], [row for row in rows if row.own]
     return filled(
         beside(__file__, "claims_page.md"),
         any(each["quick"] for each in facts),
         summary=summary(rows),
-        claims=claims_table(rows),
+        departures=bullets(_departures(facts)),
+        claims=claims_table(theirs),
+        own=claims_table(own),
         rules=f"{RULES}\n{THEORY_RULES}".strip(),
         made=bullets(made) or "Nothing has been run yet.",
     )
 
 
+def _departures(facts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What each data set's recipe says of itself, and how far its runs got beside the paper's target."""
+    found = {each["study"]: each["ended"] for each in facts if "ended" in each}
+    for name in NAMES:
+        title, target = about(name)["title"], percent(about(name)["target"])
+        yield from (f"{title}: {said}" for said in about(name)["differs"])
+        if name in found:
+            after, T = found[name]["accuracy"], found[name]["rounds"]
+            ends = [f"{label(policy)} at {percent(after[policy], 1)}" for policy in ("oracle", "acdpp") if policy in after]
+            yield f"{title}: T = {T}, where the text gives none; then, as written, {', '.join(ends)}. Its target is {target}."
+
+
 def summary(rows: Sequence[ClaimRow]) -> str:
-    """How many claims hold, per flavour; our own questions are counted apart."""
+    """How many claims of the paper hold, per flavour."""
     said = []
-    theirs, own = [row for row in rows if not row.own], [row for row in rows if row.own]
+    theirs = [row for row in rows if not row.own]
     for flavour in ("written", "released"):
         counted = Counter(_kind(getattr(row, flavour).verdict) for row in theirs)
         said.append(f"as {flavour}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items())))
-    asked = f" {len(own)} more rows are questions of our own." if own else ""
-    return f"{len(theirs)} claims of the paper; {'; '.join(said)}.{asked}"
+    return f"{len(theirs)} claims of the paper; {'; '.join(said)}."
 
 
 def _kind(verdict: str) -> str:
-    if "overspend" in verdict:
-        return "hold only with overspend"
-    if "both over budget" in verdict:
-        return "hold with both sides over budget"
-    return verdict.replace("holds", "hold").replace("does not", "do not")
+    """
+    >>> _kind("holds only with overspend of 4 %"), _kind("holds in direction, not in size, both over budget (1 % and 2 %)")
+    ('hold only with overspend', 'hold in direction, not in size, both over budget')
+    """
+    return sub(r"( of \d+ %| \(.*\))$", "", verdict).replace("holds", "hold").replace("does not", "do not")
 
 
 def claims_table(rows: Sequence[ClaimRow]) -> str:

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headgate.analysis.pages import as_json, of_one_sort, read_numbers, write
 from headgate.analysis.provenance import facts_of, facts_of_now, machine
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.studies.paper.batches import NAMES
+from headgate.studies.paper.batches import NAMES, WRITTEN
 from headgate.studies.paper.claims import ClaimRow, row_from_json, row_to_json, study_rows
 from headgate.studies.paper.claims_page import claims_page
+from headgate.studies.paper.earlier import judged_again
 from headgate.studies.paper.figures import FLAVOURS, draw_study
 from headgate.studies.paper.numbers import curves_csv, study_numbers
 from headgate.studies.paper.outcomes import read_outcomes
@@ -52,6 +54,16 @@ def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool,
     return [*write(pages, texts), *figures]
 
 
+def ended(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Where a study's curves as written ended, for whoever compares them with the paper's."""
+    own = [each for each in numbers["policies"] if each["batch"] == WRITTEN and each["accuracy"]]
+    return {
+        "rounds": own[0]["rounds"],
+        "seeds": own[0]["seeds"] + own[0]["diverged"],
+        "accuracy": {each["policy"]: each["accuracy"][0] for each in own},
+    }
+
+
 def _command(name: str, quick: bool) -> str:
     return f"{COMMAND} {name}" + (" --quick" if quick else "")
 
@@ -83,16 +95,18 @@ def conclude_theory(
 
 
 def conclude_claims(pages: Path) -> list[Path]:
-    """The table over all studies, from the numbers that lie beside it; what has not been run is marked so, and so is what was
-    judged by other rules than those that the page prints."""
+    """The table over all studies, from the numbers that lie beside it; what has not been run is marked so. What was judged by
+    earlier rules than those that the page prints is judged by what it kept, and marked as well."""
     rows: list[ClaimRow] = []
     facts = []
     for name in (*NAMES, THEORY):
         numbers, command = read_numbers(pages / f"{name}.json"), _command(name, quick=False)
-        if numbers.get("rules") == rules_id():
-            rows += [row_from_json(raw) for raw in numbers["claims"]]
-            facts.append({key: numbers[key] for key in FACTS})
-        else:
+        earlier = numbers.get("rules") != rules_id()
+        if not numbers or (earlier and name == THEORY):
             rows += theory_rows(None, None, None, command) if name == THEORY else study_rows(name, {}, command)
+            continue
+        rows += judged_again(name, numbers) if earlier else [row_from_json(raw) for raw in numbers["claims"]]
+        told = {"earlier": earlier, "ended": ended(numbers)} if name != THEORY else {}
+        facts.append({key: numbers[key] for key in FACTS} | told)
     together = {"made_by": facts, "rules": rules_id(), "claims": [row_to_json(row) for row in rows]}
     return write(pages, {"claims.md": claims_page(rows, facts), "claims.json": as_json(together)})

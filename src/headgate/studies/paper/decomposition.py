@@ -5,7 +5,8 @@ begins with the rule at equal means, the other brings constant admission to the 
 what a step is worth lies between the two orders.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
@@ -31,16 +32,19 @@ class Way(NamedTuple):
     whole: Estimate
 
 
-def equal_means_outcome(outcomes: Outcomes, policy: str) -> Runs | None:
+Side = TypeVar("Side")
+
+
+def of_equal_means(found: Mapping[tuple[str, str], Side], policy: str) -> Side | None:
     """A policy of the comparison, which borrows what it can from the flavour it is run in."""
-    home = WRITTEN if (EQUAL, "released") in outcomes else RELEASED
-    return outcomes.get((EQUAL, policy)) or outcomes.get((home, policy))
+    home = WRITTEN if (EQUAL, "released") in found else RELEASED
+    return found.get((EQUAL, policy)) or found.get((home, policy))
 
 
 def decompose(outcomes: Outcomes) -> list[Way]:
     """Both ways; empty where the comparison was not run."""
     names = {"constant", *(policy for steps in WAYS.values() for _, policy in steps)}
-    found = {name: outcome for name in names if (outcome := equal_means_outcome(outcomes, name)) is not None}
+    found = {name: outcome for name in names if (outcome := of_equal_means(outcomes, name)) is not None}
     if found.keys() != names or (EQUAL, "released_fair") not in outcomes:
         return []
     common = [seed for seed in found["constant"].learnt if all(seed in one.learnt for one in found.values())]

@@ -50,7 +50,6 @@ def _numbers(one: Runs) -> dict[str, Any]:
         "accuracy": _plain(estimate(one.best)) if one.learnt else None,
         "late_gain": _plain(estimate(one.late_gain)) if one.learnt else None,
         "spend": _plain(estimate(one.spend)),
-        "expected_spend": _plain(estimate(one.expected_spend)),
         "mean_n": round(float(one.column("n").mean()), 3),
         "peak_n": one.peak_n,
         "fullest_mean": round(one.fullest, 5),

@@ -7,7 +7,7 @@ from headgate.analysis.intervals import estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.runs import Runs, difference
 from headgate.studies.paper.batches import CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, STATED, WRITTEN, recipes_of
-from headgate.studies.paper.decomposition import Way, decompose, equal_means_outcome
+from headgate.studies.paper.decomposition import Way, decompose, of_equal_means
 from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.scene import WORDS, Scenes, constants, label, settings, training
 
@@ -25,8 +25,7 @@ def policy_table(outcomes: Iterable[Runs], target: float) -> str:
         ("accuracy (%)", _ended),
         ("gained late (points)", lambda one: f"{100 * one.late_gain.mean():.1f}" if one.learnt else DASH),
         ("money a round", lambda one: number(one.spend.mean())),
-        ("of budget", lambda one: percent(one.spend.mean() / one.budget)),
-        ("without price luck", lambda one: percent(one.expected_spend.mean() / one.budget)),
+        ("of budget (%)", lambda one: interval(estimate(100 * one.spend / one.budget))),
         ("mean n", lambda one: number(one.column("n").mean())),
         ("peak n", lambda one: f"{one.peak_n} of {one.buffers.sum()}"),
         ("fullest client, mean / peak", lambda one: f"{percent(one.fullest)} / {percent(one.peak_share)}"),
@@ -74,7 +73,7 @@ def equal_section(data: str, outcomes: Outcomes, scenes: Scenes, target: float) 
     ways = decompose(outcomes)
     if not ways:
         return []
-    borrowed = [equal_means_outcome(outcomes, name) for name in ("constant", "released")]
+    borrowed = [of_equal_means(outcomes, name) for name in ("constant", "released")]
     shown = {one.policy: one for one in [*borrowed, *_of(outcomes, EQUAL)] if one is not None}
     return [
         heading,
@@ -106,12 +105,12 @@ def _fair_values(outcomes: Outcomes) -> list[str]:
     if not own:
         return []
     constant = next(one for one in own if one.policy == "constant")
-    near = [one for one in own if one is not constant and one.learnt and one.expected_spend.mean() <= NEAR * one.budget]
+    near = [one for one in own if one is not constant and one.learnt and one.spend.mean() <= NEAR * one.budget]
     said = ""
     if near and constant.learnt:
         best = max(near, key=lambda one: float(one.best.mean()))
         gain = interval(difference(best, constant).scaled(100), signs=True)
-        share = percent(best.expected_spend.mean() / best.budget)
+        share = percent(best.spend.mean() / best.budget)
         said = f" The best that spends at most {percent(NEAR - 1)} too much is V = {best.policy.rpartition('_')[2]}: {gain} "
         said += f"points for {share} of the budget, so a V chosen for a hard limit undersells the rule a little."
         said = said if difference(best, constant).mean > 0 else ""

@@ -1,7 +1,7 @@
 """What the theorems say beside their main rates: other settings of V and ρ, a planned K, and formulas that can be computed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,13 +17,17 @@ from headgate.theory.comparison import ck_bound, oracle_bound
 from headgate.theory.reuse import ck_uniformity
 
 Tick = Callable[[int], None]
-OTHER = ((0.7, 0.3), (0.3, 0.6))
-"""(γ, φ) beside the (½, ½) of the main table; a larger φ leaves memory empty at times, and the bound infinite"""
+OTHER = ((0.7, 0.3), (0.3, 0.6), (0.1, 0.8), (0.1, 0.9))
+"""(γ, φ) beside the (½, ½) of the main table"""
+GRAIN = 1000
+"""parts of a sample that they are counted in: with a large φ whole ones leave memory empty for a round, the bound infinite"""
 FIXED = (10.0, 0.9)
 """V and ρ that do not follow T: those of T = 100"""
 SEEDS = 4
 BUDGETS = tuple(range(40, 81))
 """for which Corollary 2's candidates are looked at"""
+FRESH = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
+"""with which it is asked whether fresh samples are best: the first buffers hold ten times Pdim, so no N is below it"""
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class Checks:
     """the printed eq:vck-exact against the right one: largest deviation, as a share"""
     floor_spend: float
     """what Corollary 2's better candidate costs at most, as a share of C"""
-    fresh: dict[float, float]
-    """by Pdim: bound of the first buffers kept for ever, over that of always fresh samples"""
+    fresh: dict[int, float]
+    """by T: bound of the first buffers kept for ever, over that of always fresh samples, all N above Pdim"""
     uneven: float
     """least cumulative penalty of a memory that goes up and down, over that of a constant one"""
 
@@ -63,7 +67,7 @@ def check(quick: bool, tick: Tick = lambda t: None) -> Checks | None:
     """All of them; None if interrupted."""
     experiment, policy = rehearsed(quick)
     Ts, costs, k = check_horizons(quick), experiment.prices, experiment.bound
-    other = tuple(measure(experiment, policy, Ts, *pair, tick=tick) for pair in OTHER)
+    other = tuple(measure(experiment, policy, Ts, *pair, tick=tick, grain=GRAIN) for pair in OTHER)
 
     def fixed(system: System, T: int) -> Setting:
         K, rate = better_of_corollary(system, costs.mean(T), k)
@@ -93,20 +97,20 @@ def check(quick: bool, tick: Tick = lambda t: None) -> Checks | None:
         planned_K=tuple(chosen),
         uniformity=printed_uniformity_error(10, 100),
         floor_spend=dearest_candidate(experiment),
-        fresh={pdim: fresh_over_stale(experiment, pdim) for pdim in (k.pdim, 7850.0)},
+        fresh={rounds: stale_over_fresh(experiment.system, FRESH, rounds) for rounds in (50, 100_000)},
         uneven=uneven_over_constant(k),
     )
 
 
 def printed_uniformity_error(K: int, T: int) -> float:
-    """Of eq:vck-exact as the paper prints it, over t = K..T (docs/paper.md, erratum 1)."""
+    """Of eq:vck-exact as the paper prints it, over t = K..T."""
     t = np.arange(K, T + 1, dtype=np.float64)
     printed = (K * t - K * (K - 1) / 2) ** 2 / (t * (K**2 * t - K * (K - 1) * (2 * K - 1) / 6))
     return float(np.abs(printed / ck_uniformity(K, t) - 1).max())
 
 
 def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
-    """Corollary 2 as printed, with saturated buffers, for many budgets (docs/paper.md, erratum 7)."""
+    """Corollary 2 as printed, with saturated buffers, for many budgets."""
     memory, price, spends = experiment.system.memory, experiment.prices.mean(rounds), []
     for budget in BUDGETS:
         ratio = price * memory / budget
@@ -116,11 +120,11 @@ def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
     return max(spends)
 
 
-def fresh_over_stale(experiment: Experiment, pdim: float, rounds: int = 50) -> float:
-    """The first buffers kept for ever, beside the costless oracle's fresh ones (docs/paper.md, erratum 18)."""
-    k, held = replace(experiment.bound, pdim=pdim), np.full(rounds, float(experiment.system.memory))
+def stale_over_fresh(system: System, k: BoundConstants, rounds: int) -> float:
+    """The first buffers kept for ever, beside the costless oracle's fresh ones."""
+    held = np.full(rounds, float(system.memory))
     stale = float(learning_error(held, held, np.ones(rounds), k).sum())
-    return stale / float(oracle_bound(experiment.system.buffer, rounds, k).sum())
+    return stale / float(oracle_bound(system.buffer, rounds, k).sum())
 
 
 def uneven_over_constant(k: BoundConstants, n: float = 100.0, N: float = 1000.0) -> float:
@@ -135,7 +139,6 @@ def _terms(n: np.ndarray, N: float, k: BoundConstants) -> np.ndarray:
     return np.asarray(k.D * k.sigma * np.sqrt(gap) + k.eta * k.sigma**2 * gap)
 
 
-def worst_lemma1(points: Sequence[AtHorizon]) -> tuple[float, float]:
-    """The range of left over right side of Lemma 1."""
-    ratios = [point.lemma1 for point in points if np.isfinite(point.lemma1)]
-    return min(ratios), max(ratios)
+def lemma1_ratios(points: Sequence[AtHorizon]) -> np.ndarray:
+    """Left over right side of Lemma 1; infinite where memory was empty in a round and the right side is finite."""
+    return np.array([point.lemma1 for point in points])

@@ -1,24 +1,27 @@
 """The claims of the theory: rates, formulas, and Theorem 1 beside runs with learning, each as a row of the table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import beside, words
 from headgate.studies.paper.claims import ClaimRow
-from headgate.studies.paper.theory_checks import FIXED, OTHER, Checks, worst_lemma1
-from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, Finding, decide, missing
-from headgate.studies.theory.judge import STRONG, SURROGATE, rankings, variance_step
+from headgate.studies.paper.theory_checks import FIXED, FRESH, GRAIN, OTHER, Checks, lemma1_ratios
+from headgate.studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, missing
+from headgate.studies.theory.judge import STRONG, SURROGATE, at_equal_spend, rankings, variance_step
 from headgate.studies.theory.outcome import ExcessRisk, Point, Stage
 from headgate.studies.theory.rates import LEEWAY, Fit, MeasuredRates
 
 THEORY = "theory"
-EXPONENT = "exponent of T (95 %)"
+EXPONENT = "exponent of T (range)"
 THEORY_RULES = beside(__file__, "theory_rules.md").format(
-    leeway=LEEWAY, others=" and ".join(f"({gamma}, {phi})" for gamma, phi in OTHER), strong=STRONG
+    leeway=LEEWAY, others=", ".join(f"({gamma}, {phi})" for gamma, phi in OTHER), grain=GRAIN, strong=STRONG
 )
-RUNS = ("inequality", "informative", "ranks", "mismatch", "step_size")
+CLAIMS: dict[str, Any] = words(__file__, "theory_claims.toml")
+RUNS = ("inequality", "informative", "ranks", "ranks-equal", "mismatch", "step_size")
 RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
 
@@ -31,7 +34,7 @@ def theory_rows(
     fits = {fit.quantity: fit for fit in rates.fits} if rates is not None else {}
     for name in ("regret", "cost_violation", "buffer_violation", "omega1", "omega2", "omega3"):
         if name in fits:
-            found[name] = _exponent(fits[name], _aside(name, fits[name].holds)), _untestable(RELEASED_RATES)
+            found[name] = _exponent(fits[name], name), _untestable(RELEASED_RATES)
     for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
         if name in fits:
             found[key] = _sublinear([(0.5, 0.5)], [fits[name]]), _untestable(RELEASED_RATES)
@@ -42,7 +45,7 @@ def theory_rows(
     none = missing(), missing()
     return [
         ClaimRow(f"theory-{key}", THEORY, text.format(V=FIXED[0], rho=FIXED[1]), place, paper, *found.get(key, none), command)
-        for key, (text, place, paper) in words(__file__, "theory_claims.toml").items()
+        for key, (text, place, paper) in ((key, said) for key, said in CLAIMS.items() if key != "see")
     ]
 
 
@@ -50,89 +53,119 @@ def theory_rows(
 
 
 def _value(fit: Fit) -> Estimate | None:
-    if fit.exponent is None or fit.half_width is None:
-        return None if fit.exponent is None else Estimate(fit.exponent)
-    return Estimate(fit.exponent, fit.exponent - fit.half_width, fit.exponent + fit.half_width)
+    return None if fit.exponent is None else Estimate(fit.exponent, fit.low, fit.high)
 
 
-def _exponent(fit: Fit, note: str = "") -> Finding:
+def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
     value = _value(fit)
     if value is None:
-        zero = "zero at the longest horizons" if fit.holds else "zero or infinite at some of the long horizons, so no exponent"
-        return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", "; ".join(filter(None, (zero, note))))
+        zero = "zero at the longest horizons" if fit.holds else fit.why
+        return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", _joined(zero, *notes))
     verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
     line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
-    return Finding(verdict, value, EXPONENT, "; ".join(filter(None, (line, note))))
+    return Finding(verdict, value, EXPONENT, _joined(line, *notes, _see(key) if verdict == FAILS else ""))
 
 
-def _sublinear(pairs: Sequence[tuple[float, float]], fits: Sequence[Fit]) -> Finding:
-    values = [_value(fit) for fit in fits]
-    seen = [value for value in values if value is not None]
-    said = ", ".join(
-        f"({gamma:g}, {phi:g}): {'zero' if value is None else f'{value.mean:.2f}'}"
-        for (gamma, phi), value in zip(pairs, values, strict=True)
-    )
-    note = f"(γ, φ) {said}" if len(pairs) > 1 else ""
-    none = [HOLDS if fit.holds else UNDECIDED for fit in fits if fit.exponent is None]
+def _see(key: str) -> str:
+    return str(CLAIMS["see"].get(key, ""))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+Pairs = Sequence[tuple[float, float]]
+
+
+def _sublinear(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+    """The largest exponent, beside 1; one that there is not counts as well."""
+    verdicts = [
+        decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
+    ]
+    return _worst(pairs, fits, verdicts)
+
+
+def _as_claimed(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+    """Each exponent beside its own line; shown is the one that is farthest above it."""
+    return _worst(pairs, fits, [{True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds] for fit in fits], lines=True)
+
+
+def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
+    said = []
+    for (gamma, phi), fit in zip(pairs, fits, strict=True):
+        shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
+        line = f", line {fit.claimed_exponent + LEEWAY:.2f}" if lines else ""
+        said.append(f"({gamma:g}, {phi:g}): {shown}{line}")
+    note = f"(γ, φ) {'; '.join(said)}" if len(pairs) > 1 else ""
+    verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
+    seen = [fit for fit in fits if fit.exponent is not None]
     if not seen:
-        return Finding(none[0], None, "", "zero at every long horizon" if none[0] == HOLDS else "no exponent")
-    verdicts = [*none, *(decide(value, 1.0, above=False) for value in seen)]
-    worst = FAILS if FAILS in verdicts else UNDECIDED if set(verdicts) != {HOLDS} else HOLDS
-    return Finding(worst, max(seen, key=lambda value: value.mean), EXPONENT, note)
+        return Finding(verdict, None, "", note or "zero at every long horizon")
+    worst = max(seen, key=lambda fit: (fit.exponent or 0.0) - lines * fit.claimed_exponent)
+    return Finding(verdict, _value(worst), EXPONENT, note)
 
 
 def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding, Finding]]:
-    pairs = [(rates.gamma, rates.phi), *((other.gamma, other.phi) for other in checks.other)]
-    by_name = {
-        name: [next(fit for fit in one.fits if fit.quantity == name) for one in (rates, *checks.other)]
-        for name in ("regret", "cost_violation")
-    }
-    low, high = worst_lemma1(
-        [*rates.points, *checks.fixed_points, *checks.planned_points, *(p for other in checks.other for p in other.points)]
+    every = (rates, *checks.other)
+    pairs = [(one.gamma, one.phi) for one in every]
+    regret, violation = (
+        [next(fit for fit in one.fits if fit.quantity == name) for one in every] for name in ("regret", "cost_violation")
     )
+    points = [*checks.fixed_points, *checks.planned_points, *(point for one in every for point in one.points)]
     kept = ", ".join(f"{point.buffer_violation:.0f}" for point in checks.planned_points)
     chosen = ", ".join(str(K) for K in checks.planned_K)
     horizons = ", ".join(f"{point.T:,}" for point in checks.planned_points)
-    fresh = min(checks.fresh.values())
-    said = ", ".join(f"{ratio:.3f} with Pdim = {pdim:,.0f}" for pdim, ratio in checks.fresh.items())
+    fixed = Finding(VACUOUS, _value(checks.fixed[0]), EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it")
     rates_alone = {
-        "any-regret": _sublinear(pairs, by_name["regret"]),
-        "any-vio": _sublinear(pairs, by_name["cost_violation"]),
-        "fixed-regret": _exponent(checks.fixed[0], "a bound that grows like T allows it"),
+        "any-regret": _sublinear(pairs, regret),
+        "any-vio": _sublinear(pairs, violation),
+        "any-regret-rate": _as_claimed(pairs, regret),
+        "any-vio-rate": _as_claimed(pairs, violation),
+        "fixed-regret": fixed,
         "fixed-vio": _exponent(checks.fixed[1]),
-        "planned-buffer": _exponent(checks.planned, f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
-        "lemma1": _computed(
-            Estimate(high, low, high), high <= 1, "left / right (range)", "with the drift constant of each round"
-        ),
-    }
-    off, spend, uneven = 100 * checks.uniformity, 100 * checks.floor_spend, checks.uneven
-    beside_fresh = f"first buffers kept for ever, 50 rounds: {said}; erratum 18"
-    formulas = {
-        "corollary1": _exact(off, checks.uniformity < 1e-9, "% off at most", "K = 10, t = 10 … 100: erratum 1"),
-        "corollary2": _exact(spend, checks.floor_spend <= 1 + 1e-9, "% of C at most", "C = 40 … 80: erratum 7"),
-        "fresh": _exact(fresh, fresh >= 1, "× the bound of fresh samples", beside_fresh),
-        "constant-n": _exact(uneven, uneven >= 1, "× that of constant n, at least", "swings of 5 … 90 %, N = 10·n"),
+        "planned-buffer": _exponent(checks.planned, "", f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
+        "lemma1": _lemma1(lemma1_ratios(points)),
     }
     made = {key: (finding, _untestable(RELEASED_RATES)) for key, finding in rates_alone.items()}
-    return made | {key: (finding, _untestable(RELEASED_FORMULA)) for key, finding in formulas.items()}
+    return made | {key: (finding, _untestable(RELEASED_FORMULA)) for key, finding in _formulas(checks).items()}
 
 
-def _computed(value: Estimate, kept: bool, unit: str, note: str) -> Finding:
+def _lemma1(ratios: np.ndarray) -> Finding:
+    """One case above the line is enough, an infinite one too."""
+    finite = ratios[np.isfinite(ratios)]
+    note = f"{len(ratios)} settings and horizons, with the drift constant of each round"
+    if len(finite) < len(ratios):
+        note += f"; infinite at {len(ratios) - len(finite)} of them: memory was empty in a round"
+    value = Estimate(float(finite.max()), float(finite.min()), float(finite.max())) if finite.size else None
+    return _computed(value, bool((ratios <= 1).all()), "left / right (range)", note)
+
+
+def _formulas(checks: Checks) -> dict[str, Finding]:
+    off, spend, fresh, uneven = 100 * checks.uniformity, 100 * checks.floor_spend, min(checks.fresh.values()), checks.uneven
+    constants = (
+        f"Dσ = {FRESH.D * FRESH.sigma:g}, ησ² = {FRESH.eta * FRESH.sigma**2:g}, B = {FRESH.loss:g}, Pdim = {FRESH.pdim:g}"
+    )
+    ratios = ", ".join(f"{ratio:.2f} at T = {T:,}" for T, ratio in checks.fresh.items())
+    beside_fresh = f"first buffers kept for ever: {ratios}; {constants}, no N below Pdim"
+    only = "as the text says feasible, the ceiling alone is left"
+    return {
+        "corollary1": _exact(off, checks.uniformity < 1e-9, "% off at most", "K = 10, t = 10 … 100", _see("corollary1")),
+        "corollary2": _exact(spend, checks.floor_spend <= 1 + 1e-9, "% of C at most", "C = 40 … 80", only, _see("corollary2")),
+        "fresh": _exact(fresh, fresh >= 1, "× the bound of fresh samples", beside_fresh, _see("fresh")),
+        "constant-n": _exact(uneven, uneven >= 1, "× that of constant n, at least", "swings of 5 … 90 %, N = 10·n"),
+    }
+
+
+def _computed(value: Estimate | None, kept: bool, unit: str, note: str) -> Finding:
     return Finding(HOLDS if kept else FAILS, value, unit, note)
 
 
-def _exact(value: float, kept: bool, unit: str, note: str) -> Finding:
-    return _computed(Estimate(value, value, value), kept, unit, f"computed, no chance in it; {note}")
+def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
+    return _computed(Estimate(value, value, value), kept, unit, _joined("computed, no chance in it", *notes))
 
 
 def _untestable(why: str) -> Finding:
     return Finding(UNTESTABLE, note=why)
-
-
-def _aside(name: str, holds: bool | None) -> str:
-    if name in ("regret", "omega3") and holds is False:
-        return "Ω_3 is Θ(√(T log T)): erratum 14"
-    return ""
 
 
 # Theorem 1 beside runs
@@ -145,7 +178,6 @@ def of_runs(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
 
 def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:
     sides = [_bounds(runs, released=False), _bounds(runs, released=True)]
-    ranked = _ranks(runs)
     steps = [(run.stages[0].lr * run.L, run.name) for run in runs]
     steepest, where = max(steps)
     step = Finding(
@@ -154,10 +186,12 @@ def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:
         "η·L (range over data)",
         f"largest on {where}; the theorem states no such condition",
     )
+    one_order = _untestable("one order of all policies, the released one among them: see as written")
     return {
         "inequality": (sides[0][0], sides[1][0]),
         "informative": (sides[0][1], sides[1][1]),
-        "ranks": (ranked, _untestable("one order of all policies, the released one among them: see as written")),
+        "ranks": (_ranks(runs, lambda stage: stage.points), one_order),
+        "ranks-equal": (_ranks(runs, at_equal_spend), one_order),
         "mismatch": (_mismatch(runs, released=False), _mismatch(runs, released=True)),
         "step_size": (step, _untestable("these runs train alike in both flavours")),
     }
@@ -169,14 +203,16 @@ def _chosen(stage: Stage, released: bool) -> list[Point]:
 
 def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Finding]:
     """The bound over the measured risk, and over what never learning gathers, each where it is least."""
-    above, idle = [], []
+    above, idle, trivial = [], [], []
     for run in runs:
         for stage in run.stages:
+            k = stage.estimated.without_C2()
             for point in _chosen(stage, released):
-                bound = point.bound(stage.estimated.without_C2()).sum(axis=1)
+                bound = point.bound(k).sum(axis=1)
                 where = f"{run.name}, η = {stage.lr:g}, {point.label}"
                 above.append((estimate(bound / point.measured), where))
                 idle.append((estimate(bound / run.idle), where))
+                trivial.append(float(bound.min()) / (run.rounds * k.loss))
     if not above:
         return missing(), missing()
     found = []
@@ -184,16 +220,29 @@ def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Findin
         value, where = min(values, key=lambda each: each[0].mean)
         note = f"least of {len(values)} points: {where}"
         found.append(Finding(decide(value, 1.0, above=upward), value, over, note))
-    return found[0], found[1]
+    return _vacuous_from(min(trivial), found[0]), found[1]
 
 
-def _ranks(runs: Sequence[ExcessRisk]) -> Finding:
+def _vacuous_from(least: float, found: Finding) -> Finding:
+    """An inequality cannot fail while its bound is above T·B: no loss exceeds B."""
+    if least < 1:
+        return found
+    note = f"the bound is at least {least:.1f} times T·B, above which no risk can be; {found.note}"
+    return replace(found, verdict=VACUOUS, note=note)
+
+
+def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -> Finding:
+    """The least rank correlation of all data sets and step sizes."""
     values = []
     for run in runs:
         for stage in run.stages:
-            own = rankings(stage, stage.points)[SURROGATE]
-            where = f"{run.name}, η = {stage.lr:g}, {len(stage.points)} points"
-            values.append((Estimate(own.spearman, own.spearman_low, own.spearman_high), where))
+            points = of(stage)
+            if len(points) > 2:
+                own = rankings(stage, points)[SURROGATE]
+                where = f"{run.name}, η = {stage.lr:g}, {len(points)} points"
+                values.append((Estimate(own.spearman, own.spearman_low, own.spearman_high), where))
+    if not values:
+        return _untestable("too few points")
     value, where = min(values, key=lambda each: each[0].mean)
     rest = ", ".join(f"{each.mean:.2f}" for each, _ in values)
     return Finding(decide(value, STRONG), value, "Spearman", f"least of {rest}: {where}")

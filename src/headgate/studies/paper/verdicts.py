@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from hashlib import sha256
 from math import floor
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate, Floats, estimate
@@ -16,10 +14,12 @@ from headgate.analysis.runs import Runs, difference, paired
 from headgate.studies.paper.outcomes import speed_up
 
 HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
+DIRECTION = "holds in direction, not in size"
+VACUOUS = "vacuous"
 LEEWAY = 0.02
 """spend or memory so far above the limit still keeps it"""
 CLOSE = 0.02
-"""so far below the oracle is close"""
+"""so far below the oracle is close, as we read it"""
 GROWTH = 0.02
 """of C a round, by which a stable debt may still grow"""
 STEPS = 20
@@ -30,7 +30,7 @@ RULES = beside(__file__, "rules.md").strip()
 
 
 def rules_id() -> str:
-    """Changes whenever the rules do, so that verdicts of different rules are never put into one table."""
+    """Changes whenever the rules do, so that verdicts of different rules are never put into one table unmarked."""
     return sha256(f"{RULES}{LEEWAY}{CLOSE}{GROWTH}{STEPS}{SHARE}".encode()).hexdigest()[:12]
 
 
@@ -91,7 +91,7 @@ def _of_learning(judge: Judge) -> Judge:
 def gain(ours: Runs, other: Runs, claimed: float | None) -> Finding:
     """More accuracy at the end, in percentage points; without a number any gain will do."""
     found = difference(ours, other).scaled(100)
-    verdict, note = _above(found, 0.0, claimed)
+    verdict, note = above(found, 0.0, claimed)
     return _with_spend(Finding(verdict, found, "points", note), ours, other)
 
 
@@ -99,58 +99,51 @@ def gain(ours: Runs, other: Runs, claimed: float | None) -> Finding:
 def faster(ours: Runs, other: Runs, claimed: float | None, target: float) -> Finding:
     """Earlier at the target, as a ratio of first rounds."""
     ours, other = paired(ours, other)
-    first, theirs = ours.first_round(target), other.first_round(target)
-    if first is not None:
-        return _with_spend(_speed(ours, other, target, claimed), ours, other)
-    if theirs is None:
-        return _with_spend(_at_replaced_targets(ours, other, target, claimed), ours, other)
-    note = f"never reaches {percent(target)} in {ours.rounds} rounds, {other.policy} does in round {theirs}"
-    return _with_spend(Finding(FAILS, speed_up(ours, other, target), "×", f"{ours.policy} {note}"), ours, other)
+    if ours.first_round(target) is None:
+        theirs = other.first_round(target)
+        if theirs is None:
+            return Finding(UNTESTABLE, note=f"neither reaches {percent(target)} in {ours.rounds} rounds; {_ends(ours, other)}")
+        note = f"{ours.policy} never reaches {percent(target)} in {ours.rounds} rounds, {other.policy} does in round {theirs}"
+        return _with_spend(Finding(FAILS, speed_up(ours, other, target), "×", note), ours, other)
+    return _with_spend(_speed(ours, other, target, claimed), ours, other)
 
 
 def _speed(ours: Runs, other: Runs, target: float, claimed: float | None) -> Finding:
     found, first, theirs = speed_up(ours, other, target), ours.first_round(target), other.first_round(target)
     rounds = f"rounds {first} and {'never' if theirs is None else theirs}"
-    if theirs is not None:
-        verdict, why = _above(found, 1.0, claimed)
-        return Finding(verdict, found, "×", f"{rounds}; {why}" if why else rounds)
-    found = replace(found, high=None)
-    verdict, why = _above(found, 1.0, claimed)
-    if verdict != HOLDS:
-        verdict = UNTESTABLE
-        why = f"the horizon of {ours.rounds} rounds is too short" if found.low is not None else why
-    return Finding(verdict, found, "×", "; ".join(filter(None, (rounds, "a lower bound", why))), at_least=True)
+    bound = theirs is None
+    found = replace(found, high=None) if bound else found
+    verdict, why = above(found, 1.0, claimed)
+    if bound and verdict != HOLDS:
+        verdict, why = UNTESTABLE, f"the horizon of {ours.rounds} rounds is too short" if found.low is not None else why
+    return Finding(verdict, found, "×", _joined(rounds, "a lower bound" if bound else "", why), at_least=bound)
 
 
-def _at_replaced_targets(ours: Runs, other: Runs, target: float, claimed: float | None) -> Finding:
-    weaker = min(_reached(ours), _reached(other))
-    targets = (common_target(ours, other), SHARE * weaker)
-    said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
+@_of_learning
+def sooner(ours: Runs, other: Runs) -> Finding:
+    """Earlier at targets of our choice: the highest multiple of 5 % that both reach, and 90 % of the weaker one's best."""
+    ours, other = paired(ours, other)
+    targets = common_target(ours, other), SHARE * min(_reached(ours), _reached(other))
     if targets[0] <= 2 / STEPS:
-        return Finding(UNTESTABLE, note=f"{said}, nor both any target above guessing")
-    first, second = (_speed(ours, other, each, claimed) for each in targets)
-    times = f"{'≥ ' if second.at_least else ''}{interval(second.value, 2)} ×"
-    note = f"{said}; at {percent(targets[0])} {first.note}; at {percent(targets[1], 1)} {times}, {second.note}"
-    verdict = first.verdict if first.verdict == second.verdict else UNDECIDED
-    return replace(first, verdict=verdict, note=note + ("" if first.verdict == second.verdict else ": the two disagree"))
+        return Finding(UNTESTABLE, note="the two share no target above guessing")
+    first, second = (_speed(ours, other, each, None) for each in targets)
+    note = f"at {percent(targets[0])}: {first.note}; at {percent(targets[1], 1)}: {interval(second.value, 2)} ×, {second.note}"
+    same = first.verdict == second.verdict
+    found = replace(first, verdict=first.verdict if same else UNDECIDED, note=note + ("" if same else ": the two disagree"))
+    return _with_spend(found, ours, other)
+
+
+def _ends(*sides: Runs) -> str:
+    return " and ".join(f"{side.policy} ends at {percent(_reached(side), 1)}" for side in sides)
 
 
 def _reached(outcome: Runs) -> float:
     return float(outcome.curve.mean(axis=0).max())
 
 
-def _multiple(reached: float) -> float:
-    """The highest multiple of 5 % up to it.
-
-    >>> _multiple(0.35), _multiple(0.349)
-    (0.35, 0.3)
-    """
-    return round(floor(reached * STEPS + 1e-9) / STEPS, 2)
-
-
 def common_target(ours: Runs, other: Runs) -> float:
     """The highest multiple of 5 % that the mean running best of both reaches."""
-    return _multiple(min(_reached(ours), _reached(other)))
+    return round(floor(min(_reached(ours), _reached(other)) * STEPS + 1e-9) / STEPS, 2)
 
 
 @_of_learning
@@ -162,29 +155,29 @@ def never_reaches(ours: Runs, other: Runs, target: float) -> Finding:
     if theirs is not None:
         mine = "does not" if first is None else f"in round {first}"
         return Finding(FAILS, best, "% at the end", f"{other.policy} reaches it in round {theirs}, {ours.policy} {mine}")
-    if first is not None:
-        verdict = decide(best, 100 * target, above=False)
-        return _with_spend(Finding(verdict, best, "% at the end", f"{ours.policy} in round {first}"), ours, other)
-    targets = (_multiple(_reached(ours)), SHARE * _reached(ours))
-    said = f"neither reaches {percent(target)} in {ours.rounds} rounds"
-    if targets[0] <= 2 / STEPS:
-        return Finding(UNTESTABLE, best, "% at the end", f"{said}, nor {ours.policy} any target above guessing")
-    verdicts = [decide(best, 100 * each, above=False) for each in targets]
-    own = f"{ours.policy} ends at {percent(_reached(ours), 1)}"
-    asked = f"asked at {percent(targets[0])} ({verdicts[0]}) and {percent(targets[1], 1)} ({verdicts[1]})"
-    verdict = verdicts[0] if verdicts[0] == verdicts[1] else UNDECIDED
-    return _with_spend(Finding(verdict, best, "% at the end", f"{said}; {own}; {asked}"), ours, other)
+    if first is None:
+        note = f"neither reaches {percent(target)} in {ours.rounds} rounds; {_ends(ours, other)}"
+        return _with_spend(Finding(UNTESTABLE, best, "% at the end", note), ours, other)
+    verdict = decide(best, 100 * target, above=False)
+    return _with_spend(Finding(verdict, best, "% at the end", f"{ours.policy} in round {first}"), ours, other)
 
 
 @_of_learning
-def close_to_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> Finding:
-    """With constant admission at hand it is also said how much of the way from it to the oracle is made."""
+def below_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> Finding:
+    """How far, and how much of the way from constant admission to the oracle is made; the paper draws no line."""
     gap = difference(oracle, ours).scaled(100)
-    notes = [f"close is at most {100 * CLOSE:g} points, our choice"]
+    notes = ["the paper gives no number"]
     if constant is not None and constant.learnt:
         way, made = difference(oracle, constant).mean, difference(ours, constant).mean
         notes.append(f"{percent(made / way)} of the way from constant admission to the oracle" if way > 0 else "no way to go")
-    found = Finding(decide(gap, 100 * CLOSE, above=False), gap, "points below", "; ".join(notes))
+    return _with_spend(Finding(UNTESTABLE, gap, "points below", _joined(*notes)), ours, oracle)
+
+
+@_of_learning
+def close_to_oracle(ours: Runs, oracle: Runs) -> Finding:
+    """Close as we read it."""
+    gap = difference(oracle, ours).scaled(100)
+    found = Finding(decide(gap, 100 * CLOSE, above=False), gap, "points below")
     return _with_spend(found, ours, oracle, compare=ours.budget)
 
 
@@ -201,26 +194,33 @@ def _counted(finding: Finding, ours: Runs, other: Runs) -> Finding:
         return finding
     both = len(set(ours.learnt) & set(other.learnt))
     count = f"{both} of {len(ours.seeds)} seeds: {' and '.join(lost)} diverged"
-    return replace(finding, note="; ".join(filter(None, (finding.note, count))))
+    return replace(finding, note=_joined(finding.note, count))
 
 
 # Constraints
 
 
-def keeps_budget(ours: Runs) -> Finding:
-    share = estimate(100 * ours.expected_spend / ours.budget)
-    notes = [f"{percent(ours.spend.mean() / ours.budget)} really spent, with the luck of the prices"]
+def keeps_budget(ours: Runs, longer: Runs | None = None) -> Finding:
+    """Money really spent; `longer`: the same policy over more rounds, to see what hangs on the horizon."""
+    share = estimate(100 * ours.spend / ours.budget)
+    notes = [f"{ours.rounds} rounds"]
+    if longer is not None:
+        notes.append(f"{interval(estimate(100 * longer.spend / longer.budget))} % over {longer.rounds}")
+    return spent_share(share, ours.budget, *notes)
+
+
+def spent_share(share: Estimate, budget: float, *notes: str) -> Finding:
+    """Of the budget, in per cent."""
     verdict = decide(share, 100 * (1 + LEEWAY), above=False)
-    if verdict == FAILS:
-        notes.append(f"{ours.rounds} rounds; how the violation grows with T is judged under theory")
-    return Finding(verdict, share, "% of the budget", "; ".join(notes), (float(ours.spend.mean()),), ours.budget)
+    growth = "how the violation grows with T is judged under theory" if verdict == FAILS else ""
+    return Finding(verdict, share, "% of the budget", _joined(*notes, growth), (share.mean * budget / 100,), budget)
 
 
 def keeps_buffers(ours: Runs) -> Finding:
-    by_seed = 100 * ours.held_shares.mean(axis=1).max(axis=-1)
-    value = estimate(by_seed)
-    note = f"fullest client in the mean over seeds: {percent(ours.fullest)} of its B_m"
-    return Finding(decide(value, 100 * (1 + LEEWAY), above=False), value, "% of B_m, mean over rounds", note)
+    """On average over rounds, of the client that is fullest on average over seeds: the constraint is on expectations."""
+    shares = 100 * ours.held_shares.mean(axis=1)
+    value = estimate(shares[:, shares.mean(axis=0).argmax()])
+    return Finding(decide(value, 100 * (1 + LEEWAY), above=False), value, "% of B_m, mean over rounds, fullest client")
 
 
 def never_above_buffers(ours: Runs) -> Finding:
@@ -235,68 +235,65 @@ def debt_is_stable(ours: Runs) -> Finding:
     if quarter < 2:
         return Finding(UNTESTABLE, note=f"{ours.rounds} rounds are too few")
     before, last = (ours.column("debt")[:, -k * quarter : (-(k - 1) * quarter) or None].mean(axis=1) for k in (2, 1))
-    growth = estimate(100 * (last - before - _debt_luck(ours, quarter)) / quarter / ours.budget)
+    growth = estimate(100 * (last - before) / quarter / ours.budget)
     note = f"debt {before.mean():.0f} in the third quarter, {last.mean():.0f} in the last"
     return Finding(decide(growth, 100 * GROWTH, above=False), growth, "% of C a round, growth", note)
-
-
-def _debt_luck(ours: Runs, quarter: int) -> Floats:
-    """How much of the growth is the luck of the prices, (all seeds,): nothing where the debt was ever paid off meanwhile,
-    because a queue at zero does not remember. An increment counts in as many rounds of a quarter as come after it."""
-    t = np.arange(1, ours.rounds + 1)
-    third, fourth = (np.clip(ours.rounds - (k - 1) * quarter - t, 0, quarter) / quarter for k in (2, 1))
-    luck = ours.bought * ((fourth - third) * ours.price_luck).sum(axis=1)
-    return np.where((ours.column("debt")[:, -2 * quarter :] > 0).all(axis=1), luck, 0.0)
 
 
 # What they share
 
 
-def _above(found: Estimate, nothing: float, claimed: float | None) -> tuple[str, str]:
-    """Whether a number is above half of what is claimed, and if not, what it is."""
-    line = nothing if claimed is None else nothing + (claimed - nothing) / 2
+def above(found: Estimate, nothing: float, claimed: float | None) -> tuple[str, str]:
+    """Whether a number is above no difference, and whether it may be as large as is claimed."""
     if found.low is None:
         return UNTESTABLE, "one seed has no interval"
-    verdict = decide(found, line)
-    if verdict == HOLDS and claimed is None and found.low <= nothing:
-        verdict = UNDECIDED
-    if verdict == HOLDS:
-        return verdict, ""
+    smaller = claimed is not None and found.high is not None and found.high < claimed
+    if found.low > nothing:
+        return (DIRECTION, "") if smaller else (HOLDS, "")
     if found.high is not None and found.high < nothing:
-        return verdict, "it is the other way round"
-    if found.low <= nothing:
-        return verdict, "no difference lies within the interval"
-    half = "by less than half of what is claimed" if verdict == FAILS else "half of what is claimed lies in the interval"
-    return verdict, f"better, but {half}"
+        return FAILS, "it is the other way round"
+    if smaller:
+        return FAILS, "no difference lies within the interval, what is claimed above it"
+    return UNDECIDED, "no difference lies within the interval"
+
+
+class Money(NamedTuple):
+    """What a policy spent a round, over seeds."""
+
+    policy: str
+    spend: Estimate
+    budget: float
+
+    def keeps(self, allowed: float) -> str:
+        share = self.spend.scaled(1 / allowed)
+        if share.low is None:  # one seed: its number has to do
+            return HOLDS if share.mean <= 1 + LEEWAY else FAILS
+        return decide(share, 1 + LEEWAY, above=False)
 
 
 def _with_spend(finding: Finding, ours: Runs, other: Runs, compare: float | None = None) -> Finding:
+    mine, theirs = (Money(one.policy, estimate(one.spend), one.budget) for one in (ours, other))
+    return with_money(finding, mine, theirs, compare)
+
+
+def with_money(finding: Finding, ours: Money, other: Money, compare: float | None = None) -> Finding:
     """The same with the money of both sides; what holds only for more money than allowed is said to."""
-    said = replace(finding, spend=(float(ours.spend.mean()), float(other.spend.mean())), budget=ours.budget)
-    if finding.verdict != HOLDS:
+    mine, theirs, budget = ours.spend.mean, other.spend.mean, ours.budget
+    said = replace(finding, spend=(mine, theirs), budget=budget)
+    if finding.verdict not in (HOLDS, DIRECTION):
         return said
-    mine, theirs = float(ours.expected_spend.mean()), float(other.expected_spend.mean())
-    shares = percent(mine / ours.budget), percent(theirs / ours.budget)
-    allowed = max(ours.budget, theirs) if compare is None else compare
-    within = _keeps(ours, ours.budget)
+    shares = percent(mine / budget), percent(theirs / budget)
+    allowed = max(budget, theirs) if compare is None else compare
+    within = ours.keeps(budget)
     if within == HOLDS:
-        other_over = compare is None and _keeps(other, other.budget) == FAILS
-        return (
-            replace(said, note=_joined(said.note, f"{other.policy} spends {shares[1]} of the budget")) if other_over else said
-        )
+        over = compare is None and other.keeps(budget) == FAILS
+        return replace(said, note=_joined(said.note, f"{other.policy} spends {shares[1]} of the budget" if over else ""))
     if within == UNDECIDED:
-        note = f"whether the budget is kept is not decided ({shares[0]})"
-        return replace(said, verdict=UNDECIDED, note=_joined(said.note, note))
-    if _keeps(ours, allowed) == FAILS:
-        return replace(said, verdict=f"holds only with overspend of {percent(mine / allowed - 1)}")
-    return replace(said, verdict=f"holds, both over budget ({shares[0]} and {shares[1]})")
-
-
-def _keeps(side: Runs, allowed: float) -> str:
-    share = estimate(side.expected_spend / allowed)
-    if share.low is None:  # one seed: its number has to do
-        return HOLDS if share.mean <= 1 + LEEWAY else FAILS
-    return decide(share, 1 + LEEWAY, above=False)
+        return replace(said, note=_joined(said.note, f"whether the budget is kept is not decided ({shares[0]})"))
+    if ours.keeps(allowed) == FAILS:
+        how = " only" if finding.verdict == HOLDS else ", only"
+        return replace(said, verdict=f"{finding.verdict}{how} with overspend of {percent(mine / allowed - 1)}")
+    return replace(said, verdict=f"{finding.verdict}, both over budget ({shares[0]} and {shares[1]})")
 
 
 def _joined(*notes: str) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headgate.analysis.intervals import t_quantile
 from headgate.control.policies import Acdpp
 from headgate.control.policies.operating_point import better_of_corollary
 from headgate.control.rehearse import Rehearsal, rehearse
@@ -52,13 +51,15 @@ class Fit:
     quantity: str
     exponent: float | None
     """None where there is none, and `why` says why"""
-    half_width: float | None
-    """half the 95 % interval of the exponent, Student's"""
+    low: float | None
+    high: float | None
+    """the least and the largest exponent from one of these horizons to the next. Not an interval of chance: Ω_2 and Ω_3 have
+    none in them, and the others are means over the same seeds at every horizon"""
     claim: str
     claimed_exponent: float
     """what the claimed function of T itself would show over these horizons: log T has an exponent too"""
     holds: bool | None
-    """whether the whole interval is at most `LEEWAY` above that, or above it; None where it cannot be told"""
+    """whether the whole range is at most `LEEWAY` above that, or above it; None where it cannot be told"""
     why: str = ""
     """there is no exponent"""
 
@@ -104,8 +105,9 @@ def measure(
     gamma: float,
     phi: float,
     tick: Callable[[int], None] = lambda t: None,
+    grain: int = 1,
 ) -> MeasuredRates:
-    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon.
+    """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every horizon; `grain` as in `measure_points`.
 
     After Ctrl-C the horizons done so far come back; fits need three.
     """
@@ -115,7 +117,7 @@ def measure(
         K, rate = better_of_corollary(system, experiment.prices.mean(T), experiment.bound)
         return Setting(K, rate, float(T**gamma), float(1 - T**-phi))
 
-    points = measure_points(experiment, policy, Ts, choose, tick)
+    points = measure_points(experiment, policy, Ts, choose, tick, grain)
     wanted: dict[str, tuple[str, Callable[[Floats], Floats]]] = {
         "regret": (f"O(T^{1 - gamma:g}) + O(T^{phi:g}) + O(log T)", lambda T: T**claims.regret),
         "cost_violation": (f"O(T^{claims.cost_violation:g})", lambda T: T**claims.cost_violation),
@@ -134,18 +136,32 @@ def measure_points(
     Ts: Sequence[int],
     choose: Callable[[System, int], Setting],
     tick: Callable[[int], None] = lambda t: None,
+    grain: int = 1,
 ) -> list[AtHorizon]:
-    """One point a horizon, with what `choose` sets there."""
+    """One point a horizon, with what `choose` sets there. The policy decides and is charged in parts of a sample, `grain` of
+    them in each: the paper's admissions are real numbers, where whole samples may leave memory empty for a round."""
     costs, points = experiment.prices, []
+    fine = finer(experiment, grain)
     for T in Ts:
-        system = replace(experiment.system, horizon=T)
-        with_ = choose(system, T)
-        tuned = replace(policy, K=with_.K, rate=with_.rate, V=with_.V, rho=with_.rho, bound=experiment.bound)
-        result = rehearse(system, tuned, costs, experiment.seeds, T, tick)
+        with_ = choose(replace(experiment.system, horizon=T), T)
+        with_ = replace(with_, rate=grain * with_.rate, V=grain**2 * with_.V)
+        system = replace(fine.system, horizon=T)
+        tuned = replace(policy, K=with_.K, rate=with_.rate, V=with_.V, rho=with_.rho, bound=fine.bound)
+        result = rehearse(system, tuned, costs, fine.seeds, T, tick)
         if result.rounds < T:
             break
-        points.append(_point(experiment, system, with_, result))
+        found = _point(fine, system, with_, result)
+        over = {name: getattr(found, name) / grain for name in ("cost_violation", "buffer_violation")}
+        points.append(replace(found, V=found.V / grain**2, **over))
     return points
+
+
+def finer(experiment: Experiment, grain: int) -> Experiment:
+    """The same system counted in parts of a sample: with n, N and Pdim times g and σ times √g every penalty is what it was;
+    with V times g² the drift-plus-penalty rule then decides alike, and money and debt are g times as much."""
+    system = replace(experiment.system, buffer=grain * experiment.system.buffer, budget=grain * experiment.system.budget)
+    k = experiment.bound
+    return replace(experiment, system=system, bound=replace(k, sigma=k.sigma * np.sqrt(grain), pdim=k.pdim * grain))
 
 
 def _point(experiment: Experiment, system: System, with_: Setting, result: Rehearsal) -> AtHorizon:
@@ -190,21 +206,21 @@ def fit_points(points: Sequence[AtHorizon], name: str, claim: str, shape: Callab
 def _fit(name: str, T: Floats, value: Floats, claim: str, shape: Callable[[Floats], Floats]) -> Fit:
     """Least squares of log|value| on log T."""
     tail = fitted(T)
-    claimed = round(_slope(T[tail], shape(T[tail]))[0], 3)
+    claimed = round(_slope(T[tail], shape(T[tail])), 3)
     y = np.abs(value[tail])
+    none = Fit(name, None, None, None, claim, claimed, None)
     if not np.all(np.isfinite(y)):
-        return Fit(name, None, None, claim, claimed, None, "infinite at some horizon: memory was empty in a round")
+        return replace(none, why="infinite at some horizon: memory was empty in a round")
     if not np.any(y):
-        return Fit(name, None, None, claim, claimed, True, "zero at every horizon")
+        return replace(none, holds=True, why="zero at every horizon")
     if claimed == 0 and not np.any(y[-2:]):
-        return Fit(name, None, None, claim, claimed, True, "zero at the two longest horizons: it does not grow")
+        return replace(none, holds=True, why="zero at the two longest horizons: it does not grow")
     if not np.all(y > 0):
-        return Fit(name, None, None, claim, claimed, None, f"none: zero at {int((y == 0).sum())} of {len(y)} horizons")
-    exponent, error = _slope(T[tail], y)
-    half = t_quantile(len(y) - 2, 0.95) * error
-    line = claimed + LEEWAY
-    holds = True if exponent + half <= line else False if exponent - half > line else None
-    return Fit(name, exponent, half, claim, claimed, holds)
+        return replace(none, why=f"none: zero at {int((y == 0).sum())} of {len(y)} horizons")
+    local = np.diff(np.log(y)) / np.diff(np.log(T[tail]))
+    low, high, line = float(local.min()), float(local.max()), claimed + LEEWAY
+    holds = True if high <= line else False if low > line else None
+    return Fit(name, _slope(T[tail], y), low, high, claim, claimed, holds)
 
 
 def fitted(horizons: Sequence[int] | Floats) -> slice:
@@ -212,10 +228,7 @@ def fitted(horizons: Sequence[int] | Floats) -> slice:
     return slice(max(min(len(horizons) // 2, len(horizons) - FITTED), 0), None)
 
 
-def _slope(T: Floats, value: Floats) -> tuple[float, float]:
-    """Of log value on log T, with its standard error."""
-    x, y = np.log(T), np.log(value)
-    x = x - x.mean()
-    slope = float(x @ y / (x @ x))
-    residual = y - y.mean() - slope * x
-    return slope, float(np.sqrt(residual @ residual / max(len(x) - 2, 1) / (x @ x)))
+def _slope(T: Floats, value: Floats) -> float:
+    """Of log value on log T."""
+    x = np.log(T) - np.log(T).mean()
+    return float(x @ np.log(value) / (x @ x))

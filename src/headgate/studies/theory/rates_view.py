@@ -7,7 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.figures import COLOURS, STYLE, save_figure
-from headgate.analysis.formatting import number
+from headgate.analysis.formatting import interval, number
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
 from headgate.analysis.shown import a_table, show
 from headgate.studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
@@ -16,7 +17,7 @@ WORDS = words(__file__)["rates"]
 SHOWN: dict[str, str] = WORDS["shown"]
 LUCK: str = WORDS["luck"]
 POINTS = ["T", "V", "ρ", *SHOWN.values(), "ceiling of Reg(T)"]
-FITS = ["quantity", "claim", "allowed", "measured exponent of T", "within"]
+FITS = ["quantity", "claim", "allowed", "measured exponent of T (range)", "within"]
 
 
 def point_lines(points: Sequence[AtHorizon]) -> list[list[str]]:
@@ -32,7 +33,7 @@ def fit_lines(fits: Sequence[Fit]) -> list[list[str]]:
             SHOWN[fit.quantity],
             fit.claim,
             f"{fit.claimed_exponent + LEEWAY:.2f}",
-            fit.why if fit.exponent is None else f"{fit.exponent:.2f} ± {fit.half_width or 0:.2f}".replace("-", "−"),
+            fit.why if fit.exponent is None else interval(Estimate(fit.exponent, fit.low, fit.high), 2),
             told[fit.holds],
         ]
         for fit in fits
@@ -51,8 +52,9 @@ def how_fitted(points: Sequence[AtHorizon]) -> str:
     """Over which horizons, and what is allowed."""
     used = points[fitted([point.T for point in points])]
     return (
-        f"Exponents are fitted over T = {used[0].T:,} to {used[-1].T:,}, with Student's 95 % interval. *Allowed* is what the "
-        f"claimed function of T itself would show over the same horizons, plus {LEEWAY}."
+        f"Exponents are fitted over T = {used[0].T:,} to {used[-1].T:,}; the range is that from one horizon to the next, no "
+        "interval of chance. *Allowed* is what the claimed function of T itself would show over the same horizons, "
+        f"plus {LEEWAY}."
     )
 
 
