@@ -78,7 +78,8 @@ class Controller:
         """The orders of round ledger.t + 1 at `price`: one number, one for each run (R,), or one for each client, too (R, M).
         Changes nothing.
 
-        `reserved` (R,) is what orders of earlier rounds may still turn out to have price: the policy sees it as spent.
+        `reserved` (R,) is what orders of earlier rounds may still turn out to have cost: the policy sees it as spent. Where
+        answers may come late, `purse.kept_back` belongs to it.
         """
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
         kept_from = self.buffers.kept_from(ledger, t)

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from headgate.control.controller import Controller
+from headgate.control.policies.buying.purse import kept_back, most_money
 from headgate.control.types import Floats, Ints, Ledger, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
@@ -108,7 +111,7 @@ class Accounts:
         """The next round, with its orders on disk: those written before a crash, or new ones to the clients in `present`."""
         begun, self.clients = self.store.begun(), self.store.clients()  # somebody may have lifted a quarantine
         if begun is None:
-            reserved = reserve(self.store.outstanding())
+            reserved = self._reserved(price)
             orders = decided(self.controller, self.ledger, price, reserved)
             self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)))
         elif begun.round != self.t + 1:
@@ -121,6 +124,14 @@ class Accounts:
             outstanding.setdefault(row.client, {})[row.round] = row
         buffers = self.controller.buffers
         return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
+
+    def _reserved(self, price: Floats) -> float:
+        """What open orders may cost, and what rounding may add because answers are charged in the order in which they come."""
+        open_, system = self.store.outstanding(), self.experiment.system
+        overdraft = getattr(self.controller.policy, "overdraft", 0.0)
+        amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])
+        most = most_money(system, self.t + 1, overdraft)
+        return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
         """Only orders to admit something are written: the others cost nothing."""
