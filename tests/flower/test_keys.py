@@ -2,13 +2,15 @@
 
 import os
 import secrets
+from contextlib import closing
 
 import pytest
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from grids import SERVER, Node
-from worlds import World, an_experiment
+from worlds import World, an_experiment, counting_app, start
 
 from headgate.errors import DataError, SettingError
+from headgate.flower.client import signed
 from headgate.flower.deploy.certificates import make_node_key
 from headgate.flower.keys import (
     FILE,
@@ -26,6 +28,7 @@ from headgate.flower.keys import (
 )
 from headgate.flower.messages import RECORD
 from headgate.flower.rounds import Discipline
+from headgate.flower.strategy import AdmissionStrategy
 
 
 @pytest.fixture
@@ -143,6 +146,75 @@ def test_flowers_error_for_a_node_that_is_gone_names_the_client_that_was_asked(w
     assert [(event.client, event.kind, event.reason) for event in world.events()] == [
         (2, "failed", "error 5: Node Unavailable")
     ]
+
+
+def evaluating(world, mods):
+    """A world whose clients measure their own number, each with one sample; what is told of the rounds."""
+    app = counting_app(world.folder / "stores")
+
+    @app.evaluate(mods=mods)
+    def evaluate(message, context):
+        return measured(message, float(context.node_config["partition-id"]))
+
+    for node in world.grid.nodes.values():
+        node.app = app
+    strategy = AdmissionStrategy(world.experiment, world.folder / "run", discipline=world.discipline, client_evaluation=True)
+    with closing(strategy):
+        return strategy.start(world.grid, start()).evaluate_metrics_clientapp
+
+
+def measured(question, value):
+    record = MetricRecord({"accuracy": value, "num-examples": 1})
+    return Message(RecordDict({"metrics": record}), reply_to=question)
+
+
+def test_nobody_measures_in_the_name_of_another(world):
+    """Somebody answers as client 0 before it does: unsigned, by the key of client 1, and with client 0's own training."""
+    trainings = []
+
+    def send_and_receive(messages, *, timeout=None, plain=world.grid.send_and_receive):
+        messages = list(messages)
+        replies = plain(messages, timeout=timeout)
+        if messages[0].metadata.message_type == "train":
+            trainings.append(RecordDict(replies[0].content))
+        if messages[0].metadata.message_type != "evaluate":
+            return replies
+        question = messages[0]
+        assert question.metadata.dst_node_id == 100
+        forged = [measured(question, 9.0) for _ in range(2)]
+        sign(forged[1].content, 100, read_private_key(world.folder / "1.key"))
+        return [*forged, Message(RecordDict(trainings[-1]), reply_to=question), *replies]
+
+    world.grid.send_and_receive = send_and_receive
+    told = evaluating(world, [signed])
+    assert [record["accuracy"] for record in told.values()] == [1.0] * 4
+    reasons = [event.reason.partition(": ")[2] for event in world.events("forged")]
+    assert reasons == ["is not signed", "is not signed by this client's key", "answers another question"] * 4
+    assert all("as client 0 (node 100)" in event.reason for event in world.events("forged"))
+    assert world.events("rejected", "quarantined") == []
+
+
+def test_an_old_measurement_is_no_answer_to_a_new_question(world):
+    kept = []
+
+    def send(message, node, plain=world.grid._send):
+        replies = plain(message, node)
+        if message.metadata.message_type == "evaluate" and node == 100:
+            kept.append(replies[0].content)
+            return [Message(RecordDict(kept[0]), reply_to=message)]
+        return replies
+
+    world.grid._send = send
+    told = evaluating(world, [signed])
+    assert [record["accuracy"] for record in told.values()] == [1.0, 1.5, 1.5, 1.5]
+    assert [event.reason for event in world.events("forged")] == [
+        "an answer as client 0 (node 100): answers another question"
+    ] * 3
+
+
+def test_measurements_that_nobody_signed_count_for_nothing(world):
+    assert evaluating(world, []) == {}
+    assert {event.reason.partition(": ")[2] for event in world.events("forged")} == {"is not signed"}
 
 
 def test_every_byte_of_an_answer_is_signed(tmp_path):

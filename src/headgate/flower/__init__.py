@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.flower.client import headgate_client as headgate_client
+    from headgate.flower.client import signed as signed
     from headgate.flower.recipe import recipe_client as recipe_client
     from headgate.flower.recipe import recipe_server as recipe_server
     from headgate.flower.replay import replay as replay
@@ -21,6 +22,7 @@ _HOMES = {
     "recipe_client": "recipe",
     "recipe_server": "recipe",
     "replay": "replay",
+    "signed": "client",
 }
 
 

@@ -5,7 +5,11 @@
         ...
 
 takes the place of `@app.train()`. The function is called with the samples to train on, and not where there are none; a record
-of what was admitted is added to its reply.
+of what was admitted is added to its reply. Where clients have keys, what else an app answers is signed by a mod of Flower's:
+
+    @app.evaluate(mods=[signed])
+    def evaluate(message, context):
+        ...
 """
 
 import os
@@ -17,13 +21,14 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
 from numpy.typing import NDArray
 
 from headgate.control.retention import Retention
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, HeldSample
 from headgate.flower.durable import Watch
-from headgate.flower.keys import read_private_key, sign
+from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.messages import RECORD, Identity, Order, from_wire, to_wire
 from headgate.flower.sources import Label, Source, unpack
 
@@ -113,6 +118,14 @@ def _obey(order: Order, own: BufferStore, source: Source, function: Train, messa
     content = RecordDict() if reply is None else reply.content
     content[RECORD] = ConfigRecord(to_wire(own.tell(order, len(labelled))))
     return Message(content, reply_to=message) if reply is None else reply
+
+
+def signed(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """A mod for functions of an app: their answers are this client's, and to the question that was asked."""
+    reply = call_next(message, context)
+    if reply.has_content() and NONCE in message.content:
+        reply.content[NONCE] = message.content[NONCE]
+    return _signed(reply, context) if reply.has_content() else reply
 
 
 def _signed(reply: Message, context: Context) -> Message:

@@ -13,11 +13,11 @@ from typing import Any
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.flower.ledger_store import LedgerStore, SettledRound
-from headgate.reading import read_object
 from headgate.records.lock import FolderLock
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE
 from headgate.records.source import commit
+from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE
 from headgate.records.writer import RunWriter
 
@@ -93,7 +93,7 @@ class RunRecord:
 
 def _check_same(folder: Path, experiment: Experiment) -> None:
     """Refuses to go on with what another experiment began. Where the modules of a recipe lie may differ."""
-    if read_object(folder / ENVIRONMENT).get("executor") != EXECUTOR:
+    if read_sealed(folder / ENVIRONMENT).get("executor") != EXECUTOR:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")

@@ -9,19 +9,20 @@ from flwr.app.message import make_message
 from flwr.serverapp import Grid
 from flwr.superlink.grid import HttpGrid
 
-from headgate.flower.keys import ClientKeys, take_signature
+from headgate.flower.keys import NONCE, ClientKeys, take_signature
 from headgate.flower.ledger_store import Event
-from headgate.flower.messages import Order
 
 
 def sorted_out(
-    t: int, messages: Sequence[Message], sent: Mapping[int, Order], replies: Iterable[Message], keys: ClientKeys | None
+    t: int, messages: Sequence[Message], sent: Mapping[int, int], replies: Iterable[Message], keys: ClientKeys | None
 ) -> tuple[list[Message], list[Event]]:
     """The replies that may be heard, each with the node it is of, and what is to be told of the others.
 
-    An error can be put into anybody's mouth, so errors come last: an answer that came as well counts before them.
+    `sent` says which client each node is that was asked. An error can be put into anybody's mouth, so errors come last: an
+    answer that came as well counts before them.
     """
     asked = {message.metadata.message_id: message for message in messages if message.metadata.message_id}
+    questions = {message.metadata.dst_node_id: message for message in messages}
     known = {} if keys is None else keys.current()
     answers, errors, events = [], [], []
     for reply in replies:
@@ -30,14 +31,24 @@ def sorted_out(
             errors.append(reply if question is None else Message(reply.error, reply_to=question))
             continue
         node = reply.metadata.src_node_id
-        order = sent.get(node)
-        if keys is not None and order is not None:
-            reason = take_signature(reply.content, node, known.get(order.client))
+        client = sent.get(node)
+        if keys is not None and client is not None:
+            reason = take_signature(reply.content, node, known.get(client))
+            if reason is None and not _answers(reply, questions[node]):
+                reason = "answers another question"
             if reason is not None:
-                events.append(Event(t, -1, "forged", f"an answer as client {order.client} (node {node}): {reason}"))
+                events.append(Event(t, -1, "forged", f"an answer as client {client} (node {node}): {reason}"))
                 continue
         answers.append(reply)
     return [*answers, *errors], events
+
+
+def _answers(reply: Message, question: Message) -> bool:
+    """Whether it says that it is to this question; what clients tell of an order names its round, and may leave that to it."""
+    said = reply.content.pop(NONCE, None)
+    if said is None:
+        return question.metadata.message_type != MessageType.EVALUATE
+    return bool(said == question.content[NONCE])
 
 
 def guarded(grid: Grid) -> Grid:

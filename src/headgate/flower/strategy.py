@@ -21,7 +21,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
 from headgate.flower.durable import on_disk
-from headgate.flower.keys import keys_of_the_deployment
+from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
 from headgate.flower.ledger_store import Event, LedgerStore
 from headgate.flower.messages import Order
 from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
@@ -160,7 +160,8 @@ class AdmissionStrategy(Strategy):
         now = self._now
         if now is None or now.t != server_round:
             raise SettingError(f"server_round = {server_round}: no orders were given for it")
-        genuine, forged = sorted_out(now.t, self._messages, self._sent, replies, self._keys)
+        sent = {node: order.client for node, order in self._sent.items()}
+        genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
         heard = hear(self.accounts, now, self._sent, genuine, self._learned.model, self.discipline)
         done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events([*forged, *heard.events])
         learned, events = self._step(now.t, heard)
@@ -182,9 +183,10 @@ class AdmissionStrategy(Strategy):
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         there, away = self._roster.look(grid, server_round, self.discipline.deadline), self.store.quarantined()
         self._asked = {node: client for client, node in there.items() if client not in away}
-        return [
+        own = ConfigRecord({**config, "server-round": server_round})
+        self._messages = [
             Message(
-                RecordDict({"arrays": arrays, "config": ConfigRecord({**config, "server-round": server_round})}),
+                RecordDict({"arrays": arrays, "config": own, NONCE: nonce()}),
                 node,
                 MessageType.EVALUATE,
                 ttl=self.discipline.deadline,
@@ -192,9 +194,14 @@ class AdmissionStrategy(Strategy):
             )
             for node in self._asked
         ]
+        return self._messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        judged = evaluations(replies, self._asked)
+        """The mean of what clients measured; where they have keys, of what these have signed."""
+        genuine, forged = sorted_out(server_round, self._messages, self._asked, replies, self._keys)
+        if forged:
+            self.store.note(forged)
+        judged = evaluations(genuine, self._asked)
         return mean_metrics(judged) if judged else None
 
     def summary(self) -> None:
