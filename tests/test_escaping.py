@@ -1,9 +1,11 @@
 """Names from recipes and run folders are shown as they are: in terminals, CSV, Markdown and figures, and nothing happens."""
 
+import ast
 import csv
 import io
 import json
 import sys
+from pathlib import Path
 from unicodedata import category
 
 import polars as pl
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headgate import escaping
+from headgate import cli, escaping
 from headgate.analysis.shown import a_table, show
 from headgate.cli import main
 from headgate.escaping import cell, code, json_text, label, markdown, markup, one_line, printable, shown
@@ -116,3 +118,27 @@ def test_numbers_in_csv_stay_numbers():
         "'@x",
     ]
     assert pl.DataFrame({"a": ["'=2"]}).write_csv() == "a\n'=2\n"
+
+
+def test_paths_that_are_said_are_obeyed_by_no_terminal(headgate, tmp_path):
+    folder = tmp_path / "\x1b[2J\x1b]0;owned\x07\nfake"
+    folder.mkdir()
+    code_, printed, error = headgate("runs", str(folder))
+    assert code_ == 0
+    assert "\\x1b[2J\\x1b]0;owned\\x07\\nfake; headgate run makes one" in error
+    code_, printed, error = headgate("rehearse", "mnist", "--rounds", "2", "--seeds", "1", "--out", str(folder / "rows.csv"))
+    assert code_ == 0, error
+    assert "\x1b]0;" not in printed + error
+    assert "fake/rows.csv" in error
+
+
+def test_commands_print_through_one_function():
+    """What is printed in any other way would reach the terminal as it is."""
+    folder = Path(cli.__file__).parent
+    found = {
+        path.name
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
+    }
+    assert found == {"saying.py", "console.py"}  # the second writes JSON, escaped as JSON is

@@ -1,6 +1,5 @@
 """The command line. Results go to stdout; progress and errors to stderr."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ from headgate import __version__
 from headgate.cli import control, flower, learning, theory
 from headgate.cli.compare import compare
 from headgate.cli.reproduce import reproduce
+from headgate.cli.saying import say
 from headgate.cli.serve import serve
 from headgate.errors import HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
@@ -24,7 +24,7 @@ WHOLE = 2000
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"headgate {__version__}")
+        say(f"headgate {__version__}")
         raise typer.Exit
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     try:
         app()
     except Interrupted as stop:
-        print(one_line(stop, WHOLE), file=sys.stderr)
+        say(one_line(stop, WHOLE), error=True)
         raise SystemExit(stop.exit_code) from None
     except HeadgateError as error:
         Console(stderr=True, soft_wrap=True).print(

@@ -1,7 +1,6 @@
 """The command that compares policies at equal spend."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from headgate import api
 from headgate.analysis.shown import show
 from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
+from headgate.cli.saying import say
 from headgate.errors import SettingError
 from headgate.experiment import load
 
@@ -63,7 +63,7 @@ def compare(
         print_json(found.rows)
     else:
         show(*found.shown())
-    print(f"wrote {found.path}", file=sys.stderr)
+    say(f"wrote {found.path}", error=True)
 
 
 def _budgets(said: str | None, own: float) -> list[float]:

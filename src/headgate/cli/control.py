@@ -1,7 +1,6 @@
 """The commands of control: recipes, plan, rehearse."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from headgate import api
 from headgate.analysis.rehearsal import check_out, write
 from headgate.analysis.shown import show
 from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, print_json, recipe_overrides, status
+from headgate.cli.saying import say
 from headgate.control.policies import Acdpp
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load, recipe_names, recipe_text
@@ -27,9 +27,10 @@ def recipes(
         for each in recipe_names():
             e = load(each)
             size = f"{e.system.clients:>8} clients, budget {e.system.budget:g}, {e.rounds} rounds"
-            print(f"{each:12} {size}: {', '.join(e.policies)}")
+            say(f"{each:12} {size}: {', '.join(e.policies)}")
         return
-    print(recipe_text(name), end="")
+    for line in recipe_text(name).splitlines():
+        say(line)
 
 
 def plan(
@@ -97,7 +98,7 @@ def rehearse(
         else:
             show(*done.shown())
         for path in filter(None, (out, figure)):
-            print(f"wrote {path}", file=sys.stderr)
+            say(f"wrote {path}", error=True)
     if done.interrupted:
         kept = ", ".join(f"{name} {result.rounds}/{experiment.rounds} rounds" for name, result in done.results.items())
         raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")

@@ -1,7 +1,6 @@
 """The commands of Flower: an app to start from, a deployment to try, and what real machines need. Needs headgate[flower]."""
 
 import signal
-import sys
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 
 from headgate.cli.console import Set
 from headgate.cli.learning import show_and_conclude
+from headgate.cli.saying import say
 from headgate.cli.standing import clients as clients_of_a_run
 from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.progress import counted
@@ -66,8 +66,8 @@ def new(
     from headgate.flower.app.write import write_app
 
     experiment = write_app(folder, recipe, _overrides(set_, rounds), policy, clients, training.value)
-    print(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
-    print(f"next: {folder / 'README.md'}")
+    say(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
+    say(f"next: {folder / 'README.md'}")
 
 
 @commands.command("deploy-example")
@@ -106,7 +106,7 @@ def deploy_example(
             deployment.run(folder, app.out, tick=tick)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on with {app.out}") from None
-    print(f"run folder: {app.out}")
+    say(f"run folder: {app.out}")
     show_and_conclude([app.out], app.out)
 
 
@@ -128,7 +128,7 @@ def certificates(
 
     made = make_certificates(folder, host or LOOPBACK)
     for path in (made.authority, made.authority_key, made.server, made.server_key):
-        print(path)
+        say(path)
 
 
 @commands.command()
@@ -141,7 +141,7 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     _check_installed()
     from headgate.flower.deploy.certificates import make_node_key
 
-    print(make_node_key(path))
+    say(make_node_key(path))
 
 
 @commands.command()
@@ -222,7 +222,7 @@ def register(
     if not link.connection.is_file():
         raise SettingError(f"{folder}: is no folder of headgate flower superlink")
     link.register(client, public, replace)
-    print(f"client {client}: {public}")
+    say(f"client {client}: {public}")
 
 
 @commands.command()
@@ -276,7 +276,7 @@ def _check_installed() -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    say(text, error=True)
 
 
 def _mark() -> str:

@@ -1,6 +1,5 @@
 """The commands of learning: run, runs, report, data."""
 
-import sys
 import time
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,8 +9,9 @@ from typing import Annotated
 import typer
 
 from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
+from headgate.cli.saying import say
 from headgate.errors import DataError, SettingError
-from headgate.escaping import printable
+from headgate.escaping import one_line
 from headgate.experiment import sweep_points
 from headgate.progress import counted, progress_bar
 
@@ -127,10 +127,13 @@ def runs(
         print_json([*found, *({"name": name, "state": "damaged", "problem": why} for name, why in damaged.items())])
     elif found:
         show(*list_shown(found))
+    for row in found:
+        if row["problem"]:
+            say(one_line(f"{row['name']}: unreadable: {row['problem']}"), error=True)
     for name, why in damaged.items():
-        print(printable(f"{name}: damaged: {why}"), file=sys.stderr)
+        say(one_line(f"{name}: damaged: {why}"), error=True)
     if not found and not damaged:
-        print(f"no runs in {folder}; headgate run makes one", file=sys.stderr)
+        say(f"no runs in {folder}; headgate run makes one", error=True)
 
 
 def report(
@@ -156,11 +159,11 @@ def report(
     page = out or folders[0] / "report.html"
     if not page.parent.is_dir():
         raise DataError(f"--out {page}: there is no folder {page.parent}")
-    print(write_report(found, page, target if target is not None else found[0].target))
+    say(write_report(found, page, target if target is not None else found[0].target))
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
-            print(path)
+            say(path)
 
 
 def data_list() -> None:
@@ -183,7 +186,7 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
     folder = data_folder()
     with counted(f"fetching {name}", unit="bytes") as tick:
         paths = fetch(name, folder, tick=tick)
-    print(f"{name}: {len(paths)} files in {folder / name}")
+    say(f"{name}: {len(paths)} files in {folder / name}")
 
 
 def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Format.table) -> None:
@@ -199,4 +202,4 @@ def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Fo
             print_json({"folder": str(run.path), "policies": summary_rows(run)})
         else:
             show(*run_shown(run, read_runs([run])))
-    print(f"report: {page}", file=sys.stderr if format_ is Format.json else sys.stdout)
+    say(f"report: {page}", error=format_ is Format.json)

@@ -1,6 +1,5 @@
 """The command that makes the studies anew: the paper's section 7, its theory, and ours beside them."""
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headgate.cli.console import Quiet, same_command_goes_on
+from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.progress import counted, ticked
@@ -82,9 +82,9 @@ def reproduce(
     asked = _Asked(folder / "runs", pages or inside, quick, device, processes, quiet)
     made = _better(asked) if what is What.better else _paper(names, theory, asked)
     for path in dict.fromkeys(made):
-        print(path)
+        say(path)
     if quick:
-        print("a trial run: its numbers mean nothing", file=sys.stderr)
+        say("a trial run: its numbers mean nothing", error=True)
 
 
 def _list(names: list[str], theory: bool, better: bool, quick: bool) -> None:
@@ -97,13 +97,13 @@ def _list(names: list[str], theory: bool, better: bool, quick: bool) -> None:
             seconds, e = run.gpu_seconds(), run.experiment
             total += seconds or 0.0
             says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.kind} lr {e.training.lr:g}: {', '.join(e.policies)}"
-            print(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
+            say(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
         if total:
-            print(f"{name}: about {total:.0f} s of H200 in all")
+            say(f"{name}: about {total:.0f} s of H200 in all")
     if theory:
-        print("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
+        say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
     for name in NAMES if better else ():
-        print(study(name).command)
+        say(study(name).command)
 
 
 def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:

@@ -1,11 +1,11 @@
 """The command of the page: serve."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headgate.cli.saying import say
 from headgate.errors import DataError, SettingError
 
 
@@ -42,7 +42,8 @@ def serve(
         raise DataError(f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs, mkdir an empty one")
 
     def started(link: str) -> None:
-        print(f"{runs_dir} is shown at\n\n  {link}\n\nCtrl-C ends it.", flush=True)
+        for line in (f"{runs_dir} is shown at", "", f"  {link}", "", "Ctrl-C ends it."):
+            say(line)
         if open_:
             import webbrowser
 
@@ -50,5 +51,5 @@ def serve(
 
     said = token_for(host, said_token(token, token_file))
     if token is not None:
-        print(SEEN, file=sys.stderr)
+        say(SEEN, error=True)
     serve_page(runs_dir, host, port, said, started)

@@ -1,6 +1,5 @@
 """The commands of the theory: measured rates, and regret against the clairvoyant bound."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, print_json
 from headgate.cli.control import acdpp_of
+from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import load
 from headgate.progress import progress_bar, ticked
@@ -50,7 +50,7 @@ def rates(
     else:
         print_rates(result)
     if result.fits:
-        print(f"wrote {figure}", file=sys.stderr)
+        say(f"wrote {figure}", error=True)
     if len(result.points) < len(Ts):
         raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")
 
@@ -85,4 +85,5 @@ def regret(
     if format_ is Format.json:
         print_json(table)
     else:
-        print(as_text(table))
+        for line in as_text(table).splitlines():
+            say(line)

@@ -1,11 +1,11 @@
 """Rounds as they are finished: lines of JSON for machines, means over seeds for the loggers of others."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headgate.cli.saying import say
 from headgate.records.reader import RunFolder
 from headgate.records.trackers import FOLDERS, Tracker, make_trackers
 from headgate.writing import check_no_link
@@ -52,7 +52,7 @@ class Watching:
             "rounds": run.rounds,
             "mean_test_accuracy": sum(seen) / len(seen) if seen else None,
         }
-        print(json.dumps(line), file=sys.stderr, flush=True)
+        say(json.dumps(line), error=True)
 
 
 class SeedMeans:
