@@ -37,9 +37,19 @@ LISTED_CLIENTS = 1_000_000
 """clients of such a run"""
 TABLE = 128 * 2**20
 """bytes of one table of a run that is listed or shown on the page"""
+FOLDER = 16 * 2**10
+"""bytes of settings, state and environment of any folder that a list reads"""
+LIST = 16 * 2**20
+"""bytes beyond these that a list reads of all folders together"""
+LIST_TABLES = 2**31
+"""bytes of tables that a list reads of all folders together, packed or unpacked, whichever is more"""
 
 RECIPE = 32 * 2**20
 """bytes of a recipe"""
+KEYS = 100_000
+"""of a recipe: keys, tables and lists"""
+VALUES = 4_000_000
+"""in lists of a recipe: buffers and weights of two million clients"""
 DEPTH = 20
 """tables and lists within one another"""
 TEXT = 10_000

@@ -17,7 +17,7 @@ import tomli
 
 from headgate.errors import DataError
 from headgate.escaping import one_line
-from headgate.limits import DEPTH, JSON, RECIPE
+from headgate.limits import DEPTH, JSON, KEYS, RECIPE, VALUES
 
 LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEPTH}}}""")
 """a key of as many parts"""
@@ -89,7 +89,11 @@ def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
 
 
 def check_keys(text: str) -> None:
-    """Refuses a key of very many parts, over which a parser of TOML would take hours."""
+    """Refuses very many keys and values, and a key of very many parts, over which a parser of TOML would take hours."""
+    if sum(map(text.count, "=[{")) > KEYS:
+        raise ValueError(f"more than {KEYS:,} keys, tables and lists")
+    if text.count(",") > VALUES:
+        raise ValueError(f"more than {VALUES:,} values in lists")
     if any(line.count(".") >= DEPTH and LONG_KEY.search(line) for line in text.split("\n")):
         raise ValueError(f"a key of more than {DEPTH} parts")
 

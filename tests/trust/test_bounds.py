@@ -17,6 +17,7 @@ from headgate.limits import JSON, LISTED
 from headgate.parquet_pages import check_values
 from headgate.reading import read_object, read_toml
 from headgate.records.reader import RunFolder
+from headgate.records.sums import SEAL, sealed
 from headgate.web.gate import trace
 from headgate.web.listing import listing
 from headgate.web.runs import Library
@@ -26,8 +27,10 @@ from .fuzz_folders import unvouched
 
 
 def in_state(folder, **more):
+    """As one who changes it on purpose would: with its checksum."""
     path = folder / "state.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    facts = json.loads(path.read_text()) | more
+    path.write_text(json.dumps(sealed({key: value for key, value in facts.items() if key != SEAL})))
 
 
 def in_config(folder, old, new):
@@ -93,6 +96,19 @@ def test_it_is_told_as_damaged_in_one_line(tmp_path, what):
     library = Library(tmp_path)
     page = listing(library, "", "started", "desc", 10, 0)
     assert [each["problem"] for each in page["rows"]] or [each["name"] for each in page["unreadable"]] == ["finished"]
+
+
+def test_why_a_run_is_unreadable_is_said_in_one_line_beside_the_table(tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(made("finished"), tmp_path / name)
+    rows(tmp_path / "one", spend=pl.lit("x"))
+    in_state(tmp_path / "two", policies=[])
+    done = CliRunner().invoke(app, ["runs", str(tmp_path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    said = sorted(done.stderr.splitlines())
+    assert [line.partition(str(tmp_path))[0] for line in said] == ["one: unreadable: ", "two: damaged: "]
+    assert "metrics.parquet: is damaged, its column spend is String" in said[0]
+    assert "state.json: names no policies or no seeds" in said[1]
 
 
 def packed(**columns):

@@ -1,5 +1,6 @@
 """Code that a recipe or a folder names runs only where it is used, is what it claims to be, and is trusted."""
 
+import json
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ from headgate.cli import app
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
 from headgate.records.reader import RunFolder, list_runs
+from headgate.records.sums import read_sealed
 from headgate.simulation.schedule import perform
 from headgate.web.answers import detail
 from headgate.web.runs import Library
@@ -151,7 +153,8 @@ def test_prices_of_an_older_folder_are_not_imported_to_know_their_mean(foreign, 
     config["prices"] = prices
     (foreign / "config.toml").write_text(tomli_w.dumps(config))
     environment = foreign / "environment.json"
-    environment.write_text(environment.read_text().replace('"mean_price"', '"not_recorded"'))
+    told = {key: value for key, value in read_sealed(environment).items() if key != "mean_price"}
+    environment.write_text(json.dumps(told))
     assert mean_price(RunFolder.open(foreign)) is None
     assert not planted()
 

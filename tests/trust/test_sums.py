@@ -9,8 +9,9 @@ import headgate
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.records import sums
-from headgate.records.reader import RunFolder
+from headgate.records.reader import RunFolder, look_for_runs
 from headgate.simulation.schedule import perform
+from headgate.web.runs import Library
 
 from .folders import SMALL, copied
 from .fuzz_folders import truth, unvouched
@@ -49,6 +50,39 @@ def test_a_changed_value_beside_the_rows_is_noticed(tmp_path, name):
     (path,) = folder.rglob(name)
     path.write_text(path.read_text().replace('"t": 3', '"t": 2').replace('"threads": 1', '"threads": 2'))
     with pytest.raises(DataError, match=f"{name}: is not what was written, its checksum differs"):
+        perform(None, folder, processes=1, resume=True)
+
+
+@pytest.mark.parametrize("kind", ["finished", "interrupted", "parts"])
+def test_a_changed_value_of_a_state_is_noticed_by_whoever_reads_it(tmp_path, kind):
+    folder = copied(kind, tmp_path)
+    path = folder / "state.json"
+    text = path.read_text()
+    for old, new in (('"round": ', '"round": 1'), ('"seeds": [', '"seeds": [7,'), (f'"{kind}', '"running')):
+        path.write_text(text.replace(old, new))
+        if path.read_text() == text:
+            continue  # a run in parts calls itself interrupted
+        said = r"state\.json: is not what was written, its checksum differs"
+        for way in (
+            lambda: headgate.open(folder),
+            lambda: perform(None, folder, processes=1, resume=True),
+            lambda: RunFolder.open(folder, listed=True),
+        ):
+            with pytest.raises(DataError, match=said):
+                way()
+        assert "checksum differs" in look_for_runs(tmp_path)[1][kind]
+        library = Library(tmp_path)
+        assert library.heads() == {}
+        assert library.unreadable() == {kind: f"{kind}/state.json: is not what was written, its checksum differs"}
+    path.write_text(text)
+    RunFolder.open(folder)
+
+
+def test_a_changed_value_in_the_state_of_a_part_is_noticed(tmp_path):
+    folder = copied("parts", tmp_path)
+    path = sorted(folder.glob("parts/*/state.json"))[0]
+    path.write_text(path.read_text().replace('"round": ', '"round": 1'))
+    with pytest.raises(DataError, match=r"state\.json: is not what was written, its checksum differs"):
         perform(None, folder, processes=1, resume=True)
 
 

@@ -11,6 +11,7 @@ from headgate.control import Controller
 from headgate.experiment import build
 from headgate.records.parts import create
 from headgate.records.reader import RunFolder
+from headgate.records.sums import read_sealed
 from headgate.records.tables import PARTS, TABLES
 from headgate.records.writer import RunWriter
 from headgate.theory.bound import learning_error
@@ -118,7 +119,7 @@ def nobody():
 
 
 def change_state(folder, **told):
-    state = json.loads((Path(folder) / "state.json").read_text("utf-8"))
+    state = read_sealed(Path(folder) / "state.json")
     RunWriter(Path(folder)).replace("state.json", json.dumps(state | told).encode())
 
 

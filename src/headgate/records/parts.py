@@ -16,9 +16,9 @@ import polars as pl
 from headgate.errors import DataError
 from headgate.experiment import named_outside
 from headgate.limits import ROUNDS
-from headgate.reading import opened, read_object
+from headgate.reading import opened
 from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, check_count, lost_runs, read_config, read_state
-from headgate.records.sums import newest_checkpoint
+from headgate.records.sums import newest_checkpoint, read_sealed
 from headgate.records.sweeps import STATE, points_of
 from headgate.records.tables import PARTS, TABLES, frame_of, part_folders
 from headgate.records.writer import ROWS, Checkpoint, RunWriter
@@ -76,7 +76,7 @@ def tell(folder: Path, state: str, t: int, elapsed: float) -> None:
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
     for part in part_folders(folder):
-        said = read_object(part / STATE) if (part / STATE).exists() else {}
+        said = read_sealed(part / STATE) if (part / STATE).exists() else {}
         for key, runs in lost.items():
             runs += lost_runs(part / STATE, said, key)
         if "note" in said:

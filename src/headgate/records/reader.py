@@ -13,16 +13,19 @@ import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.limits import CLIENTS, LISTED, LISTED_CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
-from headgate.reading import read_object, read_text, read_toml
+from headgate.limits import CLIENTS, FOLDER, LIST, LISTED, LISTED_CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
+from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
-from headgate.records.sums import check_recorded
+from headgate.records.sums import check_recorded, read_sealed
 from headgate.records.sweeps import STATE, find_runs
 from headgate.records.tables import MEASURED, mark_of, part_folders, table_files, whole_table
+from headgate.records.together import Allowance, smallest_first
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 Read = TypeVar("Read")
 STATES = ("running", "finished", "interrupted")
+A_RUN = 256
+"""bytes that one run of a folder takes in a list, with rows or without"""
 CHECKSUMS = "tables"
 """of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
@@ -50,7 +53,7 @@ class RunFolder:
         for name in (CONFIG, ENVIRONMENT, STATE):
             if mark_of(path / name) is None:
                 raise DataError(f"{path}: not a run folder, {name} is missing or is no plain file")
-        return cls(path, {}, read_object(path / ENVIRONMENT), read_state(path)).with_settings(listed)
+        return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path)).with_settings(listed)
 
     def with_settings(self, listed: bool = False) -> "RunFolder":
         """The same, its settings read and checked."""
@@ -161,6 +164,12 @@ class RunFolder:
         """The same where the run is one of many: no more than a list can hold, and not held against checksums."""
         return self._saying_where(self.follower(table, *columns, most_bytes=TABLE).look)
 
+    def listed_bytes(self, table: str, numbers: int) -> int:
+        """What a list reads of a table with so many numbers of 8 bytes in a row, or makes of it."""
+        files = table_files(self.path, table)
+        room = self.most_rows * numbers * 8 if any(path.suffix == ".parquet" for path in files) else 0
+        return max(sum(mark.size for mark in files.values()), room, len(self.policies) * len(self.seeds) * A_RUN)
+
     @property
     def most_rows(self) -> int:
         """Rows that a table of the whole run has."""
@@ -192,7 +201,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    state = read_object(folder / STATE)
+    state = read_sealed(folder / STATE)
     check_state(folder / STATE, state)
     return state
 
@@ -207,13 +216,21 @@ def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
-    runs, damaged = [], {}
-    for found in find_runs(folder):
+    runs, damaged, left = [], {}, Allowance(LIST)
+    for found, size in smallest_first(find_runs(folder), lambda found: settings_bytes(found.path)):
         try:
+            if not left.take(size):
+                raise DataError(f"{found.path}: {left.over('the settings')}")
             runs.append(replace(RunFolder.open(found.path, listed=True), name=found.name, sweep=found.sweep))
         except DataError as error:
             damaged[found.name] = str(error)
-    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), damaged
+    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), dict(sorted(damaged.items()))
+
+
+def settings_bytes(folder: Path) -> int:
+    """What a list reads of a folder to know what it is, beyond what every folder may have."""
+    seen = (mark_of(folder / name) for name in (CONFIG, ENVIRONMENT, STATE))
+    return max(0, sum(mark.size for mark in seen if mark is not None) - FOLDER)
 
 
 def _alive(pid: int) -> bool:

@@ -1,4 +1,5 @@
-"""Records prove themselves: checksums of rows as they are written, of checkpoints, and of the tables of a finished run.
+"""Records prove themselves: checksums of rows as they are written, of checkpoints, of what a run says of itself, and of the
+tables of a finished run.
 
 They tell what was changed from what was written. They do not tell who wrote it: whoever changes a folder can work them out
 anew.
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError
-from headgate.limits import RECIPE
+from headgate.limits import JSON, RECIPE
 from headgate.reading import opened, read_object
 
 BLOCK = 64 * 2**10
@@ -38,9 +39,9 @@ def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, SEAL: _seal(facts)}
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
     """Without its seal, which is checked; earlier versions wrote none."""
-    facts = read_object(path, RECIPE)
+    facts = read_object(path, most)
     if facts.pop(SEAL, None) not in (None, _seal(facts)):
         raise DataError(f"{path}: is not what was written, its checksum differs")
     return facts
@@ -94,7 +95,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 def read_head(path: Path) -> dict[str, Any]:
     """What a checkpoint says of itself, as far as it can be checked without looking into its files."""
-    head = read_sealed(path / HEAD)
+    head = read_sealed(path / HEAD, RECIPE)
     rows, files, sums = head.get("rows"), head.get("sha256"), head.get("sums", {})
     counts = [head.get("t"), *(rows.values() if isinstance(rows, dict) else ())]
     texts = [*head.get("policies", ()), *files, *files.values()] if isinstance(files, dict) else [None]

@@ -22,6 +22,7 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
+from headgate.limits import RECIPE
 from headgate.reading import read_bytes
 from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT
 from headgate.records.sums import (
@@ -99,7 +100,7 @@ class RunWriter:
         made = [table for table in TABLE_FILES if state == "finished" and (self.folder / table).exists()]
         if made:
             facts[CHECKSUMS] = {table: file_checksum(self.folder / table) for table in made}
-        self.replace(STATE, _json(facts))
+        self.replace(STATE, _json(sealed(facts)))
 
     def checkpoint(
         self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
@@ -145,10 +146,12 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         check_no_link(folder / CONFIG, folder / ENVIRONMENT)
-        environment = read_sealed(folder / ENVIRONMENT)
+        environment = read_sealed(folder / ENVIRONMENT, RECIPE)
         if hashlib.sha256(read_bytes(folder / CONFIG)).hexdigest() != environment.get("config_sha256"):
             raise DataError(f"{folder}: {CONFIG} was changed after the run began; start a new run with it")
         self.environment = environment
+        if (folder / STATE).exists():
+            read_sealed(folder / STATE)
         self.path = newest_checkpoint(folder)
         self.head: dict[str, Any] = {"t": 0, "rows": dict.fromkeys(ROWS, 0)}
         if self.path is not None:

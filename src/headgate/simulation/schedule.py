@@ -18,7 +18,6 @@ import tomli_w
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.parts import Untrusted
-from headgate.reading import read_object
 from headgate.records.lock import FolderLock
 from headgate.records.parts import (
     Tail,
@@ -34,6 +33,7 @@ from headgate.records.parts import (
     tell,
 )
 from headgate.records.reader import CONFIG, ENVIRONMENT, read_config
+from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, SWEEP, points_of, sweep_text
 from headgate.records.tables import PARTS, part_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
@@ -135,7 +135,7 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
     if empty or (folder.is_dir() and left_by_a_killed_start(folder)):
         return _Run(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder, trust)
     kept = Checkpoint(folder)  # refuses what was changed or damaged
-    finished = (folder / STATE).exists() and read_object(folder / STATE).get("state") == "finished"
+    finished = (folder / STATE).exists() and read_sealed(folder / STATE).get("state") == "finished"
     if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
         for key, why in kept.environment.get("unnamed", {}).items():  # an object that no recipe can name
             raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
@@ -256,7 +256,7 @@ def _room(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 
 def _described(runs: Sequence[_Run], chunks: int, player: Player) -> str:
     """60 runs by gram, 6 chunks on 2 processes"""
-    made = [read_object(run.folder / ENVIRONMENT) for run in runs]
+    made = [read_sealed(run.folder / ENVIRONMENT) for run in runs]
     executors, devices = (sorted({str(each[key]) for each in made}) for key in ("executor", "device"))
     where = player.where if "cpu" in devices else f"on {', '.join(devices)}"  # a GPU takes one chunk after the other
     number = sum(runs_of(run.experiment) for run in runs)
@@ -291,7 +291,7 @@ def _play(
             looking.tell("interrupted")
         raise _explained(error, looking, whole) from None
     looking.look(at_once=True)
-    for note in dict.fromkeys(read_object(chunk / STATE).get("note") for chunk in chunks):
+    for note in dict.fromkeys(read_sealed(chunk / STATE).get("note") for chunk in chunks):
         if note is not None:
             say(note)
 

@@ -30,7 +30,7 @@ def listing(library: Library, search: str, sort: str, order: str, limit: int, of
         "matching": len(found),
         "offset": offset,
         "limit": limit,
-        "rows": [library.row(head.name) for head in found[offset : offset + limit]],
+        "rows": library.rows([head.name for head in found[offset : offset + limit]]),
         "unreadable": [{"name": name, "problem": why} for name, why in list(library.unreadable().items())[:UNREADABLE]],
     }
 
@@ -42,7 +42,7 @@ def _matches(head: Head, search: str) -> bool:
 
 def _by_result(library: Library, heads: list[Head], key: str, falling: bool) -> list[Head]:
     """Runs without a result come last either way."""
-    results = {head.name: library.row(head.name)[key] for head in heads}
+    results = {row["name"]: row[key] for row in library.rows([head.name for head in heads])}
     known = [head for head in heads if results[head.name] is not None]
     return [
         *sorted(known, key=lambda head: results[head.name], reverse=falling),

@@ -5,6 +5,7 @@ import pytest
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
+from headgate.records.sums import read_sealed
 from headgate.simulation.schedule import perform
 from headgate.studies.paper.outcomes import read_outcomes
 
@@ -41,7 +42,7 @@ def test_a_policy_that_lost_all_its_runs_is_still_told_of(runs, tmp_path):
 
     folder = tmp_path / "digits" / "written"
     shutil.copytree(runs / "digits" / "written", folder)
-    state = json.loads((folder / "state.json").read_text())
+    state = read_sealed(folder / "state.json")
     state["diverged"] = [{"policy": "acdpp", "seed": seed, "t": 2} for seed in range(3)]
     state["guessing"] = [{"policy": "constant", "seed": 1}]
     (folder / "state.json").write_text(json.dumps(state))
