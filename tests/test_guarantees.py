@@ -1,4 +1,4 @@
-"""Every promise of docs/guarantees.md names a test, and the test is there."""
+"""Every promise of docs/guarantees.md and every finding of docs/findings.md names a test, and the test is there."""
 
 import ast
 import re
@@ -10,11 +10,19 @@ ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
+def rows_of(page):
+    lines = (ROOT / "docs" / page).read_text("utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+
+
 def promises():
     """(promise, mechanism, tests) of each row of the tables."""
-    lines = (ROOT / "docs" / "guarantees.md").read_text("utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    return [row for row in rows if row[0] != "promise"]
+    return [row for row in rows_of("guarantees.md") if row[0] != "promise"]
+
+
+def findings():
+    """(number, finding, tests, what was seen then, what is seen now)"""
+    return [row for row in rows_of("findings.md") if row[0]]
 
 
 @pytest.mark.parametrize("row", promises(), ids=lambda row: row[0][:60])
@@ -22,8 +30,12 @@ def test_a_promise_has_a_mechanism_and_a_test_that_is_there(row):
     promise, mechanism, tests = row
     assert promise
     assert mechanism
+    check_tests(tests)
+
+
+def check_tests(tests):
     named = NAMED.findall(tests)
-    assert named, f"{promise}: names no test"
+    assert named, f"{tests}: names no test"
     for file, function in named:
         tree = ast.parse((ROOT / file).read_text("utf-8"))
         functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -32,3 +44,13 @@ def test_a_promise_has_a_mechanism_and_a_test_that_is_there(row):
 
 def test_there_are_promises():
     assert len(promises()) >= 15
+
+
+def test_the_fifteen_findings_name_tests_that_are_there_and_all_of_them_held():
+    found = findings()
+    assert [int(number) for number, *_ in found] == list(range(1, 16))
+    for _, finding, tests, then, now in found:
+        check_tests(tests)
+        assert finding
+        assert then.startswith("gave way: ")
+        assert now.startswith("held: ")

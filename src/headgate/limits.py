@@ -48,8 +48,8 @@ RECIPE = 32 * 2**20
 """bytes of a recipe"""
 KEYS = 100_000
 """of a recipe: keys, tables and lists"""
-VALUES = 4_000_000
-"""in lists of a recipe: buffers and weights of two million clients"""
+VALUES = 2_500_000
+"""in lists of a recipe: buffers and weights of a million clients, and some"""
 DEPTH = 20
 """tables and lists within one another"""
 TEXT = 10_000
