@@ -39,15 +39,15 @@ TABLE = 128 * 2**20
 """bytes of one table of a run that is listed or shown on the page"""
 FOLDER = 16 * 2**10
 """bytes of settings, state and environment of any folder that a list reads"""
-LIST = 16 * 2**20
+LIST = 8 * 2**20
 """bytes beyond these that a list reads of all folders together"""
 LIST_TABLES = 2**31
 """bytes of tables that a list reads of all folders together, packed or unpacked, whichever is more"""
 
 RECIPE = 32 * 2**20
-"""bytes of a recipe"""
+"""bytes of a recipe: within all limits some 7 seconds at worst"""
 KEYS = 100_000
-"""of a recipe: keys, tables and lists"""
+"""of a recipe: keys, tables, lists, comments and escapes"""
 VALUES = 2_500_000
 """in lists of a recipe: buffers and weights of a million clients, and some"""
 DEPTH = 20

@@ -90,8 +90,8 @@ def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
 
 def check_keys(text: str) -> None:
     """Refuses very many keys and values, and a key of very many parts, over which a parser of TOML would take hours."""
-    if sum(map(text.count, "=[{")) > KEYS:
-        raise ValueError(f"more than {KEYS:,} keys, tables and lists")
+    if sum(map(text.count, "=[{#\\")) > KEYS:
+        raise ValueError(f"more than {KEYS:,} keys, tables, lists, comments and escapes")
     if text.count(",") > VALUES:
         raise ValueError(f"more than {VALUES:,} values in lists")
     if any(line.count(".") >= DEPTH and LONG_KEY.search(line) for line in text.split("\n")):
