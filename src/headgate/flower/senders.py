@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import httpx
-from flwr.app import Error, Message, MessageType, Metadata
+from flwr.app import ConfigRecord, Error, Message, MessageType, Metadata
 from flwr.app.message import make_message
 from flwr.serverapp import Grid
 from flwr.superlink.grid import HttpGrid
@@ -48,7 +48,7 @@ def _answers(reply: Message, question: Message) -> bool:
     said = reply.content.pop(NONCE, None)
     if said is None:
         return question.metadata.message_type != MessageType.EVALUATE
-    return bool(said == question.content[NONCE])
+    return isinstance(said, ConfigRecord) and dict(said) == dict(question.content.config_records[NONCE])
 
 
 def guarded(grid: Grid) -> Grid:
