@@ -50,6 +50,8 @@ KEYS = 100_000
 """of a recipe: keys, tables, lists, comments and escapes"""
 VALUES = 2_500_000
 """in lists of a recipe: buffers and weights of a million clients, and some"""
+ASSIGNMENT = 2**20
+"""characters of one --set"""
 DEPTH = 20
 """tables and lists within one another"""
 TEXT = 10_000

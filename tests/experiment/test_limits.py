@@ -142,3 +142,8 @@ def test_a_long_name_of_a_policy_is_cut_in_the_line_that_refuses_it():
     with pytest.raises(SettingError) as refusal:
         load({"base": "mnist", "policies": {"x" * 5000: {}}})
     assert len(str(refusal.value)) < 1000
+
+
+def test_one_override_is_not_longer_than_a_line_can_be():
+    with pytest.raises(SettingError, match=r"^--set run.rounds=9+\.\.\.: 1,048,577 characters; at most 1,048,576$"):
+        load("digits", ["run.rounds=" + "9" * (2**20 - 10)])

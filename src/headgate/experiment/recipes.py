@@ -12,7 +12,7 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.experiment.older import modern
 from headgate.experiment.tables import read_toml
-from headgate.limits import DEPTH, RECIPE
+from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
 from headgate.parts import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
@@ -87,6 +87,8 @@ def overridden(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any
 
 def override(raw: dict[str, Any], assignment: str) -> None:
     """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
+    if len(assignment) > ASSIGNMENT:
+        raise SettingError(f"--set {shown(assignment)}: {len(assignment):,} characters; at most {ASSIGNMENT:,}")
     key, equals, text = assignment.partition("=")
     parts = [part.strip() for part in key.split(".")]
     try:
