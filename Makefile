@@ -9,10 +9,18 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
 
-$(READY): pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+HASHED  := $(INSTALL) --require-hashes
+
+# Versions and hashes of everything stand in pins/; what has another hash is not installed.
+$(READY): pyproject.toml $(wildcard pins/*.txt)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sim,gpu,ray,track,flower,web,dev]'
+	$(HASHED) -r pins/all.txt -r pins/torch.txt
+	case $$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))') in *+cpu) ;; \
+	  *) $(HASHED) -r pins/cuda.txt ;; esac   # torch for processors alone needs nothing of CUDA
+	$(INSTALL) --no-build-isolation -e .
+	$(BIN)/python -m pip check --disable-pip-version-check
 	touch $@
 
 run: $(READY)

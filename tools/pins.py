@@ -1,29 +1,112 @@
-"""Makes constraints.txt from pip's report of a dry-run install with all extras.
+"""Renews constraints.txt and pins/ from pyproject.toml: every version, and the hashes of all its files.
 
-pip install --dry-run --ignore-installed --report report.json '.[sim,flower,web,track,dev]'
-python tools/pins.py report.json
+python tools/pins.py                           # versions that still fit stay
+python tools/pins.py --upgrade                 # the newest of everything
+python tools/pins.py --upgrade-package polars  # the newest of one
+
+uv resolves once for every platform and Python from 3.11 on, against the index that pip is configured with. Nothing
+is downloaded but descriptions.
 """
 
 import json
 import re
+import subprocess
 import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-HEAD = """\
-# Every version that an install of headgate with all extras resolves to on Python 3.11; `make` installs with it.
-# Made by tools/pins.py, which says how.
-"""
+ROOT = Path(__file__).parent.parent
+HEADS = {
+    "constraints.txt": "Every version that `make` installs, for `pip install -c`. The hashes are in pins/.",
+    "pins/all.txt": "What `make` installs, all extras and the build backend included, except torch.",
+    "pins/torch.txt": "torch, as the index has it and as it is built for processors alone (+cpu).",
+    "pins/cuda.txt": "What torch needs beside pins/all.txt unless it is built for processors alone.",
+}
 
 
-def pins(report: dict) -> list[str]:
-    found = {
-        re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower(): item["metadata"]["version"].split("+")[0]
-        for item in report["install"]
-    }
-    found.pop("headgate", None)
-    return [f"{name}=={version}" for name, version in sorted(found.items())]
+class Pin(NamedTuple):
+    name: str
+    version: str
+    marker: str  # where it is needed; "" is everywhere
+    hashes: frozenset[str]
+
+    @property
+    def file(self) -> str:
+        if self.name == "torch":
+            return "pins/torch.txt"
+        return "pins/cuda.txt" if self.name.startswith(("cuda-", "nvidia-")) else "pins/all.txt"
+
+    def __str__(self) -> str:
+        first = f"{self.name}=={self.version}" + (f" ; {self.marker}" if self.marker else "")
+        return " \\\n    ".join([first, *(f"--hash=sha256:{value}" for value in sorted(self.hashes))])
+
+
+def read(text: str) -> list[Pin]:
+    """The pins of a requirements file."""
+    found = []
+    for entry in re.split(r"\n(?=\S)", text):
+        if match := re.match(r"(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>[^\\\n]*[^\\\n ]))?", entry):
+            hashes = frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
+            found.append(Pin(match["name"], match["version"], match["marker"] or "", hashes))
+    return found
+
+
+def written(pins: Iterable[Pin]) -> dict[str, str]:
+    """The files, by their paths."""
+    lines: dict[str, list[str]] = {file: [f"# {head}", "# Made by tools/pins.py."] for file, head in HEADS.items()}
+    for pin in sorted(pins):
+        lines["constraints.txt"].append(f"{pin.name}=={pin.version}")
+        lines[pin.file].append(str(pin))
+    return {file: "\n".join(each) + "\n" for file, each in lines.items()}
+
+
+def committed() -> list[Pin]:
+    return [pin for file in HEADS if file != "constraints.txt" for pin in read((ROOT / file).read_text("utf-8"))]
+
+
+def pip(*arguments: str) -> str:
+    """What pip answers; nothing where it cannot."""
+    return subprocess.run([sys.executable, "-m", "pip", *arguments], stdout=subprocess.PIPE, text=True).stdout
+
+
+def resolved(before: Iterable[Pin], options: Iterable[str]) -> list[Pin]:
+    index = re.findall(r"^[^=]*\.index-url='(.+)'$", pip("config", "list"), re.MULTILINE)[:1]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:  # uv keeps what it finds there
+        file.write("\n".join(map(str, before)))
+        file.flush()
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "pyproject.toml", "--all-extras"),
+                *("--universal", "--python-version=3.11", "--fork-strategy=fewest", "--generate-hashes"),
+                *("--no-annotate", "--no-header", f"--output-file={file.name}"),
+                *(f"--default-index={url}" for url in index),
+                *options,
+            ],
+            cwd=ROOT,
+            input="\n".join(build),
+            text=True,
+            check=True,
+        )
+        return read(Path(file.name).read_text("utf-8"))
+
+
+def with_other_builds(pin: Pin, before: Iterable[Pin]) -> Pin:
+    """torch for processors alone is on no usual index: its wheels are those that pip is told to find beside it
+    (find-links), and those known before."""
+    known = [old.hashes for old in before if old[:2] == pin[:2]]
+    local = ("--dry-run", "--ignore-installed", "--no-deps", "--no-index", "--report", "-")
+    report = pip("install", "--quiet", *local, f"torch=={pin.version}")
+    items = json.loads(report)["install"] if report else []
+    found = [item["download_info"]["archive_info"]["hashes"]["sha256"] for item in items]
+    return pin._replace(hashes=pin.hashes.union(found, *known))
 
 
 if __name__ == "__main__":
-    lines = pins(json.loads(Path(sys.argv[1]).read_text("utf-8")))
-    (Path(__file__).parent.parent / "constraints.txt").write_text(HEAD + "\n".join(lines) + "\n", "utf-8")
+    before = committed()
+    pins = [with_other_builds(pin, before) if pin.name == "torch" else pin for pin in resolved(before, sys.argv[1:])]
+    for file, text in written(pins).items():
+        (ROOT / file).write_text(text, "utf-8")

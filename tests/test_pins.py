@@ -1,0 +1,81 @@
+"""What `make` installs is pinned with its hashes, and nothing that it needs is missing."""
+
+import importlib.metadata
+import json
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+TOOL = runpy.run_path(str(ROOT / "tools" / "pins.py"))
+PINS = {pin.name: pin for pin in TOOL["committed"]()}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+GROUPS = {
+    "build": PROJECT["build-system"]["requires"],
+    "headgate": PROJECT["project"]["dependencies"],
+    **PROJECT["project"]["optional-dependencies"],
+}
+
+
+def unmet(requirement):
+    pin = PINS.get(canonicalize_name(requirement.name))
+    return pin is None or not requirement.specifier.contains(pin.version, prereleases=True)
+
+
+def test_the_files_are_as_the_tool_writes_them():
+    files = TOOL["written"](TOOL["committed"]())
+    assert {file: (ROOT / file).read_text("utf-8") for file in files} == files, "run python tools/pins.py"
+    assert len(PINS) == len(TOOL["committed"]()) > 100
+
+
+def test_every_pin_has_hashes():
+    assert [pin.name for pin in PINS.values() if not pin.hashes] == []
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_extra_is_pinned(group):
+    assert [text for text in GROUPS[group] if unmet(Requirement(text))] == []
+
+
+def test_nothing_that_the_pins_need_is_missing():
+    """They are installed without what they ask for: it must be among them. Seen as it is installed here."""
+    asked = [(Requirement(text), "") for texts in GROUPS.values() if texts is not GROUPS["build"] for text in texts]
+    seen, missing = set(), []
+    while asked:
+        requirement, extra = asked.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if unmet(requirement):
+            missing.append(str(requirement))
+        for wanted in {"", *requirement.extras} - {extra for name, extra in seen if name == requirement.name}:
+            seen.add((requirement.name, wanted))
+            asked += [(Requirement(text), wanted) for text in importlib.metadata.requires(requirement.name) or []]
+    assert missing == []
+    assert len(seen) > 100
+
+
+def test_an_entry_is_read_as_it_is_written():
+    text = f"one==1.0 ; sys_platform == 'linux' and python_version < '3.15' \\\n    --hash=sha256:{'a' * 64}"
+    (pin,) = TOOL["read"](f"# a comment\n{text} \\\n    --hash=sha256:{'b' * 64}\n")
+    assert pin == ("one", "1.0", "sys_platform == 'linux' and python_version < '3.15'", {"a" * 64, "b" * 64})
+    assert str(pin._replace(hashes={"a" * 64})) == text
+
+
+def test_torch_keeps_the_hashes_of_its_other_builds_with_its_version(monkeypatch):
+    pin = PINS["torch"]._replace(hashes=frozenset("i"))
+    report = {"install": [{"download_info": {"archive_info": {"hashes": {"sha256": "l"}}}}]}
+    monkeypatch.setitem(TOOL["with_other_builds"].__globals__, "pip", lambda *_: json.dumps(report))
+    assert TOOL["with_other_builds"](pin, [pin._replace(hashes={"k"})]).hashes == set("ilk")
+    assert TOOL["with_other_builds"](pin, [pin._replace(version="1.0", hashes={"k"})]).hashes == set("il")
+    monkeypatch.setitem(TOOL["with_other_builds"].__globals__, "pip", lambda *_: "")
+    assert TOOL["with_other_builds"](pin, []).hashes == {"i"}
+
+
+def test_make_installs_nothing_without_its_hash_but_headgate():
+    recipe = re.search(r"^\$\(READY\):.*?\n\n", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
+    assert re.findall(r"(?:pip install|\$\(INSTALL\)).*", recipe) == ["$(INSTALL) --no-build-isolation -e ."]
