@@ -6,12 +6,12 @@ window of each client's stream: train on the samples first..last-1. Run it: pyth
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from headgate import Controller, System
 from headgate.control.policies import Headgate
+from headgate.learning.datasets import load_dataset
 
 
 def local_steps(model, images, labels):
@@ -26,11 +26,15 @@ def local_steps(model, images, labels):
     return own.state_dict()
 
 
+def numbers(images):
+    """Pixels as a linear model likes them, from -1 to 1."""
+    return torch.tensor(images.reshape(-1, 64) / 127.5 - 1).float()
+
+
 def main(rounds=40, clients=10):
-    pixels, digits = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(digits))
-    images, labels = torch.tensor(pixels[order] / 8 - 1).float(), torch.tensor(digits[order])
-    streams = np.array_split(np.arange(360, len(labels)), clients)  # each client's samples, as they come; 360 are for testing
+    data = load_dataset("digits")
+    images, labels = numbers(data.train_images), torch.tensor(data.train_labels)
+    streams = np.array_split(np.random.default_rng(0).permutation(len(labels)), clients)  # each client's samples, as they come
     system = System(buffer=np.resize([8, 9, 10, 11, 12], clients), budget=55.0, horizon=rounds)
     controller = Controller(system, Headgate())
     ledger, model = controller.open(), nn.Linear(64, 10)
@@ -43,7 +47,7 @@ def main(rounds=40, clients=10):
         if updates:
             model.load_state_dict({key: sum(n / total * update[key] for n, update in updates) for key in updates[0][1]})
         ledger = controller.post(ledger, orders)  # the only way time advances: the samples are paid for
-    accuracy = (model(images[:360]).argmax(dim=1) == labels[:360]).float().mean()
+    accuracy = (model(numbers(data.test_images)).argmax(dim=1) == torch.tensor(data.test_labels)).float().mean()
     return float(accuracy), float(ledger.spent[0]), system.budget * rounds
 
 

@@ -1,6 +1,5 @@
 """The data sets by name: where they are looked for, what is listed of them and what is refused."""
 
-import importlib.util
 import io
 import json
 import struct
@@ -23,7 +22,6 @@ from headgate.learning.datasets import (
 
 from .said import CIFAR_CLASSES, found, one_line
 
-needs_digits = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
 IMAGES = np.random.default_rng(5).integers(0, 256, (20, 28, 28), dtype=np.uint8)
 LABELS = np.repeat(np.arange(10, dtype=np.uint8), 2)
 
@@ -151,7 +149,7 @@ def test_the_list_says_what_is_wrong(tmp_path: Path) -> None:
     damaged.write_bytes(b"\x00\x00\x0d\x03")
     entries = available(tmp_path)
     assert [entry.name for entry in entries] == list(NAMES)
-    assert entries[0] == Found("digits", None, "scikit-learn", *DIGITS_COUNTS)
+    assert entries[0] == Found("digits", None, "with headgate", *DIGITS_COUNTS)
     assert entries[1].path == tmp_path / "mnist"
     assert str(damaged) in str(entries[1].problem)
 
@@ -171,22 +169,26 @@ def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
     one_line(error, f"data.kind = {name}", "digits, mnist, cifar10, imagenette or module:Class")
 
 
-@needs_digits
-def test_digits_split_each_class_in_file_order() -> None:
-    from sklearn.datasets import load_digits
+def test_digits_are_those_of_their_source() -> None:
+    """Bit by bit what they were when they were read through scikit-learn."""
+    pixels, labels = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
+    data, images = load_dataset("digits"), np.rint(pixels.reshape(-1, 1, 8, 8) * (255 / 16))
+    held = np.concatenate([np.flatnonzero(labels == label)[-((labels == label).sum() // 5) :] for label in range(10)])
+    test = np.isin(np.arange(len(labels)), held)
+    for mine, theirs in (
+        (data.train_images, images[~test].astype(np.uint8)),
+        (data.train_labels, labels[~test].astype(np.int64)),
+        (data.test_images, images[test].astype(np.uint8)),
+        (data.test_labels, labels[test].astype(np.int64)),
+    ):
+        assert (mine.dtype, mine.shape, mine.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
 
-    pixels, labels = load_digits(return_X_y=True)
+
+def test_digits_come_with_headgate() -> None:
     data = load_dataset("digits")
     assert (len(data.train_labels), len(data.test_labels)) == DIGITS_COUNTS
     assert data.shape == (1, 8, 8)
     assert (data.train_images.min(), data.train_images.max()) == (0, 255)
-    for label in range(10):
-        rows = pixels[labels == label].reshape(-1, 8, 8)
-        mine = np.concatenate([data.train_images[data.train_labels == label], data.test_images[data.test_labels == label]])[
-            :, 0
-        ]
-        np.testing.assert_allclose(mine / 255 * 16, rows, atol=0.04)
-        assert (data.test_labels == label).sum() == len(rows) // 5
     scaled = data.train_images / 255
     assert data.mean == pytest.approx((scaled.mean(),))
     assert data.std == pytest.approx((scaled.std(),))

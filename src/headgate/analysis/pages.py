@@ -13,7 +13,7 @@ from headgate.errors import DataError, SettingError
 from headgate.writing import replace_file
 
 QUICK_WARNING = (
-    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on scikit-learn's digits. "
+    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on the small digits. "
     "It shows that the chain works; its numbers and verdicts mean nothing."
 )
 

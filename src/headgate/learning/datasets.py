@@ -167,7 +167,7 @@ def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tic
 
 def available(folder: Path | None = None) -> list[Found]:
     """What `load_dataset` would find, one entry for each known name, without decoding images."""
-    embedded = Found("digits", None, "scikit-learn", *DIGITS_COUNTS)
+    embedded = Found("digits", None, "with headgate", *DIGITS_COUNTS)
     return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN)]
 
 
@@ -226,18 +226,15 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def _load_digits() -> Dataset:
-    """scikit-learn's 8x8 digits. Of each class the last fifth in file order, rounded down, is the test set.
+    """8x8 digits, which come with headgate (digits.md). Of each class the last fifth in file order, rounded down, is the
+    test set.
 
     Pixels come as 0..16 and are brought to 0..255 (x * 255 / 16, rounded); mean and std are those of the
     training pixels after that.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise SettingError("data.kind = digits: needs scikit-learn: pip install 'headgate[sim]'") from None
-    pixels, labels = load_digits(return_X_y=True)
-    images = np.rint(pixels.reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
-    labels = labels.astype(np.int64)
+    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as file:
+        images = np.rint(file["pixels"][:, np.newaxis] * (255 / 16)).astype(np.uint8)
+        labels = file["labels"].astype(np.int64)
     test = _of_each_class(labels, lambda rows: rows[len(rows) - len(rows) // 5 :])
     mean, std = channel_statistics(images[~test])
     return Dataset("digits", images[~test], labels[~test], images[test], labels[test], tuple("0123456789"), mean, std)

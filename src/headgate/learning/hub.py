@@ -54,7 +54,7 @@ def fetch(name: str, folder: Path, base_url: str | None = None, tick: Tick | Non
     address, by default $HF_ENDPOINT or https://huggingface.co. `tick` is told bytes done and in total.
     """
     if name not in REPOSITORIES:
-        embedded = " (digits comes with scikit-learn, there is nothing to get)" if name == "digits" else ""
+        embedded = " (digits comes with headgate, there is nothing to get)" if name == "digits" else ""
         raise SettingError(f"data = {name!r}: must be {', '.join(REPOSITORIES)}{embedded}")
     base = _base(base_url)
     files = _choose(name, _listing(base, REPOSITORIES[name]))
