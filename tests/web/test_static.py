@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import headgate.web
-from headgate.analysis.figures import COLOURS
+from headgate.analysis.curves import COLOURS
 from headgate.analysis.inlined import EXPORT, IMPORT, script
 from headgate.web.app import DRAWING
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.analysis.figures import COLOURS
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
@@ -17,6 +16,7 @@ POINTS = 500
 """a line is thinned to at most so many"""
 CELLS = (120, 250)
 """a heat map is averaged to at most so many clients and rounds"""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
 DASHES = ("-", "--", ":", "-.")
 MONEY = "Money spent per run so far"
 

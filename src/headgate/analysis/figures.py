@@ -11,13 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from headgate.analysis.curves import COLOURS
 from headgate.analysis.pages import check_file, write_whole
 from headgate.control.rehearse import Rehearsal
 from headgate.escaping import label
 from headgate.experiment import Experiment
 
 SUFFIXES = (".svg", ".png", ".pdf")
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
 STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,

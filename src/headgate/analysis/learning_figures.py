@@ -12,8 +12,8 @@ from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from headgate.analysis.curves import DASHES, Curve, Heat, Panel, heats, looks, panels, thinned
-from headgate.analysis.figures import COLOURS, STYLE, SUFFIXES, horizontal_line, save_figure, vertical_line
+from headgate.analysis.curves import COLOURS, DASHES, Curve, Heat, Panel, heats, looks, panels, thinned
+from headgate.analysis.figures import STYLE, SUFFIXES, horizontal_line, save_figure, vertical_line
 from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs, read_runs
 from headgate.errors import DataError, SettingError

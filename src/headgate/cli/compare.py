@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-from headgate import api
-from headgate.analysis.shown import show
+import headgate
 from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
 from headgate.cli.saying import say
 from headgate.errors import SettingError
-from headgate.experiment import load
 
 POLICIES = "headgate,oracle,constant,acdpp,threshold,resolving,pacing,random"
 
@@ -46,10 +44,12 @@ def compare(
     is best where, with paired tests over the seeds, and what the accuracy of those that broke a limit costs within the
     limits. Ctrl-C loses nothing: the same command goes on.
     """
+    from headgate.analysis.shown import show
+
     chosen = None if policies == "recipe" else policies
-    experiment = load(recipe, recipe_overrides(set_, rounds, seeds, chosen))
+    experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, chosen))
     money = _budgets(budgets, experiment.system.budget)
-    found = api.compare(
+    found = headgate.compare(
         experiment,
         money,
         out,
@@ -67,8 +67,10 @@ def compare(
 
 
 def _budgets(said: str | None, own: float) -> list[float]:
+    from headgate.api import SHARES
+
     if said is None:
-        return [round(share * own, 6) for share in api.SHARES]
+        return [round(share * own, 6) for share in SHARES]
     try:
         money = [float(each) for each in said.split(",")]
     except ValueError:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from headgate.analysis.formatting import plain
 from headgate.errors import Interrupted
 from headgate.escaping import json_text
 
@@ -61,4 +60,6 @@ def status(format_: Format, text: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
+    from headgate.analysis.formatting import plain
+
     print(json_text(json.dumps(plain(value), indent=2, ensure_ascii=False)))

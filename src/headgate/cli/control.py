@@ -2,18 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate import api
-from headgate.analysis.rehearsal import check_out, write
-from headgate.analysis.shown import show
+import headgate
 from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, print_json, recipe_overrides, status
 from headgate.cli.saying import say
-from headgate.control.policies import Acdpp
 from headgate.errors import Interrupted, SettingError
-from headgate.experiment import Experiment, load, recipe_names, recipe_text
+
+if TYPE_CHECKING:
+    from headgate.control.policies import Acdpp
+    from headgate.experiment import Experiment
 
 
 def recipes(
@@ -23,6 +23,8 @@ def recipes(
 
     Those of the studies are in folders and are not listed, as paper/mnist/written and better/mnist.
     """
+    from headgate.experiment import load, recipe_names, recipe_text
+
     if name is None:
         for each in recipe_names():
             e = load(each)
@@ -48,9 +50,11 @@ def plan(
     K and the rate are chosen: both branches of Corollary 2 and the search over the finite horizon give candidates, each is
     rehearsed, and the best that keeps the buffers on average is taken.
     """
+    from headgate.analysis.shown import show
+
     experiment = with_policy(recipe, set_ or [], policy)
     with status(format_, "rehearsing"):
-        made = api.plan(experiment, policy, gamma, phi)
+        made = headgate.plan(experiment, policy, gamma, phi)
     if format_ is Format.json:
         print_json(made.numbers)
     else:
@@ -80,14 +84,17 @@ def rehearse(
     Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
-    experiment = load(recipe, recipe_overrides(set_, rounds, seeds, policies))
+    from headgate.analysis.rehearsal import check_out, write
+    from headgate.analysis.shown import show
+
+    experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     if out is not None:
         check_out(out)
     if figure is not None:
         from headgate.analysis.figures import check_figure, draw_rehearsal
 
         check_figure(figure)
-    done = api.rehearse(experiment, quiet)
+    done = headgate.rehearse(experiment, quiet)
     if done.results:
         if out is not None:
             write(done.frame, out)
@@ -104,13 +111,15 @@ def rehearse(
         raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")
 
 
-def with_policy(recipe: str, overrides: list[str], name: str) -> Experiment:
+def with_policy(recipe: str, overrides: list[str], name: str) -> "Experiment":
     """The recipe with this policy alone: a section of it, or a kind."""
-    return load(recipe, [*overrides, f"run.policies={json.dumps([name])}"])
+    return headgate.load(recipe, *overrides, f"run.policies={json.dumps([name])}")
 
 
-def acdpp_of(recipe: str, overrides: list[str]) -> tuple[Experiment, Acdpp]:
+def acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":
     """The recipe, and its policy `acdpp` or the default one where it has none."""
+    from headgate.control.policies import Acdpp
+
     experiment = with_policy(recipe, overrides, "acdpp")
     policy = experiment.policies["acdpp"]
     if not isinstance(policy, Acdpp):

@@ -12,7 +12,6 @@ from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, reci
 from headgate.cli.saying import say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
-from headgate.experiment import sweep_points
 from headgate.progress import counted, progress_bar
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
@@ -68,6 +67,7 @@ def run(
     folder that `--resume` continues to the same bytes, on any number of processes.
     """
     from headgate.cli.watching import Watching
+    from headgate.experiment import sweep_points
     from headgate.records.trackers import check_installed
     from headgate.simulation.schedule import perform
 
@@ -150,7 +150,6 @@ def report(
 
     DIR... are run folders, or a folder of a sweep for all its points.
     """
-    from headgate.analysis.learning_figures import draw_run
     from headgate.analysis.report import write_report
     from headgate.records.reader import RunFolder
     from headgate.records.sweeps import points_of
@@ -161,6 +160,8 @@ def report(
         raise DataError(f"--out {page}: there is no folder {page.parent}")
     say(write_report(found, page, target if target is not None else found[0].target))
     if figures is not None:
+        from headgate.analysis.learning_figures import draw_run
+
         figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
             say(path)

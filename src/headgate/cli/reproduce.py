@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import headgate
 from headgate.cli.console import Quiet, same_command_goes_on
 from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
-from headgate.experiment import Experiment, load
 from headgate.progress import counted, ticked
 
 if TYPE_CHECKING:
+    from headgate.experiment import Experiment
     from headgate.studies.paper.theory_checks import Checks
     from headgate.studies.theory.outcome import ExcessRisk
     from headgate.studies.theory.rates import MeasuredRates
@@ -143,7 +144,7 @@ def _better(asked: _Asked) -> list[Path]:
     return conclude_page(asked.pages, asked.quick)
 
 
-def _play(points: Sequence[tuple[str, Experiment]], runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:
+def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:
     """The run folders, and the seconds it took to play what was not finished yet; None where nothing was left to do."""
     from headgate.simulation.schedule import perform
 
@@ -162,7 +163,7 @@ def _play(points: Sequence[tuple[str, Experiment]], runs: Path, asked: _Asked) -
 def _rates(quick: bool, quiet: bool) -> "MeasuredRates":
     from headgate.studies.theory.rates import horizons, measure
 
-    experiment = load("mnist", ['run.policies=["acdpp"]', *(["run.seeds=2"] if quick else [])])
+    experiment = headgate.load("mnist", 'run.policies=["acdpp"]', *(["run.seeds=2"] if quick else []))
     Ts = horizons(10, 100) if quick else horizons(100, 31_623)
     with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
         rates = measure(experiment, experiment.policies["acdpp"], Ts, 0.5, 0.5, tick=tick)  # type: ignore[arg-type]

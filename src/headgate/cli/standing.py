@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
-from headgate.analysis.shown import a_table, show
 from headgate.cli.console import AsFormat, Format, print_json
 
 LISTED = 20
@@ -28,6 +26,9 @@ def clients(
     client comes into quarantine its open orders are settled: what it validly told of is paid, the rest released. With --lift
     it gets orders again from the next round on, and what it had admitted on released orders is paid when it tells of it.
     """
+    from rich.text import Text
+
+    from headgate.analysis.shown import a_table, show
     from headgate.flower.messages import one_line
     from headgate.flower.standing import lift as end_quarantine
     from headgate.flower.standing import nodes, offences, standings

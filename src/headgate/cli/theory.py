@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+import headgate
 from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, print_json
 from headgate.cli.control import acdpp_of
 from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
-from headgate.experiment import load
 from headgate.progress import progress_bar, ticked
 
 commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
@@ -72,7 +72,7 @@ def regret(
     """
     from headgate.studies.theory.regret import as_text, regret_table, trying_prices
 
-    experiment = load(recipe, [*(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}"])
+    experiment = headgate.load(recipe, *(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}")
     known = trying_prices(rounds)
     names = list(known) if prices is None else [name.strip() for name in prices.split(",")]
     for name in names:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from headgate.analysis.compare import page
-from headgate.analysis.compare.figure import draw
 from headgate.analysis.pages import as_json, write
 from headgate.analysis.provenance import facts_of, machine
 from headgate.analysis.runs import Runs, read_finished
@@ -44,6 +43,8 @@ class Comparison(Shown):
 
 def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Comparison:
     """Writes NAME.md, NAME.json and NAME.svg into `folder`."""
+    from headgate.analysis.compare.figure import draw
+
     found, folders = read_finished(runs), [RunFolder.open(run) for run in runs]
     rows = page.rows(found)  # refuses what cannot be compared before anything is written
     facts = facts_of(command, [machine(run) for run in folders], quick)

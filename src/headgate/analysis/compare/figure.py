@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from headgate.analysis.compare.scores import MEASURES
-from headgate.analysis.curves import DASHES
-from headgate.analysis.figures import COLOURS, STYLE, save_figure
+from headgate.analysis.curves import COLOURS, DASHES
+from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import means
 from headgate.analysis.limits import limits
 from headgate.analysis.runs import Runs

@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from headgate.analysis.figures import COLOURS, STYLE, save_figure
+from headgate.analysis.curves import COLOURS
+from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import means
 from headgate.studies.better.studies import title
 

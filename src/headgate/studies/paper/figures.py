@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from headgate.analysis.figures import COLOURS, STYLE, horizontal_line, save_figure, vertical_line
+from headgate.analysis.curves import COLOURS
+from headgate.analysis.figures import STYLE, horizontal_line, save_figure, vertical_line
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs
 from headgate.studies.paper.batches import RELEASED, WRITTEN

@@ -7,7 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from headgate.analysis.figures import COLOURS, STYLE, save_figure
+from headgate.analysis.curves import COLOURS
+from headgate.analysis.figures import STYLE, save_figure
 from headgate.studies.theory.judge import SURROGATE, rankings
 from headgate.studies.theory.measure import BASIC
 from headgate.studies.theory.outcome import RELEASED, ExcessRisk, Stage

@@ -6,7 +6,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from headgate.analysis.figures import COLOURS, STYLE, save_figure
+from headgate.analysis.curves import COLOURS
+from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import interval, number
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
