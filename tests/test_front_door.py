@@ -34,10 +34,25 @@ def test_importing_it_imports_nothing_heavy():
         "assert not heavy, heavy\n"
         "assert {'load', 'plan', 'rehearse', 'run', 'compare', 'open', 'Controller', 'System'} <= set(dir(headgate))\n"
         "headgate.load('digits'); headgate.plan(headgate.load('digits', 'run.rounds=5'))\n"
-        "assert not {'torch', 'sklearn', 'flwr'} & set(sys.modules)\n"
+        "assert not {'torch', 'matplotlib', 'flwr'} & set(sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_command_line_imports_what_a_command_needs(tmp_path):
+    """Help and mistyped options come at once; a run and its report draw nothing with matplotlib and decode no pictures."""
+    code = (
+        "import sys, headgate.cli\n"
+        "heavy = {'numpy', 'polars', 'pydantic', 'matplotlib', 'torch', 'flwr', 'starlette'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'sklearn', 'scipy', 'flwr', 'starlette', 'uvicorn']))\n"
+        "sys.argv[1:] = 'run digits --rounds 2 --seeds 1 --policies headgate --processes 1 --out run'.split()\n"
+        "headgate.cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.html").is_file()
 
 
 def test_every_name_leads_somewhere():
