@@ -12,13 +12,13 @@ PEERS  := .venv-peers
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED  := $(INSTALL) --require-hashes
 
-# Versions and hashes of everything stand in pins/; what has another hash is not installed.
+# Versions and hashes of everything stand in pins/; what has another hash is not installed. torch is taken from where pip is
+# told to find files (find-links), and only if it is not there from the index: that one is built for GPUs and needs CUDA.
 $(READY): pyproject.toml $(wildcard pins/*.txt)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(HASHED) -r pins/all.txt -r pins/torch.txt
-	case $$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))') in *+cpu) ;; \
-	  *) $(HASHED) -r pins/cuda.txt ;; esac   # torch for processors alone needs nothing of CUDA
+	$(HASHED) -r pins/all.txt
+	$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r pins/torch.txt -r pins/cuda.txt
 	$(INSTALL) --no-build-isolation -e .
 	$(BIN)/python -m pip check --disable-pip-version-check
 	touch $@

@@ -79,3 +79,7 @@ def test_torch_keeps_the_hashes_of_its_other_builds_with_its_version(monkeypatch
 def test_make_installs_nothing_without_its_hash_but_headgate():
     recipe = re.search(r"^\$\(READY\):.*?\n\n", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
     assert re.findall(r"(?:pip install|\$\(INSTALL\)).*", recipe) == ["$(INSTALL) --no-build-isolation -e ."]
+    assert re.findall(r"(\$\(HASHED\).*)", recipe) == [
+        "$(HASHED) -r pins/all.txt",
+        "$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r pins/torch.txt -r pins/cuda.txt",
+    ]

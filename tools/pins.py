@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 HEADS = {
     "constraints.txt": "Every version that `make` installs, for `pip install -c`. The hashes are in pins/.",
     "pins/all.txt": "What `make` installs, all extras and the build backend included, except torch.",
-    "pins/torch.txt": "torch, as the index has it and as it is built for processors alone (+cpu).",
-    "pins/cuda.txt": "What torch needs beside pins/all.txt unless it is built for processors alone.",
+    "pins/torch.txt": "torch, as the index has it and, built for processors alone (+cpu), as it was found beside it.",
+    "pins/cuda.txt": "What the index's torch needs beside pins/all.txt.",
 }
 
 
