@@ -288,7 +288,8 @@ def _figure(name: str) -> Path:
 
 def draw(result: Result, path: Path) -> None:
     """A row of bars for each case, on a logarithmic scale; grey is what others are compared with."""
-    from headgate.analysis.figures import COLOURS, STYLE, plt, save_figure
+    from headgate.analysis.curves import COLOURS
+    from headgate.analysis.figures import STYLE, plt, save_figure
 
     cases = [case for case in result["cases"] if all("max_ms" in each for each in case["ways"])]
     with plt.rc_context(STYLE):
