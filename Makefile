@@ -78,6 +78,8 @@ $(PEERS)/.ready: benchmarks/peers.txt constraints.txt pyproject.toml
 
 docs: $(READY)   # the pages and pictures that are made from the code
 	$(BIN)/python tools/equations.py
+	$(BIN)/python tools/errata.py
+	$(BIN)/python tools/regret.py
 	$(BIN)/python tools/benchmarks.py
 	$(BIN)/headgate reproduce better --quiet --pages docs/better
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg

@@ -1,15 +1,24 @@
 """Algorithm 1 of the paper, slow and plain: one run, symbols as in the paper, nothing batched.
 
 This is the judge of the fast engine: `tests/simulation/test_algorithm1.py` compares every admission exactly and every
-parameter to rounding. Run it to see ACDPP learn the digits: python examples/algorithm1.py
+parameter to rounding. The penalty is printed as in the paper, which has no value for N < Pdim/e and falls with N below
+Pdim (docs/errata.md, erratum 3); so N(0), one of the algorithm's inputs, is at least Pdim, as in the released scripts.
+Run it to see ACDPP learn the digits: python examples/algorithm1.py
 """
 
 from fractions import Fraction
 
 import numpy as np
 
-from headgate.theory.bound import BoundConstants, penalty
+from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import admission_interval, debt_update
+
+
+def p(n, N, k):
+    """eq:penalty-dpp, to the letter; B is the bound on the loss."""
+    uneven = 1 / n - 1 / N
+    of_class = 10 * k.loss * np.sqrt(k.pdim / N) * np.sqrt(1 + np.log(N / k.pdim))
+    return k.D * k.sigma * np.sqrt(uneven) + k.penalty_step * k.sigma**2 * uneven + of_class
 
 
 def argmin(J, lo, hi):
@@ -52,20 +61,23 @@ def gradient(theta, x, y):
     return p.T @ x1 / len(x)
 
 
-def algorithm1(stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta):
-    """ACDPP over T = len(c) rounds. `stream(m, i)` is the i-th sample (x, y) of client m. Yields (t, λ(t), Z(t+1), θ^(t+1))."""
+def algorithm1(stream, c, B, C, K, V, rho, Lambda_bar, k, eta, E, alpha, theta, N0, n0=0):
+    """ACDPP over T = len(c) rounds. `stream(m, i)` is the i-th sample (x, y) of client m. Yields (t, λ(t), Z(t+1), θ^(t+1)).
+
+    N0 and n0 are N(0) and n(0): samples counted before round 1; n0 of them as admitted in round 0, so until round K − 1.
+    """
     M, Z, carry = len(B), 0.0, 0.0
     owed = [Fraction(0)] * M
     Q = [[] for _ in range(M)]  # Q[m]: (index, age) of every sample in client m's buffer
-    generated, N = [0] * M, 0
+    generated, N = [0] * M, N0
     for t in range(1, len(c) + 1):
         # The server observes c(t) and what is left in the buffers, and solves eq:dpp-policy.
         Q = [[(i, A) for i, A in Q[m] if A < K] for m in range(M)]  # eq:kstep-drop
-        kept = sum(map(len, Q))
+        kept = sum(map(len, Q)) + (n0 if t < K else 0)
         lo, hi = admission_interval(t, Lambda_bar, rho)  # eq:lambda-min-max
 
         def J(Lam, c_t=c[t - 1], Z=Z, kept=kept, N=N):  # eq:dpp-upper-2
-            return Z * (c_t * Lam - C) + V * penalty(kept + Lam, N + Lam, k)
+            return Z * (c_t * Lam - C) + V * p(kept + Lam, N + Lam, k)
 
         wanted = argmin(J, float(lo), float(hi)) + carry
         Lambda = int(np.floor(wanted + 2.0**-30))
@@ -123,9 +135,9 @@ if __name__ == "__main__":
     B, T = np.array([8, 9, 10, 11, 12] * 2), 30
     stream, test_x, test_y = digits(seed=0)
     c = Uniform(1, 10).path(np.array([0]), 1, T + 1)[0]
-    start, alpha = np.zeros((10, 65)), np.full(10, 0.1)
+    start, alpha, k = np.zeros((10, 65)), np.full(10, 0.1), BoundConstants()
     for t, lam, Z, theta in algorithm1(
-        stream, c, B, 55.0, 10, T**0.5, 1 - T**-0.5, 10.0, BoundConstants(), 0.5, 10, alpha, start
+        stream, c, B, 55.0, 10, T**0.5, 1 - T**-0.5, 10.0, k, 0.5, 10, alpha, start, N0=k.pdim
     ):
         accuracy = np.mean(np.argmax(test_x @ theta[:, :-1].T + theta[:, -1], axis=1) == test_y)
         print(f"t = {t:2}  c = {c[t - 1]:5.2f}  Λ = {lam.sum():3}  Z = {Z:7.2f}  accuracy {accuracy:.3f}")

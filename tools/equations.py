@@ -45,6 +45,17 @@ def tests_by_label() -> dict[str, list[str]]:
     return {label: sorted(names) for label, names in found.items()}
 
 
+def called() -> set[str]:
+    """Names that code under src uses beyond defining and importing them."""
+    found = set()
+    for path in (ROOT / "src" / "headgate").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            found |= {node.id} if isinstance(node, ast.Name) else {node.attr} if isinstance(node, ast.Attribute) else set()
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
+                found.add(node.value.rpartition(":")[2])  # kinds are named as "module:Class"
+    return found
+
+
 def complaints() -> list[str]:
     paper = tomllib.loads(LABELS.read_text("utf-8"))
     code, tests = code_by_label(), tests_by_label()
@@ -64,19 +75,21 @@ def complaints() -> list[str]:
 
 def page() -> str:
     paper = tomllib.loads(LABELS.read_text("utf-8"))
-    code, tests = code_by_label(), tests_by_label()
+    code, tests, used = code_by_label(), tests_by_label(), called()
     lines = [
         "# The paper's equations, and where they are",
         "",
-        "Made by `python tools/equations.py`; `make test` fails when it is out of date. Errata are in [paper.md](paper.md).",
+        "Made by `python tools/equations.py`; `make test` fails when it is out of date. Errata are in [errata.md](errata.md).",
+        "Where the label is a claim that is not true as printed, the code computes what is true instead. † marks what nothing",
+        "in `src` calls: it is there to be read and tested.",
         "",
         "| label | code | tests |",
         "|---|---|---|",
     ]
     for label in paper["labels"]:
         if label in code:
-            cells = ["<br>".join(f"`{name}`" for name in names) for names in (code[label], tests.get(label, []))]
-            lines.append(f"| `{label}` | {cells[0]} | {cells[1]} |")
+            own = "<br>".join(f"`{name}`{'' if name.rpartition('.')[2] in used else ' †'}" for name in code[label])
+            lines.append(f"| `{label}` | {own} | {'<br>'.join(f'`{name}`' for name in tests.get(label, []))} |")
     lines += ["", "## Labels that need no code", ""]
     for group in paper["no_code"]:
         told = f"- {group['reason']}: {', '.join(f'`{label}`' for label in group['labels'])}"

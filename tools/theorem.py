@@ -45,10 +45,11 @@ def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, 
     return np.asarray(wrong + (budget * price.shape[-1] - (price * bought).sum(axis=-1)) / limit)
 
 
-def measured(policy: AdmissionPolicy, rounds: int, seeds: int) -> NDArray[np.float64]:
+def measured(policy: AdmissionPolicy, rounds: int, seeds: int, places: float | None = None) -> NDArray[np.float64]:
+    """Of the ceiling of all places, or of those that a round may renew."""
     system, prices, runs = System(BUFFERS, BUDGET, rounds), Uniform(LOW, HIGH), np.arange(seeds)
     played = rehearse(system, policy.completed(Given(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds)
-    return short(played.price, played.admitted, float(system.memory), BUDGET)
+    return short(played.price, played.admitted, float(system.memory) if places is None else places, BUDGET)
 
 
 POLICIES: dict[str, AdmissionPolicy] = {

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.control import Controller, System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.buying import all_prices
 
@@ -93,3 +94,33 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
     assert abs(known) < 30
     assert 0 < learnt < 60 * np.log(10)
     assert narrow - learnt > 3 * (wide - learnt) > 300
+
+
+def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():
+    """turnover = s: s·B̄ in place of B̄. Money is short of half of the places too, and what is missing stays small."""
+    share, rounds, seeds = 0.4, 3000, 16
+    short = theorem.measured(Headgate(early=0.0, turnover=share), rounds, seeds, places=share * PLACES)
+    limit, rate = theorem.ceiling(share * PLACES, BUDGET)
+    assert theorem.LOW < limit < theorem.HIGH
+    assert rate < RATE  # fewer places, dearer purchases
+    assert -PLACES < short.mean() < 300  # of 3,000 rounds with about 18 samples each; round 1 may still fill all places
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([1.0, 1.5, 2.0, 5.0, 9.9, 10.0]) | st.floats(1.0, 10.0), min_size=1, max_size=60),
+    st.floats(5.0, 1500.0),
+    st.sampled_from(["as drawn", "rising", "falling", "two levels"]),
+    st.sampled_from([0.0, 0.25, 1.0]),
+)
+def test_whatever_the_prices_are_an_even_spend_at_the_highest_one_is_reached(prices, budget, kind, early):
+    """Adversarial prices: N_T ≥ T·min(C/u, B̄) − 2."""
+    price = np.array({"rising": sorted(prices), "falling": sorted(prices)[::-1]}.get(kind, prices))
+    if kind == "two levels":
+        price = np.where(np.arange(len(price)) < len(price) // 2, 10.0, 1.0 + (price > 5))
+    controller = Controller(System(theorem.BUFFERS, budget, len(price)), Headgate(early=early))
+    ledger = controller.open()
+    for each in price:
+        ledger = controller.post(ledger, controller.decide(ledger, np.array([each])))
+    assert ledger.spent[0] <= budget * len(price)
+    assert ledger.admitted.sum() >= len(price) * min(budget / price.max(), PLACES) - 2

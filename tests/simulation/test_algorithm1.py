@@ -20,6 +20,7 @@ DATA = load_dataset("digits")
     ("executor", "settings"),
     [
         ("gram", []),
+        ("gram", ["policies.acdpp.n0=40", "policies.acdpp.bound.eta_tilde=3", "run.rounds=15"]),
         ("gram", ["policies.acdpp.K=2", "policies.acdpp.rate=2.5", "policies.acdpp.rho=0.3"]),  # ragged, many empty buffers
         ("reference", ["run.rounds=6"]),
         ("flat", ["run.rounds=12"]),
@@ -27,9 +28,10 @@ DATA = load_dataset("digits")
     ],
 )
 def test_the_engine_does_what_algorithm_1_says(executor, settings):
-    e = load("digits", ['run.policies=["acdpp"]', "run.seeds=2", "run.rounds=25", "training.dtype=float64", *settings])
+    e = load("digits", ['run.policies=["acdpp"]', "run.seeds=2", "run.rounds=25", "training.dtype=float64", "policies.acdpp.N0=100", *settings])
     simulation = Simulation(e, DATA, torch.device("cpu"), executor)
     policy, T = e.policies["acdpp"], e.rounds
+    assert policy.N0 >= policy.bound.pdim  # below, the printed penalty is another than ours
     judges = []
     for s, seed in enumerate(e.seeds):
         stream, _, _ = JUDGE["digits"](int(seed))
@@ -38,6 +40,7 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
             JUDGE["algorithm1"](
                 stream, e.prices.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K, T**0.5, rho,
                 policy.rate, policy.bound, e.training.lr, e.training.steps, e.system.weight, np.zeros((10, 65)),
+                N0=policy.N0, n0=policy.n0,
             )
         )  # fmt: skip
     before = np.zeros((2, 10), dtype=int)

@@ -113,7 +113,6 @@ def test_both_branches_are_feasible_and_use_something_up(mean_price, buffers, bu
         assert not c.ck_feasible(c.Benchmark(point.K, point.rate * 1.001), mean_price, buffers, budget)
 
 
-@pytest.mark.paper("thm:dpp-regret", "eq:dpp-regret-rate", "thm:dpp-cost-constraint", "eq:cost-violation-rate")
 def test_claimed_rates():
     assert c.claimed_rates(0.5, 0.25) == c.Rates(regret=0.5, cost_violation=0.75)
     assert c.claimed_rates(0.8, 0.4) == pytest.approx((0.4, 0.9))

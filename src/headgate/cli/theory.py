@@ -1,4 +1,4 @@
-"""The commands of the theory: measured rates, and regret against the clairvoyant bound."""
+"""The commands of the theory: errata, measured rates, and regret against the clairvoyant bound."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,26 @@ from headgate.errors import Interrupted, SettingError
 from headgate.progress import progress_bar, ticked
 
 commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
+
+
+@commands.command()
+def errata(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]...")] = None,
+    format_: AsFormat = Format.table,
+) -> None:
+    """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
+
+    NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
+    conventions. Each says whether the paper's conclusion survives. docs/errata.md has the test of each. A few seconds.
+    """
+    from headgate.theory.errata.listing import as_text, listed
+
+    known = listed()
+    chosen = [known.numbered(number) for number in numbers] if numbers else list(known.errata)
+    if format_ is Format.json:
+        print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
+    else:
+        print(as_text(chosen))
 
 
 @commands.command()

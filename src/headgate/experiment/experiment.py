@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -136,7 +136,7 @@ class Experiment:
             "system": system_table(self.system),
             "prices": named("prices", self.prices, lambda: table_of(PRICES, self.prices)),
             "run": run,
-            "bound": asdict(self.bound),
+            "bound": settings_of(self.bound),
             "data": named("data", self.data.source, self.data.table),
             "model": named("model", self.model, lambda: table_of(MODEL, self.model)),
             "training": settings_of(self.training),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.errors import SettingError
-from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
+from headgate.theory.bound import BoundConstants, learning_error, mismatch
 from headgate.theory.drift import admission_interval
 from headgate.theory.labels import paper
 from headgate.theory.reuse import ck_counts, ck_uniformity
@@ -38,14 +38,14 @@ def ck_bound(K: int, rate: float, T: int, k: BoundConstants) -> Floats:
 def oracle_bound(buffers: ArrayLike, T: int, k: BoundConstants) -> Floats:
     """The terms of Ē_T^oracle, t = 1..T: B̄ fresh samples a round, each used once."""
     total = float(np.sum(buffers))
-    return penalty(total, total * rounds_to(T), k) + k.C2
+    return learning_error(total, total * rounds_to(T), 1.0, k)
 
 
 @paper("eq:nc-Nc")
 def comparison_counts(kept: ArrayLike, distinct: ArrayLike, rate: ArrayLike) -> tuple[Floats, Floats]:
     """n^C(t) and N^C(t) when the server switches to Λ̄ in round t: what is kept, and all so far, plus Λ̄.
 
-    The paper writes n(t) − Λ(t−K) + Λ̄; what is kept is n(t−1) − Λ(t−K) (docs/paper.md, erratum 11).
+    The paper writes n(t) − Λ(t−K) + Λ̄; what is kept is n(t−1) − Λ(t−K) (docs/errata.md, erratum 11).
     """
     rate = np.asarray(rate, dtype=np.float64)
     return np.asarray(kept) + rate, np.asarray(distinct) + rate
@@ -67,7 +67,7 @@ def interval_lower_counts(K: int, rate: float, rho: float, T: int) -> tuple[Floa
 def ck_penalty_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
     """p̄^CK(t), t = 1..T. The logarithm uses the upper end of the interval, everything else the lower.
 
-    It is not always a ceiling, because 1/n − 1/N grows with N (docs/paper.md, erratum 12).
+    It is not always a ceiling, because 1/n − 1/N grows with N (docs/errata.md, erratum 12).
     """
     t = rounds_to(T)
     n, N = interval_lower_counts(K, rate, rho, T)
@@ -84,7 +84,7 @@ def ck_penalty_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstant
 @paper("eq:pc-infty")
 def ck_penalty_limit(K: int, rate: float, T: int, k: BoundConstants) -> Floats:
     """p̄_∞^CK(t), t = 1..T: the penalty with full buffers from the start and N = Λ̄·t."""
-    return penalty(K * rate, rate * rounds_to(T), k)
+    return learning_error(K * rate, rate * rounds_to(T), 1.0, k) - k.C2
 
 
 @paper("eq:omega1-def")
@@ -109,7 +109,7 @@ def omega3(K: int, rate: float, buffers: ArrayLike, T: int, k: BoundConstants) -
 def omega_master(omega1: ArrayLike, omega2: ArrayLike, omega3: ArrayLike, constant: ArrayLike, T: int, V: float) -> Floats:
     """Ω_1 + Ω_2 + Ω_3 + B·T/V, the ceiling of the regret.
 
-    The paper prints −Ω_1; its own definitions give +Ω_1 (docs/paper.md, erratum 10).
+    The paper prints −Ω_1; its own definitions give +Ω_1 (docs/errata.md, erratum 10).
     """
     first, second, third, drift = (np.asarray(x, dtype=np.float64) for x in (omega1, omega2, omega3, constant))
     return np.asarray(first + second + third + drift * T / V)
@@ -161,7 +161,7 @@ def optimal_K(mean_price: float, buffers: ArrayLike, budget: float) -> tuple[Ben
     """Corollary 2's two candidates, ⌈c̄·B̄/C⌉ and max(⌊c̄·B̄/C⌋, 1), each with the rate it can afford.
 
     The paper saturates the buffers in both; the floor then breaks the budget, so its rate is capped
-    at C/c̄ here (docs/paper.md, erratum 7).
+    at C/c̄ here (docs/errata.md, erratum 7).
     """
     ratio = mean_price * float(np.sum(buffers)) / budget
     nearest = round(ratio)
@@ -178,11 +178,11 @@ class Rates(NamedTuple):
     cost_violation: float
 
 
-@paper("thm:dpp-regret", "eq:dpp-regret-rate", "thm:dpp-cost-constraint", "eq:cost-violation-rate")
 def claimed_rates(gamma: float, phi: float) -> Rates:
     """The remark after Theorem 3, for V = T^γ and ρ = 1 − T^{−φ}.
 
-    Reg = O(T^max(1−γ, φ)) and Vio^S = O(T^max((1+γ)/2, (γ+φ)/2)).
+    Reg = O(T^max(1−γ, φ)) and Vio^S = O(T^max((1+γ)/2, (γ+φ)/2)). Both are claims, and not always true
+    (docs/errata.md, errata 14 and 21).
     """
     if not (0 < gamma < 1 and 0 < phi < 1):
         raise SettingError(f"gamma = {gamma}, phi = {phi}: both must lie strictly between 0 and 1")

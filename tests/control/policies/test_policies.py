@@ -5,6 +5,7 @@ from headgate.control import Controller, System
 from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
+from headgate.control.types import View
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy
 from headgate.theory.bound import BoundConstants
@@ -83,6 +84,16 @@ def test_acdpp_stays_inside_its_interval():
         lo, hi = admission_interval(t, 10.0, 0.9)
         assert np.all((orders.asked >= lo - 1e-9) & (orders.asked <= hi + 1e-9))
         ledger = controller.post(ledger, orders)
+
+
+def test_without_a_horizon_the_interval_opens_a_little_at_each_doubling_and_closes_on_the_whole():
+    system, none = System(MNIST.buffer, 55.0, None), np.zeros(1, dtype=int)
+    view = View(1, np.ones(1), np.zeros(1), np.zeros(1), none, none, np.zeros((1, 10), dtype=int), system, none)
+    high = [float(Acdpp(rate=10, K=10).interval(view._replace(t=t))[1]) for t in (3, 4, 7, 8, 1023, 1024)]
+    assert high[1] > high[0]
+    assert high[3] > high[2]
+    assert np.all(np.diff([high[0], high[2], high[4]]) < 0)
+    assert high[5] == pytest.approx(10, rel=1e-9)
 
 
 def test_burst_caps_and_capacities_hold():

@@ -22,8 +22,9 @@ from headgate.theory.bound import BoundConstants
 def horizon_at(view: View) -> int:
     """T, or for an open end the next power of two after t.
 
-    Doubling without a restart keeps both guarantees: V only grows, so the drift terms L/V telescope
-    over the epochs, and the interval never opens again (docs/policies.md).
+    Doubling without a restart: V only grows, so the drift terms L/V telescope over the epochs. Where an epoch begins
+    ρ grows, so the interval opens a little (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4); it closes on the whole,
+    as (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/policies.md).
     """
     horizon = view.system.horizon
     return max(horizon, 2) if horizon is not None else int(2 ** ceil(log2(view.t + 1)))

@@ -22,7 +22,7 @@ from headgate.theory.drift import admission_interval
 
 def released_penalty(k: BoundConstants) -> Penalty:
     """The scripts' penalty. They start from N = Pdim, so it is needed for N ≥ Pdim only."""
-    root, linear, gap = k.D * k.sigma, k.eta * k.sigma**2, 10.0 * k.loss
+    root, linear, gap = k.D * k.sigma, k.penalty_step * k.sigma**2, 10.0 * k.loss
 
     def value(n: Floats, N: Floats) -> Floats:
         u = N / k.pdim

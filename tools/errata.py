@@ -1,0 +1,77 @@
+"""Makes docs/errata.md from src/headgate/theory/errata/errata.toml, the functions that show each erratum, and their tests.
+
+python tools/errata.py           writes the page
+python tools/errata.py --check   exits with 1 if the page is not up to date
+"""
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+from headgate.theory.errata.listing import Erratum, counted, listed, numbers_as_text
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "errata.md"
+TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
+
+
+def tests_by_number() -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for path in sorted((ROOT / "tests" / "theory").glob("test_errata_*.py")):
+        for name, number in TEST.findall(path.read_text("utf-8")):
+            found.setdefault(int(number), []).append(f"{path.name}::{name}")
+    return found
+
+
+def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, 118, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def entry(each: Erratum, tests: list[str]) -> list[str]:
+    said = [
+        ("The paper", f"{each.says} ({', '.join(f'`{label}`' for label in each.labels)})"),
+        ("True is", each.is_),
+        ("Its conclusion", each.survives),
+        ("Shown by", f"{numbers_as_text(each)}."),
+    ]
+    lines = [f"### {each.number}. {each.title}", "", f"*{each.place}*", ""]
+    for word, text in said:
+        lines += wrapped(f"{word}: {text}", "- ", "  ")
+    return [*lines, *wrapped(f"Test: {', '.join(f'`{name}`' for name in tests)}", "- ", "  "), ""]
+
+
+def page() -> str:
+    errata, tests = listed(), tests_by_number()
+    lines = ["# Errata of the paper", ""]
+    lines += wrapped(
+        "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
+        f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "
+        "fails if the erratum is untrue. Made by `python tools/errata.py` from `errata.toml` beside the code that computes "
+        "the numbers; `headgate theory errata` prints the same. If one of them is wrong, it is our error: please tell us."
+    )
+    lines += ["", "## What is right", ""]
+    for said in errata.right:
+        lines += wrapped(said, "- ", "  ")
+    for weight, heading in errata.weights.items():
+        own = errata.of(weight)
+        lines += ["", f"## {heading} ({len(own)})", ""]
+        for each in own:
+            lines += entry(each, tests.get(each.number, []))
+        lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page(), "utf-8")
+        return 0
+    same = PAGE.read_text("utf-8") == page()
+    print("" if same else "docs/errata.md: out of date, run python tools/errata.py\n", end="")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
