@@ -136,8 +136,6 @@ if __name__ == "__main__":
     stream, test_x, test_y = digits(seed=0)
     c = Uniform(1, 10).path(np.array([0]), 1, T + 1)[0]
     start, alpha, k = np.zeros((10, 65)), np.full(10, 0.1), BoundConstants()
-    for t, lam, Z, theta in algorithm1(
-        stream, c, B, 55.0, 10, T**0.5, 1 - T**-0.5, 10.0, k, 0.5, 10, alpha, start, N0=k.pdim
-    ):
+    for t, lam, Z, theta in algorithm1(stream, c, B, 55.0, 10, T**0.5, 1 - T**-0.5, 10.0, k, 0.5, 10, alpha, start, N0=k.pdim):
         accuracy = np.mean(np.argmax(test_x @ theta[:, :-1].T + theta[:, -1], axis=1) == test_y)
         print(f"t = {t:2}  c = {c[t - 1]:5.2f}  Λ = {lam.sum():3}  Z = {Z:7.2f}  accuracy {accuracy:.3f}")

@@ -84,7 +84,7 @@ def test_the_curvature_ratio_is_log_convex():
             assert np.all(np.diff(ratio, 2) > -1e-9)
 
 
-@pytest.mark.parametrize("name", ["D", "sigma", "eta", "loss", "pdim", "C2"])
+@pytest.mark.parametrize("name", ["D", "sigma", "eta", "eta_tilde", "loss", "pdim", "C2"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_constants_are_refused_by_name(name, value):
     with pytest.raises(SettingError, match=rf"bound\.{name} = "):

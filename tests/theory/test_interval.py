@@ -42,7 +42,15 @@ horizons = st.sampled_from([2, 10, 100, 1000, 10_000])
 
 @pytest.mark.paper("thm:dpp-regret", "eq:dpp-regret-rate")
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(RULES), horizons, st.floats(0.05, 0.95), st.integers(1, 20), st.floats(0.5, 50), constants, st.integers(0, 99))
+@given(
+    st.sampled_from(RULES),
+    horizons,
+    st.floats(0.05, 0.95),
+    st.integers(1, 20),
+    st.floats(0.5, 50),
+    constants,
+    st.integers(0, 99),
+)
 def test_no_rule_has_more_regret_than_the_ceiling_nor_less_than_the_floor(kind, T, phi, K, rate, k, seed):
     rho = 1 - T**-phi
     admitted = rule(kind, T, rate, rho, seed)
@@ -89,7 +97,10 @@ def test_facts_b_and_c(kind, K, phi, seed):
 def test_below_one_half_every_rule_has_regret_of_the_order_of_the_root(phi):
     """The floor grows like √(T log T) itself, so no rule grows more slowly; the ceiling does not grow faster."""
     Ts, k = [10**4, 10**5, 10**6], BoundConstants()
-    ends = {end: [end(10, 10.0, 1 - T**-phi, T, k) / np.sqrt(T * np.log(T)) for T in Ts] for end in (interval.regret_floor, interval.regret_ceiling)}
+    ends = {
+        end: [end(10, 10.0, 1 - T**-phi, T, k) / np.sqrt(T * np.log(T)) for T in Ts]
+        for end in (interval.regret_floor, interval.regret_ceiling)
+    }
     floor, ceiling = ends.values()
     assert floor[0] > 0
     assert np.all(np.diff(floor) > 0)

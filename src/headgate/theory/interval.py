@@ -51,7 +51,7 @@ def _shape(N: Floats, k: BoundConstants) -> Floats:
 
 @paper("thm:dpp-regret", "eq:dpp-regret-rate")
 def regret_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
-    """What Reg(T) of no rule inside the interval exceeds: O(R·log R + √(T·log T)), for every V. The paper's T/V is not in it."""
+    """What Reg(T) of no rule inside the interval exceeds: O(R·log R + √(T·log T)), for every V; T/V is not in it."""
     R, memory, most = 1.0 / (1.0 - rho), K * rate, farthest_in_all(rho)
     away = most + 1.0 + log(T)
     inside = 1.0 + log(max(rate * (T + most) / k.pdim, 1.0))
@@ -63,7 +63,7 @@ def regret_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -
 
 
 def regret_floor(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
-    """What Reg(T) of every rule inside the interval reaches; for K ≥ 2 of the order √(T·log T) where R·log R is of a lower one."""
+    """What Reg(T) of every rule inside the interval reaches; for K ≥ 2 of the order √(T·log T) where R is lower."""
     R, memory, most = 1.0 / (1.0 - rho), K * rate, farthest_in_all(rho)
     t = np.arange(1, T + 1, dtype=np.float64)
     early = t < 2.0 * most

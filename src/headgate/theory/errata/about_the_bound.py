@@ -74,7 +74,8 @@ def staleness_against_freshness() -> Numbers:
     k = BoundConstants(D=100.0, sigma=1.0, eta=0.1, loss=1.0, pdim=10.0)
     stale = 10 * k.loss * printed_gap(100, k.pdim)  # n = N = N_eff = 100: no mismatch
     return {
-        f"bound of stale over fresh samples, T = {T:,}": T * stale / float(oracle_bound([100], T, k).sum()) for T in (50, 100_000)
+        f"bound of stale over fresh samples, T = {T:,}": T * stale / float(oracle_bound([100], T, k).sum())
+        for T in (50, 100_000)
     }
 
 

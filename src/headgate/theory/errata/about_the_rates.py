@@ -60,7 +60,9 @@ def drift_constants_in_all() -> Numbers:
     """Σ_t B_t with prices up to 10 and ρ = 1 − T^−φ."""
     found, Ts = {}, [1000, 10_000, 100_000]
     for phi in (0.3, 0.9):
-        sums = [float(drift_constant(10 * admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1], BUDGET).sum()) for T in Ts]
+        sums = [
+            float(drift_constant(10 * admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1], BUDGET).sum()) for T in Ts
+        ]
         found[f"exponent of T in Σ B_t, φ = {phi}"] = exponent(Ts, sums)
     return found
 
@@ -139,7 +141,7 @@ def feasible_on_average_only() -> Numbers:
 def roots_are_not_lipschitz() -> Numbers:
     """What the two proofs bound by a constant over t², times t²; and times t^1.5/√log t, which does stay."""
     t = np.array([1e4, 1e6])
-    n, N = ck_counts(K, RATE, t)
+    _, N = ck_counts(K, RATE, t)
     uniform = ck_uniformity(K, t)
     lemma2 = generalisation_gap(N, uniform, k) - generalisation_gap(N, 1.0, k)
     rho, T = 0.9, 1_000_000

@@ -28,7 +28,7 @@ def acdpp_path(
     runs, longest = price.shape
     admitted, debt, N = np.full((runs, longest), np.nan), np.zeros(runs), np.full(runs, 2 * k.pdim)
     for t in range(1, longest + 1):
-        on = T >= t
+        on = t <= T
         kept = np.where(on, admitted[:, max(t - K, 0) : t - 1].sum(axis=-1), 0.0)
         pull = debt * price[:, t - 1] / V
 
