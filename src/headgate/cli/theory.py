@@ -17,7 +17,7 @@ commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems cla
 
 @commands.command()
 def errata(
-    numbers: Annotated[list[int] | None, typer.Argument(metavar="[NUMBER]...")] = None,
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER...")] = None,
     format_: AsFormat = Format.table,
 ) -> None:
     """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
