@@ -34,7 +34,7 @@ def entry(each: Erratum, tests: list[str]) -> list[str]:
     said = [
         ("The paper", f"{each.says} ({', '.join(f'`{label}`' for label in each.labels)})"),
         ("True is", each.is_),
-        ("Its conclusion", each.survives),
+        ("Survives", each.survives),
         ("Shown by", f"{numbers_as_text(each)}."),
     ]
     lines = [f"### {each.number}. {each.title}", "", f"*{each.place}*", ""]

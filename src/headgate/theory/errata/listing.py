@@ -95,7 +95,7 @@ def as_text(errata: list[Erratum]) -> str:
                 f"{each.number}. {each.title} ({each.place})",
                 f"   paper: {each.says}",
                 f"   true: {each.is_}",
-                f"   conclusion: {each.survives}",
+                f"   survives: {each.survives}",
                 f"   shown by: {numbers_as_text(each)}",
                 "",
             ]
