@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from headgate.cli.control import acdpp_of
-from headgate.studies.theory.rates import horizons, measure
+from headgate.studies.theory.rates import Fit, horizons, measure
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import claimed_rates
 from headgate.theory.drift import admission_interval
@@ -36,11 +36,18 @@ def measured() -> list[str]:
         of_regret = last.regret / regret_ceiling(K, RATE, last.rho, last.T, experiment.bound)
         of_spend = last.cost_violation / spend_ceiling(RATE, last.rho, PRICE)
         lines.append(
-            f"| {gamma:g}, {phi:g} | {regret.exponent:.2f} ± {regret.half_width:.2f} | {claims.regret:.2f} "
-            f"| {spend.exponent:.2f} ± {spend.half_width:.2f} | {claims.cost_violation:.2f} | {proven:.2f} "
-            f"| {100 * of_regret:.0f} % | {100 * of_spend:.0f} % |"
+            f"| {gamma:g}, {phi:g} | {told(regret)} | {claims.regret:.2f} | {told(spend)} | {claims.cost_violation:.2f} "
+            f"| {proven:.2f} | {percent(of_regret)} | {percent(of_spend)} |"
         )
     return lines
+
+
+def told(fit: Fit) -> str:
+    return "–" if fit.exponent is None or fit.half_width is None else f"{fit.exponent:.2f} ± {fit.half_width:.2f}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if np.isfinite(share) else "–"
 
 
 def rules() -> list[str]:
