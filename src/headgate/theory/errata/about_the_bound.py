@@ -4,11 +4,14 @@ from itertools import product
 from math import e, log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.theory.bound import BoundConstants, mismatch
 from headgate.theory.comparison import oracle_bound
 from headgate.theory.errata.shown import Numbers, shows
 from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
+
+Floats = NDArray[np.float64]
 
 
 def printed_gap(N: float, pdim: float) -> float:
@@ -59,7 +62,7 @@ def roots_before_round_K() -> Numbers:
 
 @shows(17)
 def effective_sizes_below_memory() -> Numbers:
-    found = {}
+    found: Numbers = {}
     for K in (10, 20):
         t = np.arange(1, 200)
         n, N = ck_counts(K, 1.0, t)
@@ -90,7 +93,7 @@ def variance_of_the_difference() -> Numbers:
     return found
 
 
-def true_and_printed_variance(K: int, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def true_and_printed_variance(K: int, t: Floats) -> tuple[Floats, Floats]:
     n, N = ck_counts(K, 1.0, t)
     n_eff = N * ck_uniformity(K, t)
     oldest = np.minimum(t, K)

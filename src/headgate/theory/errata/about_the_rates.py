@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, generalisation_gap, penalty
@@ -11,6 +12,8 @@ from headgate.theory.errata.acdpp_path import acdpp_path, after_a_burst
 from headgate.theory.errata.shown import Numbers, shows
 from headgate.theory.interval import held, regret_ceiling, regret_of, spend_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity
+
+Floats = NDArray[np.float64]
 
 k = BoundConstants()
 K, RATE, MEMORY, BUDGET = 10, 10.0, 100.0, 55.0
@@ -45,7 +48,7 @@ def ceiling_that_is_too_low() -> Numbers:
     }
 
 
-def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> np.ndarray:
+def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
     """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path inside it."""
     n, _ = c.interval_lower_counts(K, rate, rho, T)
     upper = np.concatenate(([0.0], np.cumsum(admission_interval(np.arange(1, T), rate, rho)[1]))) + rate
@@ -58,7 +61,8 @@ def repaired_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants)
 @shows(13)
 def drift_constants_in_all() -> Numbers:
     """Σ_t B_t with prices up to 10 and ρ = 1 − T^−φ."""
-    found, Ts = {}, [1000, 10_000, 100_000]
+    found: Numbers = {}
+    Ts = [1000, 10_000, 100_000]
     for phi in (0.3, 0.9):
         sums = [
             float(drift_constant(10 * admission_interval(np.arange(1, T + 1), RATE, 1 - T**-phi)[1], BUDGET).sum()) for T in Ts
@@ -146,7 +150,7 @@ def roots_are_not_lipschitz() -> Numbers:
     lemma2 = generalisation_gap(N, uniform, k) - generalisation_gap(N, 1.0, k)
     rho, T = 0.9, 1_000_000
     lemma3 = (c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k))[[9_999, T - 1]]
-    found = {}
+    found: Numbers = {}
     for name, gap in (("Lemma 2", lemma2), ("Lemma 3", lemma3)):
         found[f"{name}: gap·t² at t = 10⁶ over t = 10⁴"] = float(np.divide(*(gap * t**2)[::-1]))
         found[f"{name}: gap·t^1.5/√log t"] = float(np.divide(*(gap * t**1.5 / np.sqrt(np.log(t)))[::-1]))

@@ -24,7 +24,8 @@ def minimum_of_the_wrong_objective() -> Numbers:
 @shows(25)
 def steps_of_a_round() -> Numbers:
     """ℓ = 1 + z·θ on [−1, 1], z = ±1: F_P is constant, so θ(1) = 0 is a θ*. E steps of η = 0.1 on one sample."""
-    eta, found = 0.1, {}
+    eta = 0.1
+    found: Numbers = {}
     for E in (2, 3, 10):
         c = local_constants(G=1.0, L=0.0, D=2.0, E=E)
         found[f"‖θ(2) − θ*‖², E = {E}"] = (E * eta) ** 2

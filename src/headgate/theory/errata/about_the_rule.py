@@ -1,6 +1,7 @@
 """Errata of the rule and its settings: first decision, argmin, whole samples, Corollary 2, memory."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
 from headgate.theory.comparison import buffer_violation, ck_bound, comparison_counts, omega1, optimal_K
@@ -10,19 +11,21 @@ from headgate.theory.errata.shown import Numbers, shows
 from headgate.theory.interval import held, occupancy_ceiling
 from headgate.theory.reuse import ck_counts, ck_uniformity
 
+Floats = NDArray[np.float64]
+
 k = BoundConstants()
 
 
-def printed_penalty(n: np.ndarray, N: np.ndarray, k: BoundConstants) -> np.ndarray:
+def printed_penalty(n: Floats, N: Floats, k: BoundConstants) -> Floats:
     """eq:penalty-dpp to the letter; nan below Pdim/e."""
     with np.errstate(invalid="ignore"):
         gap = 10 * k.loss * np.sqrt(k.pdim / N * (1 + np.log(N / k.pdim)))
-    return k.D * k.sigma * np.sqrt(mismatch(n, N)) + k.penalty_step * k.sigma**2 * mismatch(n, N) + gap
+    return np.asarray(k.D * k.sigma * np.sqrt(mismatch(n, N)) + k.penalty_step * k.sigma**2 * mismatch(n, N) + gap)
 
 
 @shows(4)
 def first_decision() -> Numbers:
-    found = {}
+    found: Numbers = {}
     for rho in (0.9, 0.99, 0.999):
         lo, hi = (float(x) for x in admission_interval(1, 10.0, rho))
         x = np.linspace(lo, hi, 200_001)
@@ -62,7 +65,8 @@ def floor_of_corollary_2() -> Numbers:
 @shows(8)
 def two_step_sizes() -> Numbers:
     """Constant admission with η̃ = η/2."""
-    apart, found = BoundConstants(eta_tilde=k.eta / 2), {}
+    apart = BoundConstants(eta_tilde=k.eta / 2)
+    found: Numbers = {}
     for T in (1000, 10_000):
         t = np.arange(1, T + 1)
         n, N = ck_counts(10, 10.0, t)
