@@ -43,7 +43,7 @@ def measured() -> list[str]:
 
 
 def told(fit: Fit) -> str:
-    return "–" if fit.exponent is None or fit.half_width is None else f"{fit.exponent:.2f} ± {fit.half_width:.2f}"
+    return "–" if fit.exponent is None else f"{fit.exponent:.2f} ({fit.low:.2f} … {fit.high:.2f})"
 
 
 def percent(share: float) -> str:
