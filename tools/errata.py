@@ -24,9 +24,18 @@ def tests_by_number() -> dict[int, list[str]]:
     return found
 
 
+PAGES = re.compile(r"(?:docs/)?((?:results/)?\w+\.md)")
+
+
 def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
+    """Lines of a page; other pages that are named become links."""
     return textwrap.wrap(
-        text, 118, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+        PAGES.sub(r"[\1](\1)", text),
+        118,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
