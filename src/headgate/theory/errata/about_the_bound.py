@@ -85,7 +85,7 @@ def staleness_against_freshness() -> Numbers:
 @shows(19)
 def variance_of_the_difference() -> Numbers:
     """Constant admission: Var of (mean over memory − mean over all uses), in units of σ²/Λ̄, beside 1/n − 1/N_eff."""
-    K, t = 10, np.arange(1, 10_001)
+    K, t = 10, np.arange(1, 10_001, dtype=np.float64)
     true, printed = true_and_printed_variance(K, t)
     found = {"true over printed, K = 10, t = 100": float(true[99] / printed[99])}
     for T in (100, 1000, 10_000):
