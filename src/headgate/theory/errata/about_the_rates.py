@@ -134,7 +134,7 @@ def feasible_on_average_only() -> Numbers:
     left = float(lyapunov(path.debt)[0] + penalty(held(path.admitted, K), N, k).sum())
     most = drift_constant(price.max() * admission_interval(1, RATE, rho)[1], BUDGET)
     return {
-        "c̄_T·Λ̄ − C": float(price.mean()) * RATE - BUDGET,
+        "c̄_T·Λ̄ − C": round(float(price.mean()) * RATE - BUDGET, 9),
         "E L(T+1) + V·Σ p": left,
         "Lemma 1's B·T + V·Σ p̄^CK": float(t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))),
         "Vio_S": c.cost_violation(price * path.admitted, BUDGET),

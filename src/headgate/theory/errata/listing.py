@@ -80,7 +80,7 @@ def numbers_as_text(erratum: Erratum) -> str:
 def _short(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace("-", "−")
-    return (f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}").replace("-", "−")
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
 
 
 def as_text(errata: list[Erratum]) -> str:
