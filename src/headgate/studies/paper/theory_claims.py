@@ -63,11 +63,15 @@ def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
         return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", _joined(zero, *notes))
     verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
     line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
-    return Finding(verdict, value, EXPONENT, _joined(line, *notes, _see(key) if verdict == FAILS else ""))
+    return _with_see(key, Finding(verdict, value, EXPONENT, _joined(line, *notes)))
 
 
 def _see(key: str) -> str:
     return str(CLAIMS["see"].get(key, ""))
+
+
+def _with_see(key: str, found: Finding) -> Finding:
+    return replace(found, note=_joined(found.note, _see(key))) if found.verdict == FAILS else found
 
 
 def _joined(*notes: str) -> str:
@@ -119,8 +123,8 @@ def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding,
     rates_alone = {
         "any-regret": _sublinear(pairs, regret),
         "any-vio": _sublinear(pairs, violation),
-        "any-regret-rate": _as_claimed(pairs, regret),
-        "any-vio-rate": _as_claimed(pairs, violation),
+        "any-regret-rate": _with_see("any-regret-rate", _as_claimed(pairs, regret)),
+        "any-vio-rate": _with_see("any-vio-rate", _as_claimed(pairs, violation)),
         "fixed-regret": fixed,
         "fixed-vio": _exponent(checks.fixed[1]),
         "planned-buffer": _exponent(checks.planned, "", f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
@@ -259,4 +263,4 @@ def _mismatch(runs: Sequence[ExcessRisk], released: bool) -> Finding:
     if not values:
         return missing()
     value, where = max(values, key=lambda each: each[0].mean)
-    return Finding(decide(value, 1.0, above=False), value, "× the allowed", where)
+    return _with_see("mismatch", Finding(decide(value, 1.0, above=False), value, "× the allowed", where))

@@ -10,7 +10,7 @@ from headgate.analysis.pages import beside, filled
 from headgate.analysis.provenance import how_made
 from headgate.studies.paper.claims import ClaimRow
 from headgate.studies.paper.claims_page import claims_table
-from headgate.studies.paper.theory_checks import FIXED, SEEDS, Checks
+from headgate.studies.paper.theory_checks import FIXED, GRAIN, SEEDS, Checks
 from headgate.studies.theory.rates import MeasuredRates
 from headgate.studies.theory.rates_view import FITS, LUCK, POINTS, fit_lines, how_fitted, point_lines
 
@@ -37,6 +37,7 @@ def theory_page(rates: MeasuredRates, checks: Checks, rows: Sequence[ClaimRow], 
         fits=table(FITS, fit_lines(rates.fits)),
         points=table(POINTS, point_lines(rates.points)),
         seeds=str(SEEDS),
+        grain=str(GRAIN),
         others="\n\n".join(f"V = {V}, ρ = {rho}:\n\n{table(FITS, fit_lines(fits))}" for V, rho, fits in others),
         planned=table(*planned),
         claims=claims_table(rows),
