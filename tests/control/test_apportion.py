@@ -1,5 +1,7 @@
 """Whole samples: sums are exact, shares stay within one sample, nothing is lost."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -100,6 +102,55 @@ def test_rows_do_not_meet(seed):
             assert np.array_equal(own[0], given_[r])
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_rows_do_not_meet_where_room_is_short_in_some_of_them(seed):
+    """Some have less to give than whole credits ask for, some fill up, some hand out a few, some nothing."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 4, 7)
+    weights[0] = 1
+    credit = np.zeros((6, 7), dtype=np.int64)
+    alone = [np.zeros((1, 7), dtype=np.int64) for _ in range(6)]
+    for _ in range(12):
+        room = rng.integers(0, rng.choice([2, 9, 40], (6, 1)), (6, 7))
+        total = (room[:, weights > 0].sum(axis=-1) * rng.choice([0.0, 0.1, 0.5, 1.0], 6)).astype(np.int64)
+        given_, credit = apportion(total, credit, weights, room)
+        assert np.array_equal(given_.sum(axis=-1), total)
+        for r in range(6):
+            own, alone[r] = apportion(total[r : r + 1], alone[r], weights, room[r : r + 1])
+            assert np.array_equal(own[0], given_[r])
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6).filter(any), st.integers(1, 60))
+def test_each_sample_goes_to_whom_the_next_is_due_earliest(weights, count):
+    """The sample after its first g is due to a client at (g + 1)·Σ shares/share; it may have it once it is owed part of it."""
+    whole, got = sum(weights), [0] * len(weights)
+    credit = np.zeros((1, len(weights)), dtype=np.int64)
+    for handed_out in range(1, count + 1):
+        due = {m: Fraction((got[m] + 1) * whole, own) for m, own in enumerate(weights) if own * handed_out > got[m] * whole}
+        got[min(due, key=lambda m: (due[m], m))] += 1
+        _, credit = apportion(np.array([1]), credit, np.array(weights))
+        assert (handed_out * np.array(weights) - np.array(got) * whole).tolist() == credit[0].tolist()
+
+
+def test_who_is_owed_part_of_a_sample_comes_before_who_is_ahead():
+    """Client 0 is owed two samples and has no room. Client 2 is ahead, although its next one would be due sooner."""
+    given_, _ = apportion(np.array([1]), np.array([[12, 0, -12]]), np.array([4, 1, 3]), np.array([[0, 9, 9]]))
+    assert given_.tolist() == [[0, 1, 0]]
+
+
+def test_the_smallest_share_waits_until_it_is_due_and_takes_its_turn():
+    given_, _ = apportion(np.array([1]), np.array([[2, -2, 0]]), np.array([1, 3, 1]))
+    assert given_.tolist() == [[0, 1, 0]]  # due in 4/3 samples, the others in 2 and in 4
+    none, weights = np.zeros((1, 3), dtype=np.int64), np.array([1, 1, 1])
+    assert apportion(np.array([2]), none, weights)[0].tolist() == [[1, 1, 0]]
+    assert apportion(np.array([2]), none, weights, np.array([[0, 9, 9]]))[0].tolist() == [[0, 1, 1]]
+
+
+def test_where_whole_credits_are_more_than_there_is_the_largest_is_served_first():
+    given_, credit = apportion(np.array([1]), np.array([[2, 4, -6]]), np.array([1, 1, 1]))
+    assert (given_.tolist(), credit.tolist()) == ([[0, 1, 0]], [[3, 2, -5]])
+
+
 def one_at_a_time(total, credit, shares, room):
     """As `apportion` hands out what room turned away, but one sample a step."""
     owed, whole = credit + total[:, None] * shares, int(shares.sum())
@@ -141,14 +192,15 @@ def test_where_nothing_may_be_had_nothing_is_owed_later():
     assert (total.tolist(), carry.tolist(), asked.tolist()) == ([0], [0.5], [0.0])
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_many_clients_are_served_as_if_all_were_sorted(seed):
+@pytest.mark.parametrize("clients", [FEW, FEW + 1])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
     """Above `FEW` clients the edge is searched for; the choice is that of a sort, the first of equals first."""
     rng = np.random.default_rng(seed)
-    values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, FEW + 1))
+    values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, clients))
     count = rng.integers(0, FEW + 5, 3)
     expected = np.zeros(values.shape, dtype=np.int64)
     for row, most, chosen in zip(values, count, expected, strict=True):
-        order = sorted(range(FEW + 1), key=lambda m: (row[m], m))
+        order = sorted(range(clients), key=lambda m: (row[m], m))
         chosen[[m for m in order[:most] if row[m] < np.inf]] = 1
     assert np.array_equal(_smallest(values, count), expected)

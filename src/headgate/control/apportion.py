@@ -45,19 +45,13 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
         spare = np.where(shares > 0, room - given, 0)
         if (left >= (spare > 0).sum(axis=-1)).any():
             given, left = _fill_up(given, left, spare)
-    while (left > 0).any():  # once, unless room turns somebody away
+    if (left > 0).any():
         rest = owed - given * whole
         open_to_more = shares > 0 if room is None else (shares > 0) & (given < room)
         due = np.where(open_to_more, (whole - rest) / np.maximum(shares, 1), np.inf)
         entitled = open_to_more & (rest > 0)
-        short = left > entitled.sum(axis=-1)
-        due = np.where(entitled | short[:, None], due, np.inf)
-        chosen = _smallest(due, left)
-        given = given + chosen
-        taken = chosen.sum(axis=-1)
-        if not taken.any():
-            break
-        left = left - taken
+        short = left > entitled.sum(axis=-1)  # only after room has kept somebody back
+        given = given + _smallest(np.where(entitled | short[:, None], due, np.inf), left)
     return given, owed - given * whole
 
 
@@ -84,8 +78,7 @@ def _smallest(values: Floats, count: Ints) -> Ints:
     edge = ordered[np.arange(len(values)), last][:, None]
     below, tied = values < edge, values == edge
     missing = (count - below.sum(axis=-1))[:, None]
-    chosen = (below | (tied & (np.cumsum(tied, axis=-1) <= missing))) & (count > 0)[:, None]
-    return np.asarray(chosen, dtype=np.int64)
+    return np.asarray(below | (tied & (np.cumsum(tied, axis=-1) <= missing)), dtype=np.int64)
 
 
 def _largest_first(given: Ints, owed: Ints, total: Ints) -> Ints:
