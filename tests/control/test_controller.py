@@ -101,6 +101,18 @@ def test_what_was_not_admitted_is_not_charged():
             controller.post(ledger, orders, Report(wrong))
 
 
+@pytest.mark.parametrize(("client", "change"), [(2, 1), (4, 1), (3, -99)])
+def test_one_client_that_reports_more_than_it_was_ordered_or_less_than_nothing_is_named(client, change):
+    controller = Controller(a_system(), Constant(rate=20, K=2), 1)
+    ledger = controller.open()
+    orders = controller.decide(ledger, np.array([3.0]))
+    said = orders.admitted.copy()
+    said[0, 0], said[0, client] = 0, said[0, client] + change
+    ordered = orders.admitted[0, client]
+    with pytest.raises(LedgerError, match=f"client {client} reports {ordered + change} admitted samples where {ordered} were"):
+        controller.post(ledger, orders, Report(said))
+
+
 def test_a_price_per_client_is_charged_per_client():
     class Even(AdmissionPolicy):
         def retention(self, system):
@@ -124,8 +136,8 @@ def test_a_price_per_client_is_charged_per_client():
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf")])
 def test_bad_prices_are_refused(price):
     controller = Controller(a_system(), Constant(rate=4, K=2), 2)
-    with pytest.raises(SettingError, match="round 1: a price of"):
-        controller.decide(controller.open(), np.array([1.0, price]))
+    with pytest.raises(SettingError, match=f"round 1: a price of {price};"):
+        controller.decide(controller.open(), np.array([0.0, price]))
     with pytest.raises(SettingError, match=r"prices of shape \(3,\); needs one, one for each of 2 runs"):
         controller.decide(controller.open(), np.ones(3))
 

@@ -65,6 +65,17 @@ def test_what_makes_no_sense_is_refused(late, charge, reason):
         controller.post(controller.open(), orders, Report(orders.admitted, late, charge))
 
 
+@pytest.mark.parametrize(
+    ("late", "charge"), [([0, 0, -1, 0, 3], [0.0, 1.0]), ([0, 0, 1, 0, 3], [1.0, np.inf]), ([0, 0, 1, 0, 3], [1.0, -1.0])]
+)
+def test_one_number_that_makes_no_sense_is_enough(late, charge):
+    controller = Controller(a_system(), Constant(rate=4, K=2), 2)
+    ledger = controller.open()
+    orders = controller.decide(ledger, 2.0)
+    with pytest.raises(LedgerError, match="nothing was posted"):
+        controller.post(ledger, orders, Report(orders.admitted, np.array([late, [0] * 5]), np.array(charge)))
+
+
 @given(st.floats(0, 400), st.floats(0.5, 5))
 def test_a_purse_leaves_alone_what_is_set_aside(reserved, price):
     controller = one(Headgate(rule=Fifo(a_system().buffer)))

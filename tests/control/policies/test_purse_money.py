@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control import System, View
-from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling, pace, rounds_left, within_purse
+from headgate.control.policies.buying.purse import (
+    affordable,
+    affordable_by_client,
+    ceiling,
+    kept_back,
+    pace,
+    rounds_left,
+    within_purse,
+)
 
 AMOUNT = st.floats(0.0, 1e6, allow_subnormal=False)
 
@@ -61,6 +69,33 @@ def test_money_that_is_just_enough_is_enough():
     assert bought.tolist() == [[3, 1, 7]]
 
 
+def test_where_the_quotient_was_rounded_up_one_sample_fewer_is_bought_and_not_none():
+    """(33.8 − 5.9)/3.1 is 9 in floating point, but 5.9 + 9·3.1 is more than 33.8."""
+    assert affordable(view(3.1, 5.9), np.array([20.0]), np.array([33.8]))[0] == 8
+    places, wanted = np.array([20, 1, 7]), np.array([[20.0, 0.0, 0.0]])
+    bought = affordable_by_client(view([[3.1, 1.0, 1.0]], 5.9), wanted, np.zeros((1, 3)), places, np.array([33.8]))
+    assert bought.tolist() == [[8, 0, 0]]
+
+
+def test_where_one_fewer_is_lost_in_rounding_nothing_is_bought():
+    """Of so many samples, one fewer is the same number; they would cost more than 0.3."""
+    assert affordable(view(2.859790725342481e-17), np.array([1e30]), np.array([0.3]))[0] == 0
+
+
+def test_what_rounding_owed_is_bought_only_where_there_is_money_for_it():
+    wanted, owed, places = np.array([[1.6, 0.0, 0.0]]), np.array([[0.5, 0.0, 0.0]]), np.array([3, 1, 7])
+    one_price = view([[1.0, 1.0, 1.0]])
+    assert affordable_by_client(one_price, wanted, owed, places, np.array([2.0])).tolist() == [[2, 0, 0]]
+    assert affordable_by_client(one_price, wanted, owed, places, np.array([1.5])).tolist() == [[1, 0, 0]]
+
+
+def test_less_than_one_of_the_currency_still_buys_what_costs_less():
+    assert affordable(view(0.25, 9.5), np.array([4.0]), np.array([10.0]))[0] == 2
+    wanted, places = np.array([[4.0, 0.0, 0.0]]), np.array([4, 1, 7])
+    bought = affordable_by_client(view([[0.25, 1.0, 1.0]], 9.5), wanted, np.zeros((1, 3)), places, np.array([10.0]))
+    assert bought.tolist() == [[2, 0, 0]]
+
+
 def test_where_money_is_short_every_client_is_cut_by_the_same_part():
     places = np.array([4, 2, 8])
     bought = affordable_by_client(view([[1.0, 1.0, 1.0]], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([10.0]))
@@ -90,3 +125,12 @@ def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_
     assert within_purse(view(1.0, 5490.0), np.array([9.25]))[0] == 9.25
     assert within_purse(view(1.0, 5490.0), np.array([12.5]))[0] == 10
     assert within_purse(view(1.0, 50.0, t=1, horizon=None), np.array([12.5]))[0] == 5
+
+
+def test_money_is_kept_back_only_where_a_sum_may_be_rounded():
+    """Whole numbers are exact up to 2^52, quarters up to 2^50; beyond that, six half units an order and six for the sums."""
+    for most, amounts in ((2.0**52, [1.0, 0.0, 3.0]), (2.0**50, [1024.0, 0.25]), (1e300, [0.0]), (1e300, [])):
+        assert kept_back(most, amounts, 10) == 0.0
+    for most, amounts in ((2.0**52 + 1, [1.0, 1024.0]), (2.0**50 + 1, [1024.0, 0.25]), (5500.0, [0.1, 1.0])):
+        assert kept_back(most, amounts, 10) == 33 * np.spacing(most)
+        assert kept_back(most, amounts, 0) == 3 * np.spacing(most)

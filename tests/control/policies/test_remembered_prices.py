@@ -140,6 +140,14 @@ def test_the_oldest_prices_are_forgotten():
     assert latest_prices.mean_price(memory)[0] == 2.0
 
 
+def test_places_without_a_price_are_no_prices():
+    memory = remember(latest_prices, [[4.0, 6.0]])
+    assert latest_prices.seen_prices(memory)[0, :4].tolist() == [4.0, 6.0, np.inf, np.inf]
+    assert latest_prices.mean_price(memory)[0] == 5.0
+    assert latest_prices.mean_price(remember(latest_prices, [[4.0]]))[0] == 4.0
+    assert latest_prices.mean_price(latest_prices.unseen(1))[0] == 0.0
+
+
 # all of them
 
 
