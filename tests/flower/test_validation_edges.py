@@ -1,0 +1,122 @@
+"""An answer at the edge of what is accepted: as much as that passes, one more does not."""
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.lib import format as npy
+
+from headgate.errors import DataError
+from headgate.flower.messages import Order, Told
+from headgate.flower.validation import check_held, check_update, distance, numbers, read_array, read_arrays
+
+TWO = np.array([1.0, 2.0])
+
+
+class Packed(NamedTuple):
+    data: bytes
+    stype: str = "numpy.ndarray"
+
+
+def packed(array, version=(1, 0)):
+    file = io.BytesIO()
+    npy.write_array(file, np.asanyarray(array), version=version)
+    return Packed(file.getvalue())
+
+
+def with_header_of(size):
+    """`TWO` behind a header of so many bytes."""
+    text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }"
+    text = text.ljust(size - 11) + b"\n"
+    return Packed(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + TWO.tobytes())
+
+
+# arrays
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_an_array_is_read_as_it_was_in_both_versions_of_its_form(version):
+    for array in (TWO, np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.zeros((0, 2))):
+        assert read_array("w", packed(array, version), array).tolist() == array.tolist()
+
+
+def test_a_header_may_be_4096_bytes_long():
+    assert read_array("w", with_header_of(4096), TWO).tolist() == [1.0, 2.0]
+    with pytest.raises(DataError, match="w has 4113 bytes, expected at most 4112"):
+        read_array("w", with_header_of(4097), TWO)
+
+
+def test_as_many_names_as_the_model_has_are_not_enough():
+    model = dict.fromkeys("abcd", TWO)
+    with pytest.raises(DataError, match="names differ: d missing, e too many"):
+        read_arrays({name: packed(TWO) for name in "abce"}, model)
+    with pytest.raises(DataError, match="names differ: a, b, c missing, none too many"):
+        read_arrays({}, model)
+    assert list(read_arrays({name: packed(TWO) for name in "dcba"}, model)) == ["a", "b", "c", "d"]
+
+
+def test_no_number_of_an_update_is_beyond_ten_to_the_hundred():
+    check_update({"w": np.array([1e100, -1e100])}, {"w": TWO})
+    with pytest.raises(DataError, match=r"w holds numbers that are not finite, or beyond 1e\+100"):
+        check_update({"w": np.array([0.0, -1.0001e100])}, {"w": TWO})
+    check_update({"steps": np.array([2**62])}, {"steps": np.zeros(1, np.int64)})  # whole numbers are finite
+
+
+def test_the_length_of_an_update_is_how_far_it_is_from_the_model():
+    model = {"w": np.array([3.0, 0.0]), "b": np.array(1.0)}
+    assert distance({"w": np.array([3.0, 4.0]), "b": np.array(4.0)}, model) == 5.0
+
+
+# metrics
+
+
+def some(count, prefix="m"):
+    return {f"{prefix}{i}": 1.0 for i in range(count)}
+
+
+def test_an_answer_may_have_a_hundred_metrics_in_all():
+    assert len(numbers([some(100)])) == 100
+    assert len(numbers([some(60), some(40, "n")])) == 100
+    for too_many in ([some(101)], [some(60), some(41, "n")]):
+        with pytest.raises(DataError, match="its answer has more than 100 metrics"):
+            numbers(too_many)
+
+
+def test_a_metrics_name_is_a_line_of_200_characters_at_most():
+    assert numbers([{"m" * 200: 2}]) == {"m" * 200: 2.0}
+    for name in ("m" * 201, "two\nlines"):
+        with pytest.raises(DataError, match="a metric's name is not one line of at most 200 printable characters"):
+            numbers([{name: 2}])
+
+
+def test_of_metrics_the_finite_numbers_count():
+    record = {"whole": 3, "most": -1e100, "more": 1.1e100, "nan": float("nan"), "yes": True, "list": [1.0], "word": "x"}
+    assert numbers([record, {"real": 0.5}]) == {"whole": 3.0, "most": -1e100, "real": 0.5}
+
+
+# what a client holds
+
+
+def holding(occupancy, lost=0, trained=False):
+    return Told("e", 1, 0, (1,), (0,), 9, occupancy, 0, trained, lost, 0, 0, 0, "")
+
+
+def an_order(train):
+    return Order("e", 1, 0, 9, 9, 0, 0, 0, train)
+
+
+def test_less_than_was_to_be_held_is_believed_only_where_a_store_is_gone():
+    check_held(holding(5), an_order(True), 5)
+    for occupancy in (0, 4, 5):
+        check_held(holding(occupancy, lost=1), an_order(True), 5)
+    for told in (holding(4), holding(6), holding(6, lost=1), holding(6, lost=2)):
+        with pytest.raises(DataError, match=f"holds {told.occupancy} samples, 5 were to be held"):
+            check_held(told, an_order(True), 5)
+
+
+def test_only_who_was_asked_to_trains():
+    for trained, train in ((True, True), (False, True), (False, False)):
+        check_held(holding(5, trained=trained), an_order(train), 5)
+    with pytest.raises(DataError, match="trained without being asked to"):
+        check_held(holding(5, trained=True), an_order(False), 5)
