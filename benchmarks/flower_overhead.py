@@ -149,12 +149,10 @@ def play(side: str, recipe: str, folder: Path) -> None:
 
 def in_the_simulator(experiment: Experiment) -> list[float]:
     """When each round was over, on the clock of the machine: control, training of all clients, evaluation."""
-    import torch
-
     from headgate.learning.datasets import load_dataset
     from headgate.simulation.engine import Simulation
 
-    engine, ends = Simulation(experiment, load_dataset(experiment.data.kind), torch.device("cpu")), []
+    engine, ends = Simulation(experiment, load_dataset(experiment.data.kind), "cpu"), []
     for _ in range(experiment.rounds):
         engine.step()
         ends.append(time.perf_counter())

@@ -20,7 +20,8 @@ from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, load_dataset
 from headgate.learning.local import LocalTraining
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Packed, Task, pick
+from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors.types import Task
 
 USERS, COHORT, ROUNDS, EVERY = 1000, 10, 100, 20
 TRAINING = LocalTraining(lr=0.03, steps=1, batch_size=10)

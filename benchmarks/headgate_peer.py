@@ -13,7 +13,8 @@ import torch
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL
 from headgate.learning.networks import build_model
-from headgate.simulation.executors import Packed, Task, pick
+from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors.types import Task
 
 
 def main(name: str, rounds: int, result: str, runs: int) -> None:

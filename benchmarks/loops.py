@@ -22,7 +22,8 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL
 from headgate.learning.networks import build_model, initial_parameters
-from headgate.simulation.executors import Packed, Task, pick
+from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors.types import Task
 
 CLIENTS, SAMPLES, SHAPE, CLASSES, MEAN, STD = 10, 100, (1, 28, 28), 10, 0.1307, 0.3081
 TRAINING = LocalTraining(lr=0.05, steps=10)

@@ -31,7 +31,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, batch_order
-from headgate.simulation.executors import Packed, Task, pick
+from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors.types import Task
 
 USERS, EACH, SHAPE, CLASSES, MEAN, STD = 200, 50, (3, 32, 32), 10, (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 TRAINING = LocalTraining(lr=0.1, steps=1, batch_size=10)

@@ -92,7 +92,7 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     experiment = load("million", [*settings, f"run.rounds={rounds}", f"training.evaluate_every={rounds}"])
     data, before = load_dataset(experiment.data.kind), peak_memory_mib()
     start = time.perf_counter()
-    simulation = engine.Simulation(experiment, data, torch.device("cpu"))
+    simulation = engine.Simulation(experiment, data, "cpu")
     setup = time.perf_counter() - start
     clock: dict[str, float] = {}
 

@@ -38,7 +38,7 @@ def main() -> None:
         "training.steps=1",
         f"training.evaluate_every={every}",
     ]
-    simulation = Simulation(load("digits", settings), load_dataset("digits"), torch.device("cpu"))
+    simulation = Simulation(load("digits", settings), load_dataset("digits"), "cpu")
     at, held, blocks, accuracy = [], [], [], 0.0
     start = time.perf_counter()
     for t in range(1, given.rounds + 1):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from grids import FakeGrid, Node
 from simulated import RUNS
 
@@ -32,10 +31,10 @@ SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp"
 
 def simulated(task):
     """(rows, what is held after each round, the last ledger, the model)"""
-    simulation = Simulation(task.experiment, task.dataset, torch.device("cpu"), "reference")
+    simulation = Simulation(task.experiment, task.dataset, "cpu", "reference")
     rounds = [simulation.step() for _ in range(task.experiment.rounds)]
     (ledger,) = simulation.ledgers.values()
-    return [done.metrics[0] for done in rounds], [done.clients[0] for done in rounds], ledger, simulation.theta[0].numpy()
+    return [done.metrics[0] for done in rounds], [done.clients[0] for done in rounds], ledger, simulation.theta[0]
 
 
 def assert_same(task, folder, stores):

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import safetensors.torch
+import safetensors.numpy
 
 from headgate.records import writer
 from headgate.writing import PARTIAL, whole_name
@@ -77,7 +77,7 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
-    add, save = writer.append, safetensors.torch.save_file
+    add, save = writer.append, safetensors.numpy.save_file
 
     def append(path: Path, content: bytes) -> None:
         if come("adding rows to", str(path.absolute()), half=True):
@@ -92,7 +92,7 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
-    os.fsync, writer.append, safetensors.torch.save_file = sync, append, save_file  # processes die here, machines do not
+    os.fsync, writer.append, safetensors.numpy.save_file = sync, append, save_file  # processes die here, machines do not
     sys.addaudithook(hear)
     return seen
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -39,7 +38,7 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
             *settings,
         ],
     )
-    simulation = Simulation(e, DATA, torch.device("cpu"), executor)
+    simulation = Simulation(e, DATA, "cpu", executor)
     policy, T = e.policies["acdpp"], e.rounds
     assert policy.bound.pdim <= policy.N0  # below, the printed penalty is another than ours
     judges = []
@@ -62,7 +61,7 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
             assert t == done.t
             assert np.array_equal(ledger.admitted[s] - before[s], lam)
             assert ledger.debt[s] == pytest.approx(Z, rel=1e-12)
-            own = simulation.theta[s].numpy()
+            own = simulation.theta[s]
             flat = np.concatenate([theta[:, :-1].ravel(), theta[:, -1]])
             assert own == pytest.approx(flat, rel=1e-8, abs=1e-10)
         before = ledger.admitted.copy()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
@@ -58,15 +57,15 @@ def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
     """Images, classes and clients as they reach the executor; N and N_eff are Kish's of those uses. Windows stand beside."""
     more = [] if cohort is None else [f"training.cohort={cohort}"]
     e = load("digits", [*SETTINGS, "run.rounds=9", "training.steps=1", "training.dtype=float64", *more])
-    simulation = Simulation(e, DATA, torch.device("cpu"), "reference")
+    simulation = Simulation(e, DATA, "cpu", "reference")
     seen = []
-    advance = simulation.executor.advance
+    advance = simulation.learner.executor.advance
 
     def watched(theta, packed, *rest):
         seen.append(packed)
         return advance(theta, packed, *rest)
 
-    monkeypatch.setattr(simulation.executor, "advance", watched)
+    monkeypatch.setattr(simulation.learner.executor, "advance", watched)
     clients, width = e.system.clients, cohort or e.system.clients
     runs = [(name, s) for name in e.policies for s in range(2)]
     followed = {
@@ -105,7 +104,7 @@ def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
 def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twice():
     """A stream without repetition: N and N_eff of the ledger, by position, are those of the run, by image."""
     e = load("digits", [*SETTINGS, "run.rounds=8", "data.stream=stop"])
-    simulation = Simulation(e, DATA, torch.device("cpu"))
+    simulation = Simulation(e, DATA, "cpu")
     for _ in range(e.rounds):
         done = simulation.step()
     for r, row in enumerate(done.metrics):
@@ -137,7 +136,7 @@ def test_a_batch_of_runs_is_the_runs(monkeypatch):
     """One seed alone trains on the same samples as beside another."""
 
     def played(*settings):
-        simulation = Simulation(load("digits", [*SETTINGS, "run.rounds=5", *settings]), DATA, torch.device("cpu"), "flat")
+        simulation = Simulation(load("digits", [*SETTINGS, "run.rounds=5", *settings]), DATA, "cpu", "flat")
         return simulation, [simulation.step() for _ in range(5)]
 
     both, rounds = played()

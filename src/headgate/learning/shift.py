@@ -1,8 +1,8 @@
 """Images moved at random by a few pixels, anew in every round: a sample that is used again is not quite the same."""
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Ints
@@ -24,17 +24,13 @@ def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
     return np.stack(np.divmod(draw, side)) - most
 
 
-def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
+def shifted(images: NDArray[np.uint8], move: Ints, most: int) -> NDArray[np.uint8]:
     """Images (S, C, H, W), each moved by its (down, right) of `move` (2, S), at most `most`; what comes into view is 0.
 
-    >>> shifted(torch.tensor([[[[1, 2], [3, 4]]]], dtype=torch.uint8), torch.tensor([[1], [0]]), 1).tolist()
+    >>> shifted(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([[1], [0]]), 1).tolist()
     [[[[0, 0], [1, 2]]]]
     """
-    _, channels, height, width = images.shape
-    padded = torch.nn.functional.pad(images, (most,) * 4)
-    down, right = (most - each for each in move)
-    row = down[:, None] + torch.arange(height, device=images.device)
-    column = right[:, None] + torch.arange(width, device=images.device)
-    sample = torch.arange(len(images), device=images.device)
-    channel = torch.arange(channels, device=images.device)
-    return padded[sample[:, None, None, None], channel[:, None, None], row[:, None, :, None], column[:, None, None, :]]
+    beside = (most, most)
+    windows = sliding_window_view(np.pad(images, ((0, 0), (0, 0), beside, beside)), images.shape[2:], axis=(2, 3))
+    down, right = most - move
+    return np.asarray(windows[np.arange(len(images)), :, down, right])

@@ -107,7 +107,7 @@ class RunWriter:
     ) -> None:
         """All that is needed to go on from round t, and `facts` to tell of it. The one before goes when this is in place."""
         from safetensors import SafetensorError
-        from safetensors.torch import save_file
+        from safetensors.numpy import save_file
 
         final = self.folder / CHECKPOINTS / f"{t:08d}"
         if final.exists():  # resumed from it, and nothing has happened since
@@ -186,7 +186,7 @@ class Checkpoint:
 
     def tensors(self) -> dict[str, Any]:
         from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors.numpy import load_file
 
         assert self.path is not None
         try:

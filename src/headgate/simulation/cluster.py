@@ -123,7 +123,4 @@ def _play(folder: str, device: str) -> Told:
 
 def _on_worker(device: str) -> str:
     """A task that asked for no GPU has none."""
-    import torch
-
-    torch.set_num_threads(1)
     return "cuda" if device == "cuda" else "cpu"

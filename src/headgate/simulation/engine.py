@@ -13,26 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headgate.control.controller import Controller
 from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.averaging import newest_share
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.networks import build_model, initial_parameters
-from headgate.learning.server import State
-from headgate.learning.shift import check_shift, moves, shifted
+from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
-from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import pick
-from headgate.simulation.executors.types import Packed, Task, to_device
+from headgate.simulation.learner import Batch, learner_of
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -63,18 +56,11 @@ class Prepared:
     after: Mapping[str, Ledger]
     paid: Mapping[str, Floats | None]
     """to each client, (S, M), where prices differ between clients"""
-    weights: Floats
-    """of the updates, (R, clients that train)"""
+    batch: Batch
     runs: Ints
-    """of every sample that is trained on: its run, run by run and then client by client;"""
+    """of every sample that is trained on: its run;"""
     samples: Ints
-    """its number in the stream of the run's seed;"""
-    rows: Ints
-    """its row of the training set"""
-    offsets: Ints
-    """where each client's samples begin"""
-    moves: Ints | None
-    """by how much each image is moved, (2, samples); None: not at all"""
+    """its number in the stream of the run's seed"""
 
 
 def streams_of(experiment: Experiment, dataset: Dataset, seeds: Ints) -> Iterator[Stream]:
@@ -88,8 +74,8 @@ def streams_of(experiment: Experiment, dataset: Dataset, seeds: Ints) -> Iterato
 class Simulation:
     """The state of all runs after round t; `step` does the next one."""
 
-    def __init__(self, experiment: Experiment, dataset: Dataset, device: torch.device, executor: str = "auto") -> None:
-        self.experiment, self.device = experiment, device
+    def __init__(self, experiment: Experiment, dataset: Dataset, device: str = "cpu", executor: str = "auto") -> None:
+        self.experiment = experiment
         dataset = hold_out(dataset, experiment.data.validation)
         given, training, system = experiment, experiment.training, experiment.system
         self.names, self.seeds = list(given.policies), given.seeds
@@ -100,24 +86,7 @@ class Simulation:
                 "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
             )
         check_shift(training.shift, *dataset.shape[1:])
-        self.training = training.local()
-        classes = len(dataset.classes)
-        dtype = torch.float64 if training.dtype == "float64" else torch.float32
-        task = Task(
-            model=build_model(given.model, dataset.shape, classes),
-            shape=dataset.shape,
-            classes=classes,
-            mean=dataset.mean,
-            std=dataset.std,
-            dtype=dtype,
-            device=device,
-            bfloat16=training.dtype == "bfloat16",
-        )
-        self.executor = pick(task, self.training, executor)
-        self.images = torch.from_numpy(np.ascontiguousarray(dataset.train_images)).to(device)
-        self.labels = torch.from_numpy(dataset.train_labels).to(device)
-        images, labels = (torch.from_numpy(each).to(device) for each in (dataset.test_images, dataset.test_labels))
-        self.evaluate = Evaluator(task, images, labels, self.executor)
+        self.learner = learner_of(given, dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds))
         self._train_labels = dataset.train_labels
         self.controllers = {
@@ -125,24 +94,19 @@ class Simulation:
         }
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
-        start = [initial_parameters(given.model, dataset.shape, classes, int(seed)) for seed in self.seeds]
-        self.theta = torch.stack(start).repeat(len(self.names), 1).to(device, dtype)
-        self.server: State = given.server.start(self.theta)
-        """what the server update remembers"""
-        self.mean = self.theta
-        """of the models so far, where it is asked for: what is evaluated"""
+        self.models = self.learner.start(self.run_seeds)
         self.uses = UseCounts(len(self.run_seeds), max(int(stream.starts[-1]) for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
         """the round in which a run's model stopped being finite; 0: it has not"""
         self.accuracy = np.full(len(self.run_seeds), np.nan)
         """as last evaluated"""
-        self.chance = 1.0 / classes
+        self.chance = 1.0 / len(dataset.classes)
         last = given.prices.path(self.seeds, given.rounds, given.rounds + 1)  # refused here where prices end too early
         self._block = max(1, PRICES // last.size)
         self._first = 1
         self.prices = self._prices_from(1)
         """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
-        self.overlap = device.type != "cpu"
+        self.overlap = device != "cpu"
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
 
@@ -153,17 +117,17 @@ class Simulation:
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
             now = self._prepare(self.t + 1, self.ledgers)
-        theta, mean, server, results = self._launch(now)
+        batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
+        models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, self._evaluated(now.t))
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
-        broken, train_loss, accuracy, test_loss = results.cpu().numpy()  # waits for the device, once
+        broken, train_loss, accuracy, test_loss = self.learner.read(results)  # waits for the device, once
         self.diverged = np.where((self.diverged == 0) & (broken > 0), now.t, self.diverged)
         for values in (train_loss, accuracy, test_loss):
             values[self.diverged > 0] = np.nan
         if self._evaluated(now.t):
             self.accuracy = accuracy
-        self.t, self.ledgers, self.theta, self.mean, self._ahead = now.t, now.after, theta, mean, ahead
-        self.server = server
+        self.t, self.ledgers, self.models, self._ahead = now.t, now.after, models, ahead
         return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._clients(now))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
@@ -188,7 +152,7 @@ class Simulation:
         runs, samples, rows, offsets = self._pack(numbers, first, last, places)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        return Prepared(t, price, before, after, paid, weights, runs, samples, rows, offsets, moved)
+        return Prepared(t, price, before, after, paid, Batch(rows, moved, offsets, weights), runs, samples)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -242,29 +206,6 @@ class Simulation:
         owners, runs = clients.ravel()[segments], segments // clients.shape[1]
         return runs, *self._served(runs % len(self.seeds), owners, positions), offsets
 
-    def _launch(self, now: Prepared) -> tuple[Tensor, Tensor, State, Tensor]:
-        """Set the device to work: the models after the round, their mean over rounds, the state of the server update, and what
-        became of each run, (4, R).
-
-        A model that is no longer finite keeps its last finite state; its run is said to be broken.
-        """
-        rows = to_device(now.rows, self.device)
-        images = self.images.index_select(0, rows)
-        if now.moves is not None:
-            images = shifted(images, to_device(now.moves, self.device), self.experiment.training.shift)
-        packed = Packed(images, self.labels.index_select(0, rows), now.offsets)
-        weights = np.where(self.diverged[:, None] > 0, 0.0, now.weights)
-        theta, train_loss = self.executor.advance(
-            self.theta, packed, to_device(weights, self.device).to(self.theta), self.training, self.run_seeds, now.t
-        )
-        theta, server = self.experiment.server.step(now.t, self.theta, theta, self.server)
-        broken = ~torch.isfinite(theta).all(dim=1)
-        theta = torch.where(broken[:, None], self.theta, theta)
-        eta = self.experiment.training.average
-        mean = theta if eta is None else torch.lerp(self.mean, theta, newest_share(now.t, eta))
-        judged = self.evaluate(mean) if self._evaluated(now.t) else [torch.full_like(train_loss, torch.nan)] * 2
-        return theta, mean, server, torch.stack([values.double() for values in (broken, train_loss, *judged)])
-
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
 
@@ -274,6 +215,11 @@ class Simulation:
             return self._prepare(now.t + 1, now.after) if now.t < self.experiment.rounds else None
         except Exception:
             return None
+
+    @property
+    def theta(self) -> NDArray[Any]:
+        """The models of all runs, (R, P)."""
+        return self.learner.read(self.models.theta)
 
     @property
     def guessing(self) -> NDArray[np.bool_]:
@@ -286,7 +232,7 @@ class Simulation:
         """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
         before, after = ([ledgers[name] for name in self.names] for ledgers in (now.before, now.after))
         N, n_eff = self.uses.distinct, effective_sample_size(self.uses.total, self.uses.squares)
-        trained = np.diff(now.offsets[:: now.weights.shape[1]])
+        trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
         bound = learning_error(trained, N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), self.experiment.bound)
         held = np.concatenate([ledger.admitted.sum(axis=-1) - ledger.dropped.sum(axis=-1) for ledger in after])
         ever = [np.concatenate([ledger.admitted.sum(axis=-1) for ledger in ledgers]) for ledgers in (before, after)]
@@ -328,26 +274,17 @@ class Simulation:
 
     # going on later
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, NDArray[Any]]:
         """With the ledgers, all that `restore` needs."""
         used, uses = self.uses.table()
-        return {
-            "theta": self.theta.cpu().contiguous(),
-            **({} if self.mean is self.theta else {"mean": self.mean.cpu().contiguous()}),
-            **{f"server.{name}": array.cpu().contiguous() for name, array in self.server.items()},
-            "used": torch.from_numpy(used),
-            "uses": torch.from_numpy(uses),
-            "diverged": torch.from_numpy(self.diverged),
-            "accuracy": torch.from_numpy(self.accuracy),
-        }
+        own: dict[str, NDArray[Any]] = {"used": used, "uses": uses, "diverged": self.diverged, "accuracy": self.accuracy}
+        return {**self.learner.tensors(self.models), **own}
 
-    def restore(self, t: int, tensors: Mapping[str, Tensor], ledgers: Mapping[str, Ledger]) -> None:
+    def restore(self, t: int, tensors: Mapping[str, NDArray[Any]], ledgers: Mapping[str, Ledger]) -> None:
         """Stand where a run stood after round t."""
         self.t, self.ledgers, self._ahead = t, dict(ledgers), None
-        self.theta = tensors["theta"].to(self.theta)
-        self.mean = tensors["mean"].to(self.theta) if "mean" in tensors else self.theta
-        self.server = {name: tensors[f"server.{name}"].to(array) for name, array in self.server.items()}
-        self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"].numpy(), tensors["uses"].numpy())
-        self.diverged = tensors["diverged"].numpy().copy()
+        self.models = self.learner.restored(tensors, self.models)
+        self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"], tensors["uses"])
+        self.diverged = tensors["diverged"].copy()
         if "accuracy" in tensors:  # older checkpoints lack it
-            self.accuracy = tensors["accuracy"].numpy().copy()
+            self.accuracy = tensors["accuracy"].copy()

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from headgate.simulation.executors.gram import is_linear
+from headgate.simulation.executors.gram_torch import is_linear
 from headgate.simulation.executors.types import Task, native_kernels
-
-CHUNK = 2_000
-"""test images at once: bounds memory, and is normalised once for all models"""
+from headgate.simulation.learner import EVALUATED
 
 
 class Evaluator:
@@ -37,9 +35,9 @@ class Evaluator:
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad(), native_kernels():
             models = None if self.judging or self.linear else [self._model(vector) for vector in theta]
-            for start in range(0, len(self.labels), CHUNK):
-                y = self.labels[start : start + CHUNK]
-                for run, logits in self._logits(theta, models, self.images[start : start + CHUNK]):
+            for start in range(0, len(self.labels), EVALUATED):
+                y = self.labels[start : start + EVALUATED]
+                for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
                     chosen = logits.gather(-1, y.expand(logits.shape[:-1]).unsqueeze(-1)).squeeze(-1)
                     loss[run] += (torch.logsumexp(logits, dim=-1) - chosen).sum(dim=-1).double()

@@ -82,42 +82,26 @@ class Here:
         self._experiments = dict(experiments or {})
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        with _one_thread():
-            return self._datasets.examine(experiment, device, executor)
+        return self._datasets.examine(experiment, device, executor)
 
     def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
-        with _one_thread():
-            from headgate.simulation.run import give_back, play_folder
+        from headgate.simulation.run import give_back, play_folder
 
-            for folder in folders:
-                if told():
-                    raise Interrupted("interrupted")
-                experiment = self._experiments.get(folder) or load(folder / CONFIG)
-                try:
-                    data = self._datasets.of(experiment.data)
-                    play_folder(folder, experiment, data, device, tick=lambda done: look(), stop=told)
-                except Interrupted:
-                    raise
-                except HeadgateError as error:
-                    raise ChunkError(folder, error) from None
-                give_back(device)
+        for folder in folders:
+            if told():
+                raise Interrupted("interrupted")
+            experiment = self._experiments.get(folder) or load(folder / CONFIG)
+            try:
+                data = self._datasets.of(experiment.data)
+                play_folder(folder, experiment, data, device, tick=lambda done: look(), stop=told)
+            except Interrupted:
+                raise
+            except HeadgateError as error:
+                raise ChunkError(folder, error) from None
+            give_back(device)
 
     def close(self) -> None:
         self._datasets.clear()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    try:
-        import torch
-    except ImportError as error:
-        raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Processes:

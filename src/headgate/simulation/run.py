@@ -3,16 +3,18 @@
 `schedule` cuts large experiments into parts and has each played by what is here, wherever that may be.
 """
 
+import ctypes
 import gc
 import math
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
@@ -25,7 +27,7 @@ from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
 from headgate.simulation.cut import footprint
 from headgate.simulation.engine import Round, Simulation, streams_of
-from headgate.simulation.evaluate import CHUNK as EVALUATED
+from headgate.simulation.learner import EVALUATED
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
@@ -33,17 +35,30 @@ MOST_THREADS = 1024
 DEVICES = ("auto", "cpu", "cuda")
 
 
-def choose_device(name: str) -> torch.device:
-    """auto takes a GPU where there is one; there float32 means float32 (no TF32), by kernels that repeat their bits."""
+def choose_device(name: str) -> str:
+    """cpu or cuda; auto takes a GPU where there is one."""
     if name not in DEVICES:
         raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
-    if name == "cuda" and not torch.cuda.is_available():
+    if name == "cuda" and not _finds_gpu():
         raise SettingError("--device cuda: torch finds no GPU here")
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.deterministic = True
-    return torch.device("cuda")
+    return "cuda" if name == "cuda" or (name == "auto" and _has_driver() and _finds_gpu()) else "cpu"
+
+
+def _has_driver() -> bool:
+    """Of a GPU that torch may find: asked first, because to import torch takes seconds."""
+    if Path("/dev/kfd").exists():  # AMD's
+        return True
+    with suppress(OSError):
+        return bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
+    return False
+
+
+def _finds_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> dict[str, Any]:
@@ -55,11 +70,14 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation), experiment.seeds[1:]):
         pass
     facts: dict[str, Any] = {"environment": _environment(one)}
-    if one.device.type == "cuda":
-        parameters, itemsize, working = one.theta.shape[1], one.theta.dtype.itemsize, one.executor.memory
+    if one.learner.device == "cuda":
+        import torch
+
+        theta, working = one.models.theta, one.learner.executor.memory
+        parameters, itemsize = theta.shape[1], theta.dtype.itemsize
         images = len(dataset.train_labels) + len(dataset.test_labels)
         clients = experiment.training.cohort or experiment.system.clients
-        del one
+        del one, theta
         give_back(device)
         need = footprint(images, math.prod(dataset.shape), parameters, clients, itemsize, EVALUATED, working)
         facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
@@ -68,18 +86,18 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
 
 def give_back(device: str) -> None:
     """Memory of a GPU that nobody needs any more: executors hang together in circles, which must be broken first."""
-    if choose_device(device).type == "cuda":
+    if choose_device(device) == "cuda":
+        import torch
+
         gc.collect()
         torch.cuda.empty_cache()
 
 
 def _environment(simulation: Simulation) -> dict[str, Any]:
     return {
-        "torch": torch.__version__,
-        "executor": simulation.executor.name,
-        "device": torch.cuda.get_device_name() if simulation.device.type == "cuda" else "cpu",
+        **simulation.learner.facts(),
         "dtype": simulation.experiment.training.dtype,
-        "threads": torch.get_num_threads(),
+        "threads": 1,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),
         **({"commit": made_by} if (made_by := commit()) else {}),
@@ -91,11 +109,9 @@ def resume(
 ) -> tuple[Simulation, RunWriter]:
     """A run as it stood at its newest checkpoint, by the same executor on the same kind of device."""
     simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.fact("executor", str))
-    began_on, here = checkpoint.fact("device", str), simulation.device
-    if (began_on == "cpu") != (here.type == "cpu"):
-        raise SettingError(f"{checkpoint.folder}: began on {began_on}, the device is now {here.type}; results would differ")
-    if began_on == "cpu":  # the order of sums hangs on the number of threads
-        torch.set_num_threads(min(max(1, checkpoint.fact("threads", int)), MOST_THREADS))
+    began_on, here = checkpoint.fact("device", str), simulation.learner.device
+    if (began_on == "cpu") != (here == "cpu"):
+        raise SettingError(f"{checkpoint.folder}: began on {began_on}, the device is now {here}; results would differ")
     sums = checkpoint.cut_rows()
     if checkpoint.path is not None:
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
@@ -115,14 +131,12 @@ def play_folder(
 
     When `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
     """
-    before = torch.get_num_threads()
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)
-        try:
-            simulation, writer = resume(experiment or load(folder / CONFIG), dataset, Checkpoint(folder), device)
+        checkpoint = Checkpoint(folder)
+        simulation, writer = resume(experiment or load(folder / CONFIG), dataset, checkpoint, device)
+        with simulation.learner.threads(min(max(1, checkpoint.fact("threads", int)), MOST_THREADS)):
             play_rounds(simulation, writer, tick, stop=stop)
-        finally:
-            torch.set_num_threads(before)
 
 
 def play_rounds(
@@ -162,7 +176,7 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
     """Which runs these are, which of them broke down, and what the executor had to give up."""
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
-    note = simulation.executor.note
+    note = simulation.learner.executor.note
     return {
         "policies": list(simulation.names),
         "seeds": [int(seed) for seed in simulation.seeds],

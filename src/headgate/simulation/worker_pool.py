@@ -15,10 +15,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, build, load
@@ -66,10 +65,13 @@ class WorkerPool:
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
         experiments = {folder: load(str(folder / CONFIG)) for folder in folders}
         chunks = [(folder, self.datasets.of(each.data)) for folder, each in experiments.items()]
-        if choose_device(device).type == "cuda":
+        if choose_device(device) == "cuda":
             self.one_by_one(chunks, device)
             return
-        compiled = [each for folder, each in experiments.items() if Checkpoint(folder).fact("executor", str) == "compiled"]
+        executors = {folder: Checkpoint(folder).fact("executor", str) for folder in folders}
+        if set(executors.values()) - {"gram"}:
+            import_module("headgate.simulation.nets")  # and with it torch, once for all children
+        compiled = [each for folder, each in experiments.items() if executors[folder] == "compiled"]
         for each in {each.model.kind: each for each in compiled}.values():
             _compile(each, self.datasets.of(each.data))
         self.fork(chunks, device, processes)
@@ -142,10 +144,9 @@ def _ended(children: Iterable[int]) -> dict[int, int]:
 def _compile(experiment: Experiment, dataset: Dataset) -> None:
     """Have numba compile before the children do, each for itself: one step of one run, whose result nobody needs."""
     one = experiment.only(list(experiment.policies)[:1], experiment.seeds[:1])
-    Simulation(one, dataset, choose_device("cpu"), "compiled").step()
+    Simulation(one, dataset, "cpu", "compiled").step()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # its parent's word, also where Ctrl-C is ignored
-    torch.set_num_threads(1)
     WorkerPool(int(sys.argv[1])).serve()

@@ -15,8 +15,9 @@ from torch.nn import functional as F
 
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Residual
+from headgate.simulation.executors.executor import Packed
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.types import Packed, Task
+from headgate.simulation.executors.types import Task
 
 SIZES = [2, 0, 1, 3]
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])

@@ -11,9 +11,9 @@ from torch import nn
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
-from headgate.simulation.executors import Task
 from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Task
 
 from .compiled_nets import COLOUR, GREY, averaged, like_lenet, wide_rows, wide_windows, without_linear
 from .worlds import CLASSES, ONE_RUN, THREE_RUNS, assert_same, world

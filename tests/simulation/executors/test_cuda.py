@@ -11,8 +11,9 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import Residual, build_model
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Packed, Task, pick
+from headgate.simulation.executors import Packed, pick
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Task
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),

@@ -13,9 +13,10 @@ from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, ResNet9
 from headgate.learning.networks import Residual, build_model
-from headgate.simulation.executors import Task, pick
+from headgate.simulation.executors import pick
 from headgate.simulation.executors.packed_net import PackedNet, read_blocks
 from headgate.simulation.executors.packed_tiles import TUNED, count_tiles, tile_for, tiles
+from headgate.simulation.executors.types import Task
 
 from .worlds import stand_in
 

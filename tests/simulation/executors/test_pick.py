@@ -10,8 +10,7 @@ from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import names, pick
 from headgate.simulation.executors.batched import Batched
-from headgate.simulation.executors.gram import Gram, is_linear
-from headgate.simulation.executors.gram_torch import GramTorch
+from headgate.simulation.executors.gram_torch import GramHost, GramTorch, is_linear
 from headgate.simulation.executors.reference import Reference
 
 from .worlds import (
@@ -54,9 +53,9 @@ def test_the_form_of_gram_follows_the_device():
     def kind(device):
         return type(pick(task_of(linear(), device=torch.device(device)), LocalTraining(0.1, 1)))
 
-    assert kind("cpu") is Gram
+    assert kind("cpu") is GramHost
     assert kind("cuda") is GramTorch
-    assert Gram.name == GramTorch.name == "gram"
+    assert GramHost.name == GramTorch.name == "gram"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,8 @@ def test_an_executor_that_does_not_fit_is_refused(name, model, training, refusal
 
 
 @pytest.mark.parametrize(
-    ("make", "key"), [(Gram, "batch_size"), (GramTorch, "weight_decay"), (Gram, "weight_decay"), (Batched, "batch_size")]
+    ("make", "key"),
+    [(GramHost, "batch_size"), (GramTorch, "weight_decay"), (GramHost, "weight_decay"), (Batched, "batch_size")],
 )
 def test_an_executor_refuses_training_it_was_not_picked_for(make, key):
     case = world(linear(), ONE_RUN)

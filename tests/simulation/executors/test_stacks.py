@@ -9,8 +9,8 @@ from torch import nn
 from headgate.errors import SettingError
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
-from headgate.simulation.executors import Task
 from headgate.simulation.executors.stack_net import DenseLayer, PooledConvolution, is_small_stack, read_stack
+from headgate.simulation.executors.types import Task
 
 from .worlds import CLASSES, task_of
 

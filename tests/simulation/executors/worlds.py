@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headgate.simulation.executors import _KINDS, Packed, Task
+from headgate.simulation.executors import _KINDS, Packed
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram import Gram
-from headgate.simulation.executors.gram_torch import GramTorch
+from headgate.simulation.executors.gram_torch import GramHost, GramTorch
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import Task
 
 SHAPE, CLASSES = (2, 6, 6), 4
 MEAN, STD = (0.1, 0.4, 0.3), (0.3, 0.2, 0.25)  # of the channels, as many as there are
@@ -44,7 +44,7 @@ def tiny_convolution():
 
 
 KINDS = {
-    "gram": Gram,
+    "gram": GramHost,
     "gram, torch": GramTorch,
     "flat": FlatLoop,
     "batched": Batched,

@@ -51,10 +51,10 @@ def test_every_round_of_every_setting_is_told(outcome, ticks):
 def test_the_risk_is_that_of_the_model_that_enters_each_round(outcome, digits):
     experiment = load("digits", ["run.rounds=12", "run.seeds=2", 'run.policies=["constant"]'])
     population = pooled(digits, experiment, seed=1)
-    simulation = Simulation(experiment, digits, torch.device("cpu"))
+    simulation = Simulation(experiment, digits, "cpu")
     expected = []
     for _ in range(12):
-        expected.append(risk(population, simulation.theta[1:2]).mean[0])
+        expected.append(risk(population, torch.from_numpy(simulation.theta[1:2])).mean[0])
         simulation.step()
     point = next(each for each in outcome.stages[0].points if each.policy == "constant" and each.budget == 55)
     assert expected[0] == pytest.approx(np.log(10), rel=1e-6)

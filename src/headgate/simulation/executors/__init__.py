@@ -5,37 +5,45 @@ Bits differ between executors, so one table of results takes one executor.
 
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.batched import Batched
-from headgate.simulation.executors.compiled import Compiled
-from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram import Gram
-from headgate.simulation.executors.gram_torch import GramTorch
-from headgate.simulation.executors.packed_net import check_packed_form
-from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.stack_net import LARGE, is_small_stack
-from headgate.simulation.executors.streams import CudaStreams
-from headgate.simulation.executors.types import Executor, Packed, Task
+from headgate.simulation.executors.executor import Executor, Packed
 
-__all__ = ["Executor", "Packed", "Task", "names", "pick"]
+if TYPE_CHECKING:
+    from headgate.simulation.executors.types import Task
 
 
-def _packed(task: Task) -> Executor:
+def _of(module: str, kind: str) -> Callable[["Task"], Executor[Any]]:
+    """One that is imported when it is made."""
+
+    def made(task: "Task") -> Executor[Any]:
+        executor: Executor[Any] = getattr(import_module(f"{__name__}.{module}"), kind)(task)
+        return executor
+
+    return made
+
+
+def _gram(task: "Task") -> Executor[Any]:
+    return _of("gram_torch", "GramHost" if task.device.type == "cpu" else "GramTorch")(task)
+
+
+def _packed(task: "Task") -> Executor[Any]:
+    from headgate.simulation.executors.packed_net import check_packed_form
+
     check_packed_form(task)
-    from headgate.simulation.executors.packed import PackedKernels  # only where triton is installed
-
-    return PackedKernels(task)
+    return _of("packed", "PackedKernels")(task)  # only where triton is installed
 
 
-_KINDS: dict[str, Callable[[Task], Executor]] = {
-    "reference": Reference,
-    "gram": lambda task: Gram(task) if task.device.type == "cpu" else GramTorch(task),
-    "compiled": Compiled,
-    "flat": FlatLoop,
-    "batched": Batched,
-    "streams": CudaStreams,
+_KINDS: dict[str, Callable[["Task"], Executor[Any]]] = {
+    "reference": _of("reference", "Reference"),
+    "gram": _gram,
+    "compiled": _of("compiled", "Compiled"),
+    "flat": _of("flat", "FlatLoop"),
+    "batched": _of("batched", "Batched"),
+    "streams": _of("streams", "CudaStreams"),
     "packed": _packed,
 }
 
@@ -45,7 +53,7 @@ def names() -> tuple[str, ...]:
     return ("auto", *_KINDS)
 
 
-def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
+def pick(task: "Task", training: LocalTraining, name: str = "auto") -> Executor[Any]:
     """The executor `name`, or the fastest that fits: gram for linear models; on CUDA packed for residual nets in
     bfloat16 and for small stacks of convolutions and linear layers, streams for other large models, batched for small ones;
     on the CPU compiled for small convolutional nets, flat for all else.
@@ -62,22 +70,26 @@ def pick(task: Task, training: LocalTraining, name: str = "auto") -> Executor:
     return _made(_else(task, training) if name == "auto" else name, task, training)
 
 
-def _choosy(task: Task) -> tuple[str, ...]:
+def _choosy(task: "Task") -> tuple[str, ...]:
     """Those that are the fastest where they fit."""
+    from headgate.simulation.executors.stack_net import is_small_stack
+
     if task.bfloat16:
         return ("packed",)
     return ("gram", "packed") if task.device.type == "cuda" and is_small_stack(task) else ("gram", "compiled")
 
 
-def _made(name: str, task: Task, training: LocalTraining) -> Executor:
+def _made(name: str, task: "Task", training: LocalTraining) -> Executor[Any]:
     """Refused where the executor does not do this, or not here: layers are looked at, not a name."""
     executor = _KINDS[name](task)
     executor.check(training)
     return executor
 
 
-def _else(task: Task, training: LocalTraining) -> str:
+def _else(task: "Task", training: LocalTraining) -> str:
     """For any model."""
+    from headgate.simulation.executors.stack_net import LARGE
+
     if task.bfloat16 or (task.device.type == "cuda" and task.flat.size >= LARGE):
         return "streams"
     return "batched" if task.device.type == "cuda" and training.batch_size is None else "flat"

@@ -20,8 +20,9 @@ from torch.nn.functional import cross_entropy
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.flat import descend
-from headgate.simulation.executors.types import Executor, Group, Ints, Task, Work, grouped, native_kernels, rung, to_device
+from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, rung, to_device
 
 GRAPHS = 64
 """How many recorded shapes are kept."""
@@ -31,7 +32,7 @@ Outputs = tuple[Tensor, Tensor]
 """How far each client moved (G, P), and its loss before (G,)."""
 
 
-class Batched(Executor):
+class Batched(Executor[Task]):
     """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
 
     `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few

@@ -19,7 +19,8 @@ from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.compiled_layers import Floats
 from headgate.simulation.executors.compiled_net import AtWork, read_net
 from headgate.simulation.executors.compiled_shapes import WIDE
-from headgate.simulation.executors.types import Executor, Ints, Packed, Task, Work
+from headgate.simulation.executors.executor import Executor, Ints, Packed, Work
+from headgate.simulation.executors.types import Task
 
 CHUNK = 64
 """Images that are looked at together; their numbers stay in the second-level cache."""
@@ -37,7 +38,7 @@ class _Job(NamedTuple):
     """the rows that each of its steps looks at"""
 
 
-class Compiled(Executor):
+class Compiled(Executor[Task]):
     """For a Sequential of the layers in `compiled_net`, on the CPU.
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.simulation.executors.compiled_shapes import LANES, NEAR, SLACK, WIDE, Grid, Window, pooling, rounded
-from headgate.simulation.executors.types import Ints
+from headgate.simulation.executors.executor import Ints
 
 Floats = NDArray[Any]
 """float32 or float64, as the task says."""

@@ -22,8 +22,9 @@ from headgate.simulation.executors.compiled_layers import (
     arrays,
 )
 from headgate.simulation.executors.compiled_shapes import Grid, Window
+from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.layers import is_plain, side
-from headgate.simulation.executors.types import Ints, Task
+from headgate.simulation.executors.types import Task
 
 COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
 MOST_NUMBERS = 1 << 20

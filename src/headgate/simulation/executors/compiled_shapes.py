@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.simulation.executors.types import Ints
+from headgate.simulation.executors.executor import Ints
 
 LANES = 4
 """Numbers in a vector: 128 bits of float32, which every 64-bit ARM or x86 processor has."""

@@ -7,10 +7,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors.types import Executor, Task, Work, native_kernels
+from headgate.simulation.executors.executor import Executor, Work
+from headgate.simulation.executors.types import Task, native_kernels
 
 
-class FlatLoop(Executor):
+class FlatLoop(Executor[Task]):
     """One model serves all clients: its parameters are views of one vector, which a client starts from and moves.
 
     A run's numbers do not depend on the runs beside it, to the bit.

@@ -16,19 +16,20 @@ has the form for other devices.
 """
 
 import math
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-from torch import Tensor, nn
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.layers import is_plain
-from headgate.simulation.executors.types import Executor, Ints, Task, Work
+from headgate.learning.models import Shape
+from headgate.simulation.executors.executor import Executor, Ints, Learnt, Task, Work
 
 BIN = 48
 """Rows of a bin of small clients: more make the Gram matrices dearer, fewer make more of them. Measured."""
@@ -36,66 +37,76 @@ Floats = NDArray[Any]
 """float32 or float64, as the task says."""
 
 
-class GramForm(Executor):
-    """For a module that is a Flatten and a Linear, full-batch and without weight decay."""
+@dataclass(frozen=True, eq=False)
+class Linear(Learnt):
+    """A model that is linear in the pixels: a matrix (classes, features) and, with `bias`, a number for each class."""
+
+    shape: Shape
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    dtype: np.dtype[Any]
+    bias: bool = True
+
+    @property
+    def size(self) -> int:
+        return self.classes * (math.prod(self.shape) + self.bias)
+
+    def normalised(self, images: NDArray[np.uint8]) -> Floats:
+        """Images (S, C, H, W) as the model takes them, (S, features)."""
+        scale, shift = self.line
+        samples = images.reshape(len(images), len(scale), math.prod(self.shape[1:])).astype(self.dtype)
+        samples *= scale
+        samples += shift
+        return samples.reshape(len(images), math.prod(self.shape))
+
+    @cached_property
+    def line(self) -> tuple[Floats, Floats]:
+        """(x/255 − mean)/std as scale·x + shift."""
+        mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
+        return (1 / (255 * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
+
+    def matrices(self, models: Any) -> tuple[Any, Any]:
+        """Weights (R, classes, features) and biases (R, classes, 1) as views of the models; without biases, None."""
+        size = self.classes * math.prod(self.shape)
+        weight = models[:, :size].reshape(-1, self.classes, math.prod(self.shape))
+        return weight, models[:, size:, None] if self.bias else None
+
+
+class GramForm(Executor[Task]):
+    """Full-batch and without weight decay."""
 
     name, full_batch_only = "gram", True
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.features = math.prod(task.shape)
-        self.has_bias = task.flat.size > task.classes * self.features
-
     def check(self, training: LocalTraining | None) -> None:
-        if not is_linear(self.task.model):
-            raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
         super().check(training)
         if training is not None and training.weight_decay != 0:
             raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
 
-    def _matrices(self, models: Any) -> tuple[Any, Any]:
-        """Weights (R, classes, features) and biases (R, classes, 1) as views of the models; without biases, None."""
-        size = self.task.classes * self.features
-        weight = models[:, :size].reshape(-1, self.task.classes, self.features)
-        return weight, models[:, size:, None] if self.has_bias else None
 
+class Gram(GramForm[Linear]):
+    """On the CPU, on numpy's arrays; to be called within `one_thread`."""
 
-class Gram(GramForm):
-    """On the CPU."""
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.blas = ThreadpoolController().select(user_api="blas")  # looks for libraries, which takes milliseconds
-
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, *_ = work
-        labels, models = packed.labels.numpy(), theta.detach().numpy()
+    def _advance(self, work: Work) -> tuple[Floats, Floats]:
+        models, (images, labels, offsets), weights, training, *_ = work
         if labels.size and labels.view(np.uint64).max() >= self.task.classes:  # a negative one is huge there
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        run_offsets = packed.offsets[:: weights.shape[1]]
+        run_offsets = offsets[:: weights.shape[1]]
         # A run that has broken down is the caller's business.
-        with np.errstate(all="ignore"), self.blas.limit(limits=1):
-            samples = self._samples(packed.images.numpy())
+        with np.errstate(all="ignore"):
+            samples = self.task.normalised(images)
             logits = self._logits(models, samples, run_offsets)
             losses = _cross_entropy(logits, labels)
-            moves = self._descend(samples, logits, labels, packed.offsets, weights.detach().numpy(), training)
+            moves = self._descend(samples, logits, labels, offsets, weights, training)
             after = self._moved(models, samples, moves, run_offsets)
             sizes = np.diff(run_offsets)
             runs = np.repeat(np.arange(len(sizes)), sizes)
             means = np.bincount(runs, losses, minlength=len(sizes)) / sizes  # 0/0 is nan
-        return torch.from_numpy(after), torch.from_numpy(means.astype(after.dtype))
-
-    def _samples(self, images: NDArray[np.uint8]) -> Floats:
-        """The normalised images, (S, features)."""
-        scale, shift = (each.numpy()[:, :, 0] for each in self.task.line)
-        samples = images.reshape(len(images), len(scale), self.features // len(scale)).astype(scale.dtype)
-        samples *= scale
-        samples += shift
-        return samples.reshape(len(images), self.features)
+        return after, means.astype(after.dtype)
 
     def _logits(self, models: Floats, samples: Floats, run_offsets: Ints) -> Floats:
         """The logits (classes, S) of all samples at the model of their run."""
-        weight, bias = self._matrices(models)
+        weight, bias = self.task.matrices(models)
         logits = np.empty((self.task.classes, len(samples)), samples.dtype)
         for r, span in enumerate(slices(run_offsets)):
             own = np.matmul(weight[r], samples[span].T, out=logits[:, span])
@@ -140,7 +151,7 @@ class Gram(GramForm):
     def _gram(self, own: Floats, owner: Ints, factor: float) -> Floats:
         """The Gram matrix (p, p) of a bin of samples times a factor, zero between samples of different clients."""
         gram: Floats = own @ own.T
-        if self.has_bias:  # the weight of one more feature, which is always 1
+        if self.task.bias:  # the weight of one more feature, which is always 1
             gram += 1
         gram *= factor
         gram *= owner[:, None] == owner
@@ -149,7 +160,7 @@ class Gram(GramForm):
     def _moved(self, models: Floats, samples: Floats, moves: Floats, run_offsets: Ints) -> Floats:
         """The models after their samples' moves: one product for each run."""
         after = np.empty(models.shape, models.dtype)
-        weight, bias = self._matrices(after)
+        weight, bias = self.task.matrices(after)
         for r, span in enumerate(slices(run_offsets)):
             np.matmul(moves[:, span], samples[span], out=weight[r])
             if bias is not None:
@@ -158,12 +169,15 @@ class Gram(GramForm):
         return after
 
 
-def is_linear(model: nn.Module) -> bool:
-    """Whether the module is exactly a Flatten and a Linear: the layers are looked at, not a name."""
-    if type(model) is not nn.Sequential or len(model) != 2:
-        return False
-    flatten, linear = model
-    return type(flatten) is nn.Flatten and is_plain(flatten) and type(linear) is nn.Linear
+def one_thread() -> AbstractContextManager[Any]:
+    """For numpy's products, so that bits do not hang on how many there are."""
+    limited: AbstractContextManager[Any] = _blas().limit(limits=1)
+    return limited
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")  # looks for libraries, which takes milliseconds
 
 
 def binned(offsets: Ints, clients: int) -> Ints:

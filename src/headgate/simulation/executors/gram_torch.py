@@ -1,22 +1,58 @@
-"""The Gram form of `gram` in torch, for CUDA: there starting a kernel is dear, so bins of about the same size go together.
+"""The Gram form for torch modules. On the CPU it is that of `gram`. On CUDA starting a kernel is dear, so there bins of
+about the same size go together.
 
 A group of G bins is a rectangle of G x p samples, and a step of it is one batched product.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.gram import GramForm, binned, slices
-from headgate.simulation.executors.types import Group, Ints, Task, Work, grouped, native_kernels, to_device
+from headgate.simulation.executors.executor import Ints, Packed, Work
+from headgate.simulation.executors.gram import Gram, GramForm, Linear, binned, one_thread, slices
+from headgate.simulation.executors.layers import is_plain
+from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, to_device
 
 
-class GramTorch(GramForm):
+class GramTensors(GramForm[Task]):
+    """For a module that is a Flatten and a Linear."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        dtype = np.dtype("float64" if task.dtype == torch.float64 else "float32")
+        bias = task.size > task.classes * math.prod(task.shape)
+        self.linear = Linear(task.shape, task.classes, task.mean, task.std, dtype, bias)
+
+    def check(self, training: LocalTraining | None) -> None:
+        if not is_linear(self.task.model):
+            raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
+        super().check(training)
+
+
+class GramHost(GramTensors):
+    """On the CPU: numpy's, for tensors."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.gram = Gram(self.linear)
+
+    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, (images, labels, offsets), weights, training, seeds, t = work
+        packed = Packed(images.numpy(), labels.numpy(), offsets)
+        with one_thread():
+            done = self.gram.advance(theta.detach().numpy(), packed, weights.detach().numpy(), training, seeds, t)
+        after, losses = map(torch.from_numpy, done)
+        return after, losses
+
+
+class GramTorch(GramTensors):
     """On any device."""
 
     def __init__(self, task: Task) -> None:
@@ -42,7 +78,7 @@ class GramTorch(GramForm):
 
     def _logits(self, theta: Tensor, samples: Tensor, spans: list[slice]) -> Tensor:
         """The logits (classes, S) of all samples at the model of their run."""
-        weight, bias = self._matrices(theta)
+        weight, bias = self.linear.matrices(theta)
         if bias is None:
             return torch.cat([weight[r] @ samples[span].T for r, span in enumerate(spans)], dim=1)
         return torch.cat([torch.addmm(bias[r], weight[r], samples[span].T) for r, span in enumerate(spans)], dim=1)
@@ -83,21 +119,29 @@ class GramTorch(GramForm):
     def _gram(self, samples: Tensor, rows: Ints, owner: Ints) -> Tensor:
         """The Gram matrices (G, p, p) of bins of samples, zero between samples of different clients."""
         # index_select, as samples[rows] takes five times as long
-        own = samples.index_select(0, to_device(rows.reshape(-1), self.task.device)).view(*rows.shape, self.features)
+        own = samples.index_select(0, to_device(rows.reshape(-1), self.task.device)).view(*rows.shape, -1)
         owners = to_device(owner[rows], self.task.device)
         same = (owners[:, :, None] == owners[:, None, :]).to(samples.dtype)
         # A bias is the weight of one more feature, which is always 1: it adds 1 to each product.
-        return torch.baddbmm(same, own, own.mT, beta=float(self.has_bias)).mul_(same)
+        return torch.baddbmm(same, own, own.mT, beta=float(self.linear.bias)).mul_(same)
 
     def _moved(self, theta: Tensor, samples: Tensor, moves: Tensor, spans: list[slice]) -> Tensor:
         """The models after their samples' moves: one product for each run."""
         after = theta.clone()
-        weight, bias = self._matrices(after)
+        weight, bias = self.linear.matrices(after)
         for r, span in enumerate(spans):
             weight[r].addmm_(moves[:, span], samples[span])
             if bias is not None:
                 bias[r] += moves[:, span].sum(dim=1, keepdim=True)
         return after
+
+
+def is_linear(model: nn.Module) -> bool:
+    """Whether the module is exactly a Flatten and a Linear: the layers are looked at, not a name."""
+    if type(model) is not nn.Sequential or len(model) != 2:
+        return False
+    flatten, linear = model
+    return type(flatten) is nn.Flatten and is_plain(flatten) and type(linear) is nn.Linear
 
 
 def _rectangles(columns: Tensor, groups: list[Group]) -> list[tuple[Tensor, ...]]:

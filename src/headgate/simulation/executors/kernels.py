@@ -15,7 +15,7 @@ from numba import njit
 
 from headgate.simulation.executors import compiled_shapes, vectors
 from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Pooling, Window
-from headgate.simulation.executors.types import Ints
+from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.vectors import add_scaled, collect, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any

@@ -15,16 +15,17 @@ from torch import Tensor
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import packed_steps, stack_steps
+from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.packed_net import PackedNet, check_packed_form, read_blocks
 from headgate.simulation.executors.packed_space import Room, Space
 from headgate.simulation.executors.stack_net import StackNet, read_stack
-from headgate.simulation.executors.types import Executor, Ints, Task, Work, rung, to_device
+from headgate.simulation.executors.types import Task, rung, to_device
 
 SPARE = 0.8
 """of the device's free memory are taken at most"""
 
 
-class PackedKernels(Executor):
+class PackedKernels(Executor[Task]):
     """For the nets of `packed_net` and `stack_net`, full-batch: bfloat16 products on float32 parameters, or float32.
 
     A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a

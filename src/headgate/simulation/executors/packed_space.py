@@ -9,7 +9,8 @@ from torch import Tensor
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import triton_runs as runs
-from headgate.simulation.executors.types import Ints, to_device
+from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.types import to_device
 
 WIDE = 1024
 """numbers of a vector that one program copies or sums"""

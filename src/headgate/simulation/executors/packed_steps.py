@@ -10,10 +10,11 @@ from torch.nn.functional import pad
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import triton_kernels as kernels
+from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.packed_net import Block, PackedNet
 from headgate.simulation.executors.packed_space import Room, Space, whose
 from headgate.simulation.executors.packed_tiles import Kind, count_tiles, power_in, tile_for, tiles
-from headgate.simulation.executors.types import Ints, to_device
+from headgate.simulation.executors.types import to_device
 
 NORM = (64, 64, 16, 4)
 """channels, positions and pooled windows that one program normalises at a time, at most, and its warps"""

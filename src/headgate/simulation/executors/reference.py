@@ -9,12 +9,13 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat
-from headgate.simulation.executors.types import Executor, Packed, Task, Work
+from headgate.simulation.executors.executor import Executor, Packed, Work
+from headgate.simulation.executors.types import Task
 from headgate.theory.labels import paper
 
 
 @paper("eq:local-update", "eq:global-aggregation")
-class Reference(Executor):
+class Reference(Executor[Task]):
     """Slow and plain; takes any model and any local training. It computes in float64 and answers in theta's dtype."""
 
     name = "reference"

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import triton_stacks as kernels
+from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.packed_space import Room, Space, whose
 from headgate.simulation.executors.packed_tiles import count_tiles, tiles
 from headgate.simulation.executors.stack_net import DenseLayer, PooledConvolution, StackNet
-from headgate.simulation.executors.types import Ints, to_device
+from headgate.simulation.executors.types import to_device
 
 PRECISION = "tf32x3"
 """of products: three short ones of the tensor cores make one that is as good as float32"""

@@ -17,14 +17,15 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
 from headgate.parts import in_one_line
+from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.flat import descend
-from headgate.simulation.executors.types import Executor, Task, Work, native_kernels, rung, to_device
+from headgate.simulation.executors.types import Task, native_kernels, rung, to_device
 
 STREAMS = 5
 """fewer leave the GPU idle between small kernels, more only share it"""
 
 
-class CudaStreams(Executor):
+class CudaStreams(Executor[Task]):
     """`note` says so when a step could not be compiled or recorded. A run's numbers do not depend on the runs beside it."""
 
     name = "streams"

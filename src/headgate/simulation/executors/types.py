@@ -1,8 +1,7 @@
-"""What an executor is given and what it gives back, and how ragged buffers become few rectangles."""
+"""A task for executors on torch, and how ragged buffers become few rectangles."""
 
 import platform
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,29 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from headgate.errors import SettingError
-from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 from headgate.learning.networks import Flat
+from headgate.simulation.executors.executor import Ints, Learnt
 
-Ints = NDArray[np.int64]
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
-class Packed(NamedTuple):
-    """All samples of a round, run by run and within a run client by client; client (r, m) is segment r·M + m."""
-
-    images: Tensor
-    """(S, C, H, W) uint8"""
-    labels: Tensor
-    """(S,) int64"""
-    offsets: Ints
-    """(R·M + 1,): segment i holds the samples offsets[i] to offsets[i + 1]"""
-
-
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What is learnt: a model of images of `shape`, given as bytes and normalised to (x/255 − mean)/std in `dtype`."""
+class Task(Learnt):
+    """Any torch module."""
 
     model: nn.Module
     shape: Shape
@@ -55,6 +41,10 @@ class Task:
     def flat(self) -> Flat:
         return Flat(self.model)
 
+    @property
+    def size(self) -> int:
+        return self.flat.size
+
     def normalised(self, images: Tensor) -> Tensor:
         """Images (S, C, H, W) as the model takes them, on the device."""
         scale, shift = self.line
@@ -65,77 +55,6 @@ class Task:
         """(x/255 − mean)/std as scale·x + shift."""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
         return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
-
-    def check(self, theta: Tensor, packed: Packed, weights: Tensor) -> None:
-        """Refuse what does not belong together before it turns into a wrong number."""
-        runs, clients = weights.shape
-        if tuple(theta.shape) != (runs, self.flat.size) or theta.dtype != self.dtype:
-            wanted = f"({runs}, {self.flat.size}) {self.dtype}"
-            raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
-        samples, offsets = len(packed.labels), packed.offsets
-        if (
-            len(offsets) != runs * clients + 1
-            or offsets[0] != 0
-            or offsets[-1] != samples
-            or (offsets[1:] < offsets[:-1]).any()
-        ):
-            raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
-        if tuple(packed.images.shape) != (samples, *self.shape) or packed.images.dtype != torch.uint8:
-            given = f"{tuple(packed.images.shape)} {packed.images.dtype}"
-            raise ValueError(f"images are {given}, must be {(samples, *self.shape)} torch.uint8")
-
-
-class Work(NamedTuple):
-    """A round of all runs, as an executor is given it."""
-
-    theta: Tensor
-    """(R, P) the global models before"""
-    packed: Packed
-    weights: Tensor
-    """(R, M) of the clients' updates"""
-    training: LocalTraining
-    seeds: Sequence[int]
-    """(R,)"""
-    t: int
-
-
-class Executor(ABC):
-    """Does the local training of all clients of all runs for one round, and the server's sum of their updates.
-
-    One that has a faster way to the answers of models (R, P) for images (n, C, H, W) offers `logits(theta, images)`.
-    """
-
-    name: str
-    full_batch_only = False
-    memory: int | None = None
-    """bound on the bytes it takes for itself, where it has one"""
-    note: str | None = None
-    """what it had to give up"""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.check(None)
-
-    def check(self, training: LocalTraining | None) -> None:
-        """Refuse what it does not do, or not here; without a training, what it does with none."""
-        if self.full_batch_only and training is not None and training.batch_size is not None:
-            raise SettingError(f"--executor {self.name}: full-batch only, training.batch_size = {training.batch_size}")
-
-    def advance(
-        self, theta: Tensor, packed: Packed, weights: Tensor, training: LocalTraining, seeds: Sequence[int], t: int
-    ) -> tuple[Tensor, Tensor]:
-        """The global models after round t, (R, P), and each run's loss before it, (R,).
-
-        theta[r] becomes theta[r] + Σ_m weights[r, m]·(what client m makes of it − theta[r]). A client without
-        samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
-        is the mean over all samples of the run at theta[r], nan where there are none. Arguments are left alone.
-        """
-        self.check(training)
-        self.task.check(theta, packed, weights)
-        return self._advance(Work(theta, packed, weights, training, seeds, t))
-
-    @abstractmethod
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]: ...
 
 
 @contextmanager

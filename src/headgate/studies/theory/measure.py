@@ -121,13 +121,13 @@ def _run(
     case: Experiment, dataset: Dataset, against: Against, ticked: Callable[[], None]
 ) -> tuple[list[Point], tuple[float, ...]]:
     """All runs of one experiment: its points, and the extremes of `Seen`."""
-    simulation = Simulation(case, dataset, torch.device("cpu"))
+    simulation = Simulation(case, dataset, "cpu")
     names, S, T = list(simulation.names), len(case.seeds), case.rounds
     losses = np.empty((len(names), S, T))
     record = {key: np.empty((len(names), S, T)) for key in ("n", "N", "n_eff", "spend")}
     distance = variance = gradient = loss = radius = 0.0
     for t in range(T):
-        theta = simulation.theta.reshape(len(names), S, -1)
+        theta = torch.from_numpy(simulation.theta).reshape(len(names), S, -1)
         for s, population in enumerate(against.populations):
             own = theta[:, s]
             now = risk(population, own)
@@ -142,7 +142,7 @@ def _run(
         for key, table in record.items():
             table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
         ticked()
-    on_test = risk(against.test, simulation.theta).mean.reshape(len(names), S) - against.test_optimum.risk
+    on_test = risk(against.test, torch.from_numpy(simulation.theta)).mean.reshape(len(names), S) - against.test_optimum.risk
     best = np.array([each.risk for each in against.optima])[:, None]
     points = [
         Point(

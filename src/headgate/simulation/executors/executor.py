@@ -1,0 +1,115 @@
+"""What an executor is given and what it gives back. Arrays are numpy's or torch's, as the executor takes them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.errors import SettingError
+from headgate.learning.local import LocalTraining
+from headgate.learning.models import Shape
+
+Ints = NDArray[np.int64]
+Array = Any
+"""numpy's or torch's"""
+
+
+class Packed(NamedTuple):
+    """All samples of a round, run by run and within a run client by client; client (r, m) is segment r·M + m."""
+
+    images: Array
+    """(S, C, H, W) uint8"""
+    labels: Array
+    """(S,) int64"""
+    offsets: Ints
+    """(R·M + 1,): segment i holds the samples offsets[i] to offsets[i + 1]"""
+
+
+class Work(NamedTuple):
+    """A round of all runs, as an executor is given it."""
+
+    theta: Array
+    """(R, P) the global models before"""
+    packed: Packed
+    weights: Array
+    """(R, M) of the clients' updates"""
+    training: LocalTraining
+    seeds: Sequence[int]
+    """(R,)"""
+    t: int
+
+
+class Learnt(ABC):
+    """What is learnt: a model of images of `shape`, given as bytes and normalised to (x/255 − mean)/std in `dtype`."""
+
+    shape: Shape
+    classes: int
+    dtype: Any
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many parameters the model has."""
+
+    def check(self, work: Work) -> None:
+        """Refuse what does not belong together before it turns into a wrong number."""
+        theta, packed, (runs, clients) = work.theta, work.packed, work.weights.shape
+        if tuple(theta.shape) != (runs, self.size) or theta.dtype != self.dtype:
+            wanted = f"({runs}, {self.size}) {self.dtype}"
+            raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
+        samples, offsets = len(packed.labels), packed.offsets
+        if (
+            len(offsets) != runs * clients + 1
+            or offsets[0] != 0
+            or offsets[-1] != samples
+            or (offsets[1:] < offsets[:-1]).any()
+        ):
+            raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
+        if tuple(packed.images.shape) != (samples, *self.shape) or not str(packed.images.dtype).endswith("uint8"):
+            given = f"{tuple(packed.images.shape)} {packed.images.dtype}"
+            raise ValueError(f"images are {given}, must be {(samples, *self.shape)} uint8")
+
+
+Task = TypeVar("Task", bound=Learnt)
+
+
+class Executor(ABC, Generic[Task]):
+    """Does the local training of all clients of all runs for one round, and the server's sum of their updates.
+
+    One that has a faster way to the answers of models (R, P) for images (n, C, H, W) offers `logits(theta, images)`.
+    """
+
+    name: str
+    full_batch_only = False
+    memory: int | None = None
+    """bound on the bytes it takes for itself, where it has one"""
+    note: str | None = None
+    """what it had to give up"""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.check(None)
+
+    def check(self, training: LocalTraining | None) -> None:
+        """Refuse what it does not do, or not here; without a training, what it does with none."""
+        if self.full_batch_only and training is not None and training.batch_size is not None:
+            raise SettingError(f"--executor {self.name}: full-batch only, training.batch_size = {training.batch_size}")
+
+    def advance(
+        self, theta: Array, packed: Packed, weights: Array, training: LocalTraining, seeds: Sequence[int], t: int
+    ) -> tuple[Array, Array]:
+        """The global models after round t, (R, P), and each run's loss before it, (R,).
+
+        theta[r] becomes theta[r] + Σ_m weights[r, m]·(what client m makes of it − theta[r]). A client without
+        samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
+        is the mean over all samples of the run at theta[r], nan where there are none. Arguments are left alone.
+        """
+        self.check(training)
+        work = Work(theta, packed, weights, training, seeds, t)
+        self.task.check(work)
+        return self._advance(work)
+
+    @abstractmethod
+    def _advance(self, work: Work) -> tuple[Array, Array]: ...

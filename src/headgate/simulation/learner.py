@@ -1,0 +1,148 @@
+"""Where the models of all runs are trained and judged: what the engine asks of it. `linear` has the one on numpy, `nets`
+the one on torch, which is imported only where it is needed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.types import Floats, Ints
+from headgate.errors import SettingError
+from headgate.experiment import Experiment
+from headgate.learning.averaging import newest_share
+from headgate.learning.datasets import Dataset
+from headgate.learning.models import Logistic
+from headgate.learning.server import State
+from headgate.simulation.executors import names
+from headgate.simulation.executors.executor import Array, Executor, Packed
+
+EVALUATED = 2_000
+"""test images at once: bounds memory"""
+
+
+class Models(NamedTuple):
+    """Those of all runs after a round."""
+
+    theta: Array
+    """(R, P): what training goes on from"""
+    mean: Array
+    """of the models so far, where it is asked for, else theta: what is evaluated"""
+    server: State
+    """what the server update remembers"""
+
+
+class Batch(NamedTuple):
+    """What all runs train on in a round."""
+
+    rows: Ints
+    """of the training set, run by run and then client by client"""
+    moves: Ints | None
+    """by how much each image is moved, (2, samples); None: not at all"""
+    offsets: Ints
+    """where each client's samples begin"""
+    weights: Floats
+    """of the updates, (R, clients that train)"""
+
+
+class Learner(ABC):
+    """The data, the executor and the arithmetic of one array library, `arrays`; both libraries have the functions used here."""
+
+    arrays: Any
+    executor: Executor[Any]
+    device = "cpu"
+
+    def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
+        self.experiment, self.dataset, self.training = experiment, dataset, experiment.training.local()
+
+    def start(self, seeds: Sequence[int]) -> Models:
+        """Before round 1: one model for each seed."""
+        theta = self._beginning(seeds)
+        return Models(theta, theta, self.experiment.server.start(theta))
+
+    def launch(self, t: int, models: Models, batch: Batch, seeds: Sequence[int], judge: bool) -> tuple[Models, Array]:
+        """Round t: the models after it, and what became of each run, which `read` waits for.
+
+        A model that is no longer finite keeps its last finite state; its run is said to be broken.
+        """
+        given, here = self.experiment, self.arrays
+        work = self._packed(batch), self._put(batch.weights), self.training, seeds, t
+        theta, train_loss = self.executor.advance(models.theta, *work)
+        theta, server = given.server.step(t, models.theta, theta, models.server)
+        broken = ~here.isfinite(theta).all(1)
+        theta = here.where(broken[:, None], models.theta, theta)
+        eta = given.training.average
+        mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
+        judged = self.judge(mean) if judge else [here.full_like(train_loss, np.nan)] * 2
+        return Models(theta, mean, server), self._together(broken, train_loss, *judged)
+
+    def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
+        """All that `restored` needs."""
+        mean = {} if models.mean is models.theta else {"mean": models.mean}
+        named = {"theta": models.theta, **mean, **{f"server.{name}": array for name, array in models.server.items()}}
+        return {name: np.ascontiguousarray(self.read(array)) for name, array in named.items()}
+
+    def restored(self, tensors: Mapping[str, NDArray[Any]], like: Models) -> Models:
+        """Refused where they are not shaped like those that are here."""
+
+        def put(name: str, there: Array) -> Array:
+            if tensors[name].shape != tuple(there.shape):
+                raise ValueError(f"{name} is {tensors[name].shape}, must be {tuple(there.shape)}")
+            return self._put(tensors[name])
+
+        theta = put("theta", like.theta)
+        mean = put("mean", like.theta) if "mean" in tensors else theta
+        return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
+
+    @abstractmethod
+    def judge(self, theta: Array) -> tuple[Array, Array]:
+        """(accuracy (R,), mean cross-entropy (R,)) of the models on the test set."""
+
+    @abstractmethod
+    def read(self, array: Array) -> NDArray[Any]:
+        """As numpy's, when it is known."""
+
+    @abstractmethod
+    def threads(self, number: int) -> AbstractContextManager[None]:
+        """So many for a while: the order of sums may hang on it."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What the record says of the machinery."""
+
+    @abstractmethod
+    def _beginning(self, seeds: Sequence[int]) -> Array: ...
+
+    @abstractmethod
+    def _packed(self, batch: Batch) -> Packed: ...
+
+    @abstractmethod
+    def _put(self, values: NDArray[Any]) -> Array:
+        """Numbers of models where they are computed with, in their precision."""
+
+    @abstractmethod
+    def _between(self, old: Array, new: Array, share: float) -> Array:
+        """old + share·(new − old)."""
+
+    @abstractmethod
+    def _together(self, *values: Array) -> Array:
+        """Rows of float64."""
+
+
+def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> Learner:
+    """Logistic regression is learnt by numpy where the Gram form fits and there is no other device; all else by torch."""
+    if executor not in names():
+        raise SettingError(f"--executor {executor}: must be {', '.join(names())}")
+    linear = type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
+    if linear and device == "cpu" and executor in ("auto", "gram"):
+        from headgate.simulation.linear import LinearLearner
+
+        with suppress(SettingError) if executor == "auto" else nullcontext():
+            return LinearLearner(experiment, dataset)
+    try:
+        from headgate.simulation.nets import NetLearner
+    except ImportError as error:
+        raise SettingError(f"this needs {error.name}: pip install 'headgate[sim]'") from None
+    return NetLearner(experiment, dataset, device, executor)

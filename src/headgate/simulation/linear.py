@@ -1,0 +1,91 @@
+"""Linear models on the CPU, learnt and judged by numpy alone: nothing here is slow to import."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.types import Floats
+from headgate.experiment import Experiment
+from headgate.learning.datasets import Dataset
+from headgate.learning.shift import shifted
+from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.gram import Gram, Linear, one_thread
+from headgate.simulation.learner import EVALUATED, Batch, Learner, Models
+
+KEPT = 128 << 20
+"""bytes of a test set that is normalised once; a larger one is normalised each time, chunk by chunk"""
+
+
+class LinearLearner(Learner):
+    """Logistic regression from zero by the Gram form; one thread does it all."""
+
+    arrays = np
+    executor: Gram
+
+    def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
+        super().__init__(experiment, dataset)
+        self.dtype = np.dtype(experiment.training.dtype)
+        self.task = Linear(dataset.shape, len(dataset.classes), dataset.mean, dataset.std, self.dtype)
+        self.executor = Gram(self.task)
+        self.executor.check(self.training)
+        self._chunks: list[Floats] = []
+
+    def launch(self, t: int, models: Models, batch: Batch, seeds: Sequence[int], judge: bool) -> tuple[Models, Any]:
+        with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
+            return super().launch(t, models, batch, seeds, judge)
+
+    def judge(self, theta: Floats) -> tuple[Floats, Floats]:
+        """All models together are one matrix product."""
+        labels, classes = self.dataset.test_labels, self.task.classes
+        weight, bias = self.task.matrices(theta)
+        hits, loss = np.zeros(len(theta), np.int64), np.zeros(len(theta))
+        for start, samples in self._test_samples():
+            y = labels[start : start + EVALUATED]
+            logits = (weight.reshape(-1, weight.shape[2]) @ samples.T).reshape(len(theta), classes, len(y))
+            logits += bias
+            hits += (logits.argmax(axis=1) == y).sum(axis=1)
+            logits -= logits.max(axis=1, keepdims=True)
+            chosen = logits[:, y, np.arange(len(y))]
+            loss += (np.log(np.exp(logits).sum(axis=1)) - chosen).sum(axis=1, dtype=np.float64)
+        return hits / len(labels), loss / len(labels)
+
+    def _test_samples(self) -> Iterator[tuple[int, Floats]]:
+        images, keep = self.dataset.test_images, self.dataset.test_images.size * self.dtype.itemsize <= KEPT
+        for number, start in enumerate(range(0, len(images), EVALUATED)):
+            if number < len(self._chunks):
+                yield start, self._chunks[number]
+                continue
+            samples = self.task.normalised(images[start : start + EVALUATED])
+            if keep:
+                self._chunks.append(samples)
+            yield start, samples
+
+    def read(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array
+
+    def threads(self, number: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def facts(self) -> dict[str, Any]:
+        return {"executor": self.executor.name, "device": "cpu"}
+
+    def _beginning(self, seeds: Sequence[int]) -> Floats:
+        return np.zeros((len(seeds), self.task.size), self.dtype)
+
+    def _packed(self, batch: Batch) -> Packed:
+        images = self.dataset.train_images[batch.rows]
+        if batch.moves is not None:
+            images = shifted(images, batch.moves, self.experiment.training.shift)
+        return Packed(images, self.dataset.train_labels[batch.rows], batch.offsets)
+
+    def _put(self, values: NDArray[Any]) -> Floats:
+        return values.astype(self.dtype)
+
+    def _between(self, old: Floats, new: Floats, share: float) -> Floats:
+        return (old + share * (new.astype(np.float64) - old)).astype(self.dtype)
+
+    def _together(self, *values: NDArray[Any]) -> Floats:
+        return np.stack(values).astype(np.float64)

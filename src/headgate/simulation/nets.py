@@ -1,0 +1,97 @@
+"""Models that are torch modules, learnt and judged by torch on the CPU or on CUDA."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from headgate.experiment import Experiment
+from headgate.learning.datasets import Dataset
+from headgate.learning.networks import build_model, initial_parameters
+from headgate.simulation.evaluate import Evaluator
+from headgate.simulation.executors import pick
+from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.types import Task, to_device
+from headgate.simulation.learner import Batch, Learner
+
+
+class NetLearner(Learner):
+    """All images stay on the device as bytes. On CUDA nothing waits but `read`."""
+
+    arrays = torch
+
+    def __init__(self, experiment: Experiment, dataset: Dataset, device: str, executor: str) -> None:
+        super().__init__(experiment, dataset)
+        self.device = device
+        dtype, where = experiment.training.dtype, torch.device(device)
+        if device == "cuda":  # float32 means float32, by kernels that repeat their bits
+            torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.deterministic = True
+        task = Task(
+            model=build_model(experiment.model, dataset.shape, len(dataset.classes)),
+            shape=dataset.shape,
+            classes=len(dataset.classes),
+            mean=dataset.mean,
+            std=dataset.std,
+            dtype=torch.float64 if dtype == "float64" else torch.float32,
+            device=where,
+            bfloat16=dtype == "bfloat16",
+        )
+        self.task, self.executor = task, pick(task, self.training, executor)
+        arrays = (np.ascontiguousarray(dataset.train_images), dataset.train_labels, dataset.test_images, dataset.test_labels)
+        self.images, self.labels, images, labels = (torch.from_numpy(each).to(where) for each in arrays)
+        self.evaluator = Evaluator(task, images, labels, self.executor)
+
+    def judge(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        return self.evaluator(theta)
+
+    def read(self, array: Tensor) -> NDArray[Any]:
+        values: NDArray[Any] = array.cpu().numpy()
+        return values
+
+    @contextmanager
+    def threads(self, number: int) -> Iterator[None]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(number)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def facts(self) -> dict[str, Any]:
+        device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
+        return {"torch": torch.__version__, "executor": self.executor.name, "device": device}
+
+    def _beginning(self, seeds: Sequence[int]) -> Tensor:
+        model, shape, classes = self.experiment.model, self.dataset.shape, self.task.classes
+        start = {seed: initial_parameters(model, shape, classes, seed) for seed in dict.fromkeys(seeds)}
+        return torch.stack([start[seed] for seed in seeds]).to(self.task.device, self.task.dtype)
+
+    def _packed(self, batch: Batch) -> Packed:
+        rows = to_device(batch.rows, self.task.device)
+        images = self.images.index_select(0, rows)
+        if batch.moves is not None:
+            images = shifted(images, to_device(batch.moves, self.task.device), self.experiment.training.shift)
+        return Packed(images, self.labels.index_select(0, rows), batch.offsets)
+
+    def _put(self, values: NDArray[Any]) -> Tensor:
+        return to_device(values, self.task.device).to(self.task.dtype)
+
+    def _between(self, old: Tensor, new: Tensor, share: float) -> Tensor:
+        return torch.lerp(old, new, share)
+
+    def _together(self, *values: Tensor) -> Tensor:
+        return torch.stack([each.double() for each in values])
+
+
+def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
+    """What `learning.shift.shifted` does, where the images are."""
+    height, width = images.shape[2:]
+    windows = pad(images, (most,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    down, right = most - move
+    return windows[torch.arange(len(images), device=images.device), :, down, right]

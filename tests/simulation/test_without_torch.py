@@ -1,0 +1,144 @@
+"""Linear models are planned, learnt, resumed, compared and reported in processes in which nobody may import torch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headgate
+from headgate.experiment import load
+from headgate.learning.datasets import load_dataset
+from headgate.learning.shift import moves, shifted
+from headgate.simulation import nets
+from headgate.simulation.engine import Simulation
+from headgate.simulation.linear import LinearLearner
+
+# Python imports a `sitecustomize` when it starts: the workers of a pool are refused as well.
+REFUSING = """
+import sys
+from importlib.machinery import ModuleSpec
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name.partition(".")[0] in ("torch", "numba", "sklearn", "scipy") else None
+
+    def create_module(self, spec):
+        raise ImportError(f"{spec.name} may not be imported here", name=spec.name)
+
+    def exec_module(self, module):
+        pass
+
+sys.meta_path.insert(0, Refusing())
+"""
+SMALL = ["run.rounds=8", "run.seeds=2", 'run.policies=["headgate", "constant"]']
+DATA = load_dataset("digits")
+
+
+def ask(folder, *words):
+    """A Python process without torch."""
+    (folder / "sitecustomize.py").write_text(REFUSING)
+    path = os.pathsep.join([str(folder), str(Path(headgate.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_torch_is_refused_there(tmp_path):
+    code, _, said = ask(tmp_path, "-c", "import torch")
+    assert code == 1
+    assert "torch may not be imported here" in said
+
+
+def test_the_main_job_is_done_resumed_and_reported(tmp_path):
+    job = ["--seeds", "1", "--policies", "headgate", "--rounds", "8", "--progress", "none"]
+    assert ask(tmp_path, "-m", "headgate.cli", "run", "digits", *job, "--out", "whole")[0] == 0
+    stopped = f"""
+from pathlib import Path
+from headgate.errors import Interrupted
+from headgate.experiment import load
+from headgate.records.parts import create
+from headgate.simulation.run import examine, play_folder
+e, done = load("digits", {["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]']!r}), []
+data = e.data.load()
+create(Path("stopped"), e.tables(), examine(e, data, "auto", "auto")["environment"], [])
+try:
+    play_folder(Path("stopped"), None, data, "auto", done.append, lambda: len(done) == 3)
+except Interrupted as stop:
+    print(stop)
+"""
+    code, told, said = ask(tmp_path, "-c", stopped)
+    assert (code, told.partition(";")[0]) == (0, "interrupted after round 3 of 8"), said
+    code, _, said = ask(tmp_path, "-m", "headgate.cli", "run", "--resume", "stopped", "--progress", "none")
+    assert code == 0, said
+    for name in ("metrics.parquet", "clients.parquet", "checkpoints/00000008/tensors.safetensors"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    code, _, said = ask(tmp_path, "-m", "headgate.cli", "report", "whole", "stopped", "--out", "both.html")
+    assert code == 0, said
+    assert (tmp_path / "both.html").exists()
+
+
+def test_python_plans_rehearses_runs_and_compares_over_two_processes(tmp_path):
+    script = f"""
+import headgate
+from headgate.simulation import cut
+cut.LIGHT, cut.TOGETHER = 0.0, {{"gram": 1}}
+e = headgate.load("digits", *{SMALL!r})
+print(headgate.plan(e) is not None, len(headgate.rehearse(e).results))
+run = headgate.run(e, "run", processes=2, quiet=True)
+print(len(run.metrics), run.environment["executor"], "torch" in run.environment)
+print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is not None)
+"""
+    code, told, said = ask(tmp_path, "-c", script)
+    assert code == 0, said
+    assert told.splitlines()[-3:] == ["True 2", "32 gram False", "True"]
+    assert len(list((tmp_path / "run" / "parts").iterdir())) == 4
+
+
+@pytest.mark.parametrize("words", [["--executor", "flat"], ["--set", "training.weight_decay=0.1"]])
+def test_what_needs_torch_says_so(tmp_path, words):
+    code, _, said = ask(tmp_path, "-m", "headgate.cli", "run", "digits", "--rounds", "2", "--out", "run", *words)
+    assert code == 2
+    assert "needs torch: pip install 'headgate[sim]'" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("settings", [[], ["training.dtype=float64"], ["training.shift=1", "training.average=2"]])
+def test_numpy_and_torch_judge_alike(settings):
+    e = load("digits", [*SMALL, *settings])
+    ours, theirs = Simulation(e, DATA), Simulation(e, DATA, "cpu", "reference")
+    assert isinstance(ours.learner, LinearLearner)
+    assert np.array_equal(ours.theta, theirs.theta)
+    for _ in range(8):
+        for own, judged in zip(ours.step().metrics, theirs.step().metrics, strict=True):
+            assert own["test_accuracy"] == judged["test_accuracy"]
+            assert own["test_loss"] == pytest.approx(judged["test_loss"], rel=2e-5)
+            assert own["train_loss"] == pytest.approx(judged["train_loss"], rel=2e-5)
+
+
+def test_a_test_set_too_large_to_keep_is_judged_the_same(monkeypatch):
+    e = load("digits", SMALL)
+    monkeypatch.setattr("headgate.simulation.learner.EVALUATED", 100)
+    monkeypatch.setattr("headgate.simulation.linear.EVALUATED", 100)
+    kept, passed = Simulation(e, DATA), Simulation(e, DATA)
+    first = [kept.step().metrics for _ in range(3)]
+    assert len(kept.learner._chunks) == 4
+    monkeypatch.setattr("headgate.simulation.linear.KEPT", 1)
+    assert [passed.step().metrics for _ in range(3)] == first
+    assert passed.learner._chunks == []
+
+
+def test_images_are_moved_alike():
+    import torch
+
+    move = moves(2, np.zeros(50, np.int64), 3, np.arange(50))
+    images = DATA.train_images[:50]
+    found = nets.shifted(torch.from_numpy(images), torch.from_numpy(move), 2).numpy()
+    assert np.array_equal(found, shifted(images, move, 2))
