@@ -94,7 +94,8 @@ cut.LIGHT, cut.TOGETHER = 0.0, {{"gram": 1}}
 e = headgate.load("digits", *{SMALL!r})
 print(headgate.plan(e) is not None, len(headgate.rehearse(e).results))
 run = headgate.run(e, "run", processes=2, quiet=True)
-print(len(run.metrics), run.environment["executor"], "torch" in run.environment)
+environment = run.folders[0].environment
+print(len(run.frame), environment["executor"], "torch" in environment)
 print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is not None)
 """
     code, told, said = ask(tmp_path, "-c", script)
@@ -121,6 +122,15 @@ def test_numpy_and_torch_judge_alike(settings):
             assert own["test_accuracy"] == judged["test_accuracy"]
             assert own["test_loss"] == pytest.approx(judged["test_loss"], rel=2e-5)
             assert own["train_loss"] == pytest.approx(judged["train_loss"], rel=2e-5)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7, 0.5, 0.3, 0.01])
+def test_the_mean_of_models_is_that_of_torch_to_the_bit(share):
+    import torch
+
+    old, new = np.random.default_rng(0).normal(size=(2, 2, 650)).astype(np.float32)
+    mean = Simulation(load("digits", SMALL), DATA).learner._between(old, new, share)
+    assert np.array_equal(mean, torch.lerp(torch.from_numpy(old), torch.from_numpy(new), share))
 
 
 def test_a_test_set_too_large_to_keep_is_judged_the_same(monkeypatch):

@@ -25,7 +25,7 @@ from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
-from headgate.simulation.learner import Batch, learner_of
+from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -56,7 +56,7 @@ class Prepared:
     after: Mapping[str, Ledger]
     paid: Mapping[str, Floats | None]
     """to each client, (S, M), where prices differ between clients"""
-    batch: Batch
+    batch: RoundSamples
     runs: Ints
     """of every sample that is trained on: its run;"""
     samples: Ints
@@ -152,7 +152,7 @@ class Simulation:
         runs, samples, rows, offsets = self._pack(numbers, first, last, places)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        return Prepared(t, price, before, after, paid, Batch(rows, moved, offsets, weights), runs, samples)
+        return Prepared(t, price, before, after, paid, RoundSamples(rows, moved, offsets, weights), runs, samples)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):

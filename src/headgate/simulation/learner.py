@@ -34,7 +34,7 @@ class Models(NamedTuple):
     """what the server update remembers"""
 
 
-class Batch(NamedTuple):
+class RoundSamples(NamedTuple):
     """What all runs train on in a round."""
 
     rows: Ints
@@ -62,7 +62,7 @@ class Learner(ABC):
         theta = self._beginning(seeds)
         return Models(theta, theta, self.experiment.server.start(theta))
 
-    def launch(self, t: int, models: Models, batch: Batch, seeds: Sequence[int], judge: bool) -> tuple[Models, Array]:
+    def launch(self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: bool) -> tuple[Models, Array]:
         """Round t: the models after it, and what became of each run, which `read` waits for.
 
         A model that is no longer finite keeps its last finite state; its run is said to be broken.
@@ -116,7 +116,7 @@ class Learner(ABC):
     def _beginning(self, seeds: Sequence[int]) -> Array: ...
 
     @abstractmethod
-    def _packed(self, batch: Batch) -> Packed: ...
+    def _packed(self, batch: RoundSamples) -> Packed: ...
 
     @abstractmethod
     def _put(self, values: NDArray[Any]) -> Array:

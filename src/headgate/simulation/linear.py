@@ -12,8 +12,8 @@ from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
 from headgate.learning.shift import shifted
 from headgate.simulation.executors.executor import Packed
-from headgate.simulation.executors.gram import Gram, Linear, one_thread
-from headgate.simulation.learner import EVALUATED, Batch, Learner, Models
+from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
+from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
 
 KEPT = 128 << 20
 """bytes of a test set that is normalised once; a larger one is normalised each time, chunk by chunk"""
@@ -28,12 +28,12 @@ class LinearLearner(Learner):
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
         super().__init__(experiment, dataset)
         self.dtype = np.dtype(experiment.training.dtype)
-        self.task = Linear(dataset.shape, len(dataset.classes), dataset.mean, dataset.std, self.dtype)
+        self.task = LinearTask(dataset.shape, len(dataset.classes), dataset.mean, dataset.std, self.dtype)
         self.executor = Gram(self.task)
         self.executor.check(self.training)
         self._chunks: list[Floats] = []
 
-    def launch(self, t: int, models: Models, batch: Batch, seeds: Sequence[int], judge: bool) -> tuple[Models, Any]:
+    def launch(self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: bool) -> tuple[Models, Any]:
         with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
             return super().launch(t, models, batch, seeds, judge)
 
@@ -75,7 +75,7 @@ class LinearLearner(Learner):
     def _beginning(self, seeds: Sequence[int]) -> Floats:
         return np.zeros((len(seeds), self.task.size), self.dtype)
 
-    def _packed(self, batch: Batch) -> Packed:
+    def _packed(self, batch: RoundSamples) -> Packed:
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
@@ -85,7 +85,10 @@ class LinearLearner(Learner):
         return values.astype(self.dtype)
 
     def _between(self, old: Floats, new: Floats, share: float) -> Floats:
-        return (old + share * (new.astype(np.float64) - old)).astype(self.dtype)
+        """As torch.lerp, which multiplies and adds in one: so does float64, for float32."""
+        part = self.dtype.type(share)
+        base, part = (old, part) if part < 0.5 else (new, part - 1)
+        return np.asarray(base + np.float64(part) * (new - old)).astype(self.dtype)
 
     def _together(self, *values: NDArray[Any]) -> Floats:
         return np.stack(values).astype(np.float64)

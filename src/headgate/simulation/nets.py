@@ -17,7 +17,7 @@ from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import pick
 from headgate.simulation.executors.executor import Packed
 from headgate.simulation.executors.types import Task, to_device
-from headgate.simulation.learner import Batch, Learner
+from headgate.simulation.learner import Learner, RoundSamples
 
 
 class NetLearner(Learner):
@@ -72,7 +72,7 @@ class NetLearner(Learner):
         start = {seed: initial_parameters(model, shape, classes, seed) for seed in dict.fromkeys(seeds)}
         return torch.stack([start[seed] for seed in seeds]).to(self.task.device, self.task.dtype)
 
-    def _packed(self, batch: Batch) -> Packed:
+    def _packed(self, batch: RoundSamples) -> Packed:
         rows = to_device(batch.rows, self.task.device)
         images = self.images.index_select(0, rows)
         if batch.moves is not None:

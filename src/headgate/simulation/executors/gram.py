@@ -38,7 +38,7 @@ Floats = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Learnt):
+class LinearTask(Learnt):
     """A model that is linear in the pixels: a matrix (classes, features) and, with `bias`, a number for each class."""
 
     shape: Shape
@@ -84,7 +84,7 @@ class GramForm(Executor[Task]):
             raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
 
 
-class Gram(GramForm[Linear]):
+class Gram(GramForm[LinearTask]):
     """On the CPU, on numpy's arrays; to be called within `one_thread`."""
 
     def _advance(self, work: Work) -> tuple[Floats, Floats]:

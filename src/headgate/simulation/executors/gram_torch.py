@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Ints, Packed, Work
-from headgate.simulation.executors.gram import Gram, GramForm, Linear, binned, one_thread, slices
+from headgate.simulation.executors.gram import Gram, GramForm, LinearTask, binned, one_thread, slices
 from headgate.simulation.executors.layers import is_plain
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, to_device
 
@@ -28,7 +28,7 @@ class GramTensors(GramForm[Task]):
         super().__init__(task)
         dtype = np.dtype("float64" if task.dtype == torch.float64 else "float32")
         bias = task.size > task.classes * math.prod(task.shape)
-        self.linear = Linear(task.shape, task.classes, task.mean, task.std, dtype, bias)
+        self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias)
 
     def check(self, training: LocalTraining | None) -> None:
         if not is_linear(self.task.model):
