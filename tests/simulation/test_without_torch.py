@@ -26,7 +26,7 @@ class Refusing:
         return ModuleSpec(name, self) if name.partition(".")[0] in ("torch", "numba", "sklearn", "scipy") else None
 
     def create_module(self, spec):
-        raise ImportError(f"{spec.name} may not be imported here", name=spec.name)
+        raise ModuleNotFoundError(f"{spec.name} may not be imported here", name=spec.name)
 
     def exec_module(self, module):
         pass

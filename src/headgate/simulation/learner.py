@@ -143,6 +143,6 @@ def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: 
             return LinearLearner(experiment, dataset)
     try:
         from headgate.simulation.nets import NetLearner
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise SettingError(f"this needs {error.name}: pip install 'headgate[sim]'") from None
     return NetLearner(experiment, dataset, device, executor)
