@@ -214,6 +214,9 @@ def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more(
     most = float(MOST_ADMITTED // 4)  # four shares in all
     one = Controller(a_system(), Wants(most, [1, 1, 1, 1, 0]), 1)
     assert one.decide(one.open(), 1.0).admitted.sum() == most
+    for policy in (Wants(4 * most, [1]), Wants(0.0, [1], given=np.array([[MOST_ADMITTED]]))):
+        alone = Controller(System(np.array([3]), 1.0), policy, 1)
+        assert alone.decide(alone.open(), 1.0).admitted.sum() == MOST_ADMITTED
     for policy in (Wants(most + 1, [1, 1, 1, 1, 0]), Wants(0.0, given=np.full((1, 5), MOST_ADMITTED))):
         other = Controller(a_system(), policy, 1)
         with pytest.raises(SettingError, match="at most"):

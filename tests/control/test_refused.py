@@ -91,6 +91,13 @@ def test_an_ask_that_cannot_be_meant_names_round_and_policy(said, message):
         controller.decide(controller.open(), 1.0)
 
 
+@pytest.mark.parametrize("total", [-1.0, np.nan, 1e19])
+def test_one_run_for_which_nonsense_is_asked_is_enough(total):
+    controller = Controller(SYSTEM, Own(lambda view, memory: (Ask(np.array([1.0, total])), memory)), 2)
+    with pytest.raises(SettingError, match=r"round 1: Own asked for .* samples"):
+        controller.decide(controller.open(), 1.0)
+
+
 def test_a_setting_that_is_still_to_be_worked_out_is_named():
     with pytest.raises(SettingError, match=r"Constant\.rate: is missing; state it"):
         Constant(K=3).needed("rate")

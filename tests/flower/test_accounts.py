@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from worlds import an_experiment
 
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import DataError, LedgerError, SettingError
 from headgate.flower.accounts import Accounts, Answer, check_playable
 from headgate.flower.ledger_store import ClientRow, LedgerStore
 from headgate.flower.messages import NO_LIMIT, Told
@@ -118,6 +118,12 @@ def test_what_open_orders_may_cost_and_what_rounding_may_add_is_set_aside(store)
     assert store.begun().reserved == 0.1 * open_.ordered + 15 * unit
 
 
+def test_with_an_open_end_it_is_as_much_as_rounding_may_add_by_now(store):
+    accounts = opened(store, run={"rounds": 6, "horizon": "open", "seeds": 1, "policies": ["both"]})
+    accounts.begin(np.array([0.1]), EVERYBODY)
+    assert store.begun().reserved == 12 * np.spacing(9.0)  # one round's budget
+
+
 # a round that was begun before the server's process ended
 
 
@@ -168,6 +174,17 @@ def test_samples_of_an_earlier_order_are_charged_at_its_price_and_noted(store):
     accounts.commit(done, ("file", "sha256"), {}, None)
     assert store.outstanding() == []
     assert opened(store).ledger.spent[0] == done.ledger.spent[0]  # the replay agrees
+
+
+def test_an_answer_to_another_order_or_of_one_who_holds_something_else_is_refused(store):
+    accounts = opened(store)
+    now = accounts.begin(np.array([2.0]), EVERYBODY)
+    order = accounts.order(now, 0)
+    right = honest(order, (1,), (1,), 1)
+    assert accounts.judge(now, order, right).closes.admitted == 1
+    for wrong, reason in ((replace(right, client=1), "answers as client 1"), (replace(right, occupancy=0), "holds 0 samples")):
+        with pytest.raises(DataError, match=reason):
+            accounts.judge(now, order, wrong)
 
 
 def test_of_a_client_that_was_never_heard_nothing_is_known_but_its_offence(store):
