@@ -204,3 +204,9 @@ def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
         order = sorted(range(clients), key=lambda m: (row[m], m))
         chosen[[m for m in order[:most] if row[m] < np.inf]] = 1
     assert np.array_equal(_smallest(values, count), expected)
+
+
+def test_of_many_different_ones_just_so_many_are_chosen():
+    values = np.arange(FEW + 1.0)[::-1][None]
+    for count in (0, 1, 2, FEW + 1):
+        assert _smallest(values, np.array([count])).tolist() == [[0] * (FEW + 1 - count) + [1] * count]

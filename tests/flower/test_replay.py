@@ -36,3 +36,8 @@ def test_no_more_is_set_aside_than_all_orders_cost(drawn):
     assert reserve(orders) <= sum(row.price * row.ordered for row in orders)
     one_price = [row._replace(price=2.0) for row in orders]
     assert reserve(one_price) == max(costs(one_price))
+
+
+def test_nothing_is_set_aside_for_what_is_free():
+    assert reserve([Ordered(1, 0, 5, 2, 2.0)]) == 6.0
+    assert reserve([Ordered(1, 0, 5, 5, 2.0), Ordered(2, 0, 8, 6, 3.0), Ordered(2, 1, 1, 0, 1.0)]) == 7.0

@@ -8,8 +8,9 @@ import pytest
 from numpy.lib import format as npy
 
 from headgate.errors import DataError
+from headgate.flower.ledger_store import Ordered
 from headgate.flower.messages import Order, Told
-from headgate.flower.validation import check_held, check_update, distance, numbers, read_array, read_arrays
+from headgate.flower.validation import check_held, check_update, closings, distance, numbers, read_array, read_arrays
 
 TWO = np.array([1.0, 2.0])
 
@@ -120,3 +121,12 @@ def test_only_who_was_asked_to_trains():
         check_held(holding(5, trained=trained), an_order(train), 5)
     with pytest.raises(DataError, match="trained without being asked to"):
         check_held(holding(5, trained=True), an_order(False), 5)
+
+
+def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
+    """A client ignores orders older than its last, so nothing was admitted on it."""
+    order, unheard = Order("e", 2, 0, 0, 5, 0, 0, 0, True), {1: Ordered(1, 0, 3, 0, 1.0), 2: Ordered(2, 0, 5, 0, 1.0)}
+    told = Told("e", 2, 0, (2,), (2,), 2, 2, 0, False, 0, 0, 0, 0, "")
+    found = closings(told, order, unheard, {}, {})
+    assert [(row.round, row.admitted, row.learned) for row in found.closed] == [(1, 0, 2), (2, 2, 2)]
+    assert (found.corrected, found.admitted) == ([], 2)
