@@ -1,4 +1,4 @@
-# make run    everything it takes on a fresh machine, then the main job
+# make run    what the main job takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
 .PHONY: run test chromium lint coverage bench bench-peers bench-gpu docs faults fuzz mutants screenshots clean
 .DEFAULT_GOAL := run
@@ -6,24 +6,30 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED  := $(INSTALL) --require-hashes
 
-# Versions and hashes of everything stand in pins/; what has another hash is not installed. torch is taken from where pip is
-# told to find files (find-links), and only if it is not there from the index: that one is built for GPUs and needs CUDA.
-$(READY): pyproject.toml $(wildcard pins/*.txt)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(HASHED) -r pins/all.txt
+# Versions and hashes of everything stand in pins/; what has another hash is not installed.
+$(MAIN): pyproject.toml pins/run.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
+	@echo "installing the $$(grep -c == pins/run.txt) packages of pins/run.txt into $(VENV), about 110 MB; only this once"
+	@began=$$(date +%s); { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } && $(HASHED) -r pins/run.txt \
+	  && $(INSTALL) --no-build-isolation -e . && echo "installed in $$(($$(date +%s) - began)) s"
+	@touch $@
+
+# torch is taken from where pip is told to find files (find-links), and only if it is not there from the index: that one is
+# built for GPUs and needs CUDA.
+$(READY): $(MAIN) pins/rest.txt pins/torch.txt pins/cuda.txt
+	$(HASHED) -r pins/rest.txt
 	$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r pins/torch.txt -r pins/cuda.txt
-	$(INSTALL) --no-build-isolation -e .
 	$(BIN)/python -m pip check --disable-pip-version-check
 	touch $@
 
-run: $(READY)
+run: $(MAIN)
 	$(BIN)/headgate run digits
 
 test: $(READY) chromium

@@ -14,16 +14,17 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 HEADS = {
     "constraints.txt": "Every version that `make` installs, for `pip install -c`. The hashes are in pins/.",
-    "pins/all.txt": "What `make` installs, all extras and the build backend included, except torch.",
+    "pins/run.txt": "What `make run` needs: headgate without extras, and the build backend.",
+    "pins/rest.txt": "What the extras need beside it, except torch.",
     "pins/torch.txt": "torch, as the index has it and, built for processors alone (+cpu), as it was found beside it.",
-    "pins/cuda.txt": "What the index's torch needs beside pins/all.txt.",
+    "pins/cuda.txt": "What the index's torch needs beside the others.",
 }
 
 
@@ -32,12 +33,6 @@ class Pin(NamedTuple):
     version: str
     marker: str  # where it is needed; "" is everywhere
     hashes: frozenset[str]
-
-    @property
-    def file(self) -> str:
-        if self.name == "torch":
-            return "pins/torch.txt"
-        return "pins/cuda.txt" if self.name.startswith(("cuda-", "nvidia-")) else "pins/all.txt"
 
     def __str__(self) -> str:
         first = f"{self.name}=={self.version}" + (f" ; {self.marker}" if self.marker else "")
@@ -54,17 +49,26 @@ def read(text: str) -> list[Pin]:
     return found
 
 
-def written(pins: Iterable[Pin]) -> dict[str, str]:
+def file_of(name: str, main: Container[str]) -> str:
+    """Where a pin stands; `main` are the names of what the main job needs."""
+    if name in main:
+        return "pins/run.txt"
+    if name == "torch":
+        return "pins/torch.txt"
+    return "pins/cuda.txt" if name.startswith(("cuda-", "nvidia-")) else "pins/rest.txt"
+
+
+def written(pins: Iterable[Pin], main: Container[str]) -> dict[str, str]:
     """The files, by their paths."""
     lines: dict[str, list[str]] = {file: [f"# {head}", "# Made by tools/pins.py."] for file, head in HEADS.items()}
     for pin in sorted(pins):
         lines["constraints.txt"].append(f"{pin.name}=={pin.version}")
-        lines[pin.file].append(str(pin))
+        lines[file_of(pin.name, main)].append(str(pin))
     return {file: "\n".join(each) + "\n" for file, each in lines.items()}
 
 
-def committed() -> list[Pin]:
-    return [pin for file in HEADS if file != "constraints.txt" for pin in read((ROOT / file).read_text("utf-8"))]
+def committed(files: Iterable[str] = tuple(HEADS)[1:]) -> list[Pin]:
+    return [pin for file in files for pin in read((ROOT / file).read_text("utf-8"))]
 
 
 def pip(*arguments: str) -> str:
@@ -72,15 +76,16 @@ def pip(*arguments: str) -> str:
     return subprocess.run([sys.executable, "-m", "pip", *arguments], stdout=subprocess.PIPE, text=True).stdout
 
 
-def resolved(before: Iterable[Pin], options: Iterable[str]) -> list[Pin]:
+def resolved(before: Iterable[Pin], *options: str) -> list[Pin]:
+    """What uv makes of pyproject.toml; it keeps the versions from before that fit."""
     index = re.findall(r"^[^=]*\.index-url='(.+)'$", pip("config", "list"), re.MULTILINE)[:1]
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
-    with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:  # uv keeps what it finds there
+    with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:
         file.write("\n".join(map(str, before)))
         file.flush()
         subprocess.run(
             [
-                *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "pyproject.toml", "--all-extras"),
+                *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "-", "pyproject.toml"),
                 *("--universal", "--python-version=3.11", "--fork-strategy=fewest", "--generate-hashes"),
                 *("--no-annotate", "--no-header", f"--output-file={file.name}"),
                 *(f"--default-index={url}" for url in index),
@@ -107,6 +112,7 @@ def with_other_builds(pin: Pin, before: Iterable[Pin]) -> Pin:
 
 if __name__ == "__main__":
     before = committed()
-    pins = [with_other_builds(pin, before) if pin.name == "torch" else pin for pin in resolved(before, sys.argv[1:])]
-    for file, text in written(pins).items():
+    found = resolved(before, "--all-extras", *sys.argv[1:])
+    pins = [with_other_builds(pin, before) if pin.name == "torch" else pin for pin in found]
+    for file, text in written(pins, {pin.name for pin in resolved(pins)}).items():
         (ROOT / file).write_text(text, "utf-8")
