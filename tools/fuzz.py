@@ -96,7 +96,8 @@ def table(found: dict[str, Found]) -> list[str]:
     lines = ["| fuzzer | tries | seconds | cases by kind | failures |", "| --- | --- | --- | --- | --- |"]
     for name, one in found.items():
         kinds = ", ".join(f"{kind} {times:,}" for kind, times in sorted(one["cases"].items(), key=lambda each: -each[1])[:12])
-        lines.append(f"| `{name}` | {FUZZERS[name][2]} | {one['seconds']} | {kinds} | {len(one['failures'])} |")
+        tries = "; ".join(filter(None, (FUZZERS[name][2], one.get("note"))))
+        lines.append(f"| `{name}` | {tries} | {one['seconds']} | {kinds} | {len(one['failures'])} |")
     return lines
 
 
