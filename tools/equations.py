@@ -51,8 +51,8 @@ def called() -> set[str]:
     for path in (ROOT / "src" / "headgate").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             found |= {node.id} if isinstance(node, ast.Name) else {node.attr} if isinstance(node, ast.Attribute) else set()
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
-                found.add(node.value.rpartition(":")[2])  # kinds are named as "module:Class"
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value.rpartition(":")[2])  # kinds are named as "module:Class", executors as "Class"
     return found
 
 

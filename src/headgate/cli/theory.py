@@ -32,7 +32,8 @@ def errata(
     if format_ is Format.json:
         print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
     else:
-        print(as_text(chosen))
+        for line in as_text(chosen).splitlines():
+            say(line)
 
 
 @commands.command()

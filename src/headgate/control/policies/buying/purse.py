@@ -24,7 +24,7 @@ def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
     place of `most`; the sums around it six times. Where all amounts are multiples of one unit that is not too small beside
     `most`, nothing is ever rounded.
 
-    >>> kept_back(5500.0, [1234.5, 0.25], 10), kept_back(5500.0, [0.1], 10) / np.spacing(5500.0)
+    >>> kept_back(5500.0, [1234.5, 0.25], 10), float(kept_back(5500.0, [0.1], 10) / np.spacing(5500.0))
     (0.0, 33.0)
     """
     mantissa, exponent = np.frexp(np.asarray(amounts, dtype=np.float64))
