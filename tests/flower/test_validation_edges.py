@@ -130,3 +130,48 @@ def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
     found = closings(told, order, unheard, {}, {})
     assert [(row.round, row.admitted, row.learned) for row in found.closed] == [(1, 0, 2), (2, 2, 2)]
     assert (found.corrected, found.admitted) == ([], 2)
+
+
+# samples on orders that were closed before
+
+
+def settled(rounds, past, known, position, lasts=None):
+    """What an answer in round 9 settles that tells of {round: admitted}; `known` are the samples that the server knew of."""
+    rounds = {**rounds, 9: 0}
+    told = Told("e", 9, 0, tuple(rounds), tuple(rounds.values()), position, position, 0, False, 0, 0, 0, 0, "")
+    rows = {row.round: row for row in past}
+    ends = lasts or dict.fromkeys(rows, 100)
+    return closings(told, Order("e", 9, 0, known, 100, 0, 0, 0, True), {}, rows, ends)
+
+
+def closed_order(t, admitted, ordered=5, free=0):
+    return Ordered(t, 0, ordered, free, float(t), admitted, t)
+
+
+def test_a_sample_of_a_round_that_ordered_nothing_is_refused():
+    with pytest.raises(DataError, match="admitted 1 samples in round 3, 0 of 0 ordered ones were left"):
+        settled({3: 1}, [], 0, 1)
+
+
+def test_an_order_goes_up_to_its_last_sample_counted_from_those_before_it():
+    past = [closed_order(1, 0, ordered=2), closed_order(2, 0)]
+    assert settled({1: 2, 2: 2}, past, 0, 4, {1: 2, 2: 4}).admitted == 4
+    with pytest.raises(DataError, match="admitted 3 samples in round 2, 2 of 5 ordered ones were left"):
+        settled({1: 2, 2: 3}, past, 0, 5, {1: 2, 2: 4})
+
+
+def test_more_than_was_known_is_charged_on_the_order_that_it_was_admitted_on():
+    found = settled({1: 2, 2: 3}, [closed_order(1, 1), closed_order(2, 1)], 2, 5)
+    assert [(row.round, row.ordered, row.admitted, row.charge) for row in found.corrected] == [(1, 1, 1, 1.0), (2, 2, 2, 4.0)]
+
+
+def test_no_more_is_charged_than_a_client_has_admitted_in_all():
+    past = [closed_order(1, 1), closed_order(2, 1), closed_order(3, 1)]
+    found = settled({1: 2, 2: 2, 3: 0}, past, 3, 4)
+    assert [(row.round, row.admitted) for row in found.corrected] == [(1, 1)]
+
+
+def test_what_was_free_on_an_order_is_free_once():
+    spent, left = closed_order(1, 2, free=2), closed_order(2, 1, free=2)
+    found = settled({1: 3, 2: 3}, [spent, left], 3, 6)
+    assert [(row.round, row.admitted, row.free, row.charge) for row in found.corrected] == [(1, 1, 0, 1.0), (2, 2, 1, 2.0)]
