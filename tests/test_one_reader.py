@@ -128,7 +128,7 @@ def test_the_page_says_what_the_reader_says(made, page, name):
     found = read_runs([run])
     assert detail["summary"] == by_reader(run.path)
     assert detail["conclusion"] == conclusion(found) != ""
-    shown = columns(run.target, any(one.lost_runs for one in found))
+    shown = columns(run.target, [summarise(one, run.target) for one in found])
     texts = [[column.text(summarise(one, run.target)) for column in shown] for one in found]
     assert [[cell["text"] for cell in row] for row in detail["table"]["rows"]] == texts
     curves = page.get(f"/api/runs/{name}/curves").json["policies"]
@@ -149,7 +149,7 @@ def test_the_report_says_what_the_reader_says(made, tmp_path, name):
     command_line("report", run.path, "--out", tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text("utf-8") == text
     found = read_runs([run])
-    shown = columns(run.target, any(one.lost_runs for one in found))
+    shown = columns(run.target, [summarise(one, run.target) for one in found])
     body = text.partition("<tbody>")[2].partition("</tbody>")[0]
     cells = [html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", body)]
     assert cells == [column.text(summarise(one, run.target)) for one in found for column in shown]
@@ -169,7 +169,7 @@ def test_the_comparison_says_what_the_reader_says(made, name):
             ("worst_excess", "peak_excess"), ("kept_limits", "kept_limits"), ("N", "N"), ("reference", "reference"),
         ):  # fmt: skip
             assert row[theirs] == own[ours], theirs
-        for measure in ("best", "final", "mean"):
+        for measure in ("best", "last", "mean"):
             assert row[measure][0] == own[f"{measure}_accuracy"]["mean"]
 
 

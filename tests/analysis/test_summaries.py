@@ -39,7 +39,7 @@ def test_means_leave_out_what_was_not_measured():
 def test_summaries_by_hand(tmp_path):
     a, wicked, lost = policy_summaries(small(tmp_path / "run"), target=0.65)
     assert (a.policy, a.runs, a.lost, a.rounds, a.budget) == ("a", 3, 1, 4, 10.0)
-    assert a.final_accuracy == Estimate(0.6, 0.6, 0.6, 2)
+    assert a.last_accuracy == Estimate(0.6, 0.6, 0.6, 2)
     best = a.best_accuracy
     assert (best.mean, best.half, best.runs) == pytest.approx((0.7, 3.0777 * 0.1, 2), rel=1e-4)  # 0.6 and 0.8: error 0.1
     assert (best.low, best.high) == pytest.approx((0.39223, 1.00777), rel=1e-4)
@@ -50,7 +50,7 @@ def test_summaries_by_hand(tmp_path):
     assert (wicked.buffer_violation, wicked.peak_excess, wicked.n_eff, wicked.bound) == (0.0, -3, None, None)
     assert (wicked.runs_over_budget, wicked.dearest_share, wicked.kept_limits) == (0, 0.5, True)
     assert (lost.runs, lost.lost, lost.rounds) == (1, 1, 4)
-    assert {getattr(lost, f"{name}_accuracy") for name in ("best", "final", "mean")} == {None}
+    assert {getattr(lost, f"{name}_accuracy") for name in ("best", "last", "mean", "chosen")} == {None}
 
 
 def test_money_and_memory_of_a_lost_run_count(tmp_path):

@@ -101,19 +101,22 @@ def test_what_is_held_out_is_missing_from_training(counts: list[int], fraction: 
             hold_out(whole, fraction)
         return
     made = hold_out(whole, fraction)
-    kept, held = made.train_images.ravel(), made.test_images.ravel()
+    kept, held = made.train_images.ravel(), made.validation_images.ravel()
     assert sorted([*kept, *held]) == list(range(sum(counts)))
-    assert np.bincount(made.test_labels, minlength=len(counts)).tolist() == [int(fraction * count) for count in counts]
+    assert np.bincount(made.validation_labels, minlength=len(counts)).tolist() == [int(fraction * count) for count in counts]
     assert np.array_equal(made.columns["row"], kept)
     assert np.array_equal(whole.train_labels[kept], made.train_labels)
-    assert np.array_equal(whole.train_labels[held], made.test_labels)
+    assert np.array_equal(whole.train_labels[held], made.validation_labels)
+    assert made.test_images is whole.test_images
+    assert len(made.judged) == 2
     again = hold_out(whole, fraction)
-    assert np.array_equal(again.test_images, made.test_images)
+    assert np.array_equal(again.validation_images, made.validation_images)
 
 
 def test_nothing_held_out_leaves_the_data_set_as_it_is() -> None:
     whole = numbered([3, 3])
     assert hold_out(whole, 0.0) is whole
+    assert len(whole.judged) == 1
     for fraction in (-0.1, 1.0):
         with pytest.raises(SettingError, match=r"validation = .*: must be a share"):
             Data(validation=fraction)

@@ -50,7 +50,7 @@ def _plotly() -> str:
 def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], summaries: Sequence[PolicySummary], target: float | None) -> str:
     """It may load nothing, from nowhere: all it needs is in it."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
-    lost, said, broke = any(s.lost for s in summaries), conclusion(policies), breakdown_note(runs)
+    said, broke = conclusion(policies), breakdown_note(runs)
     return beside(__file__, "report.html").format(
         title=_escape(title),
         styles="".join(map(drawing, ("base.css", "parts.css", "report.css"))),
@@ -59,7 +59,7 @@ def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], summaries: Sequen
         facts="".join(_facts(run, len(runs) > 1) for run in runs),
         note="" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>',
         warning=f'<p class="note warn">{_escape(broke)}</p>' if broke else "",
-        table=_table(summaries, looks(policies), columns(target, lost)),
+        table=_table(summaries, looks(policies), columns(target, summaries)),
         settings="".join(_settings(run) for run in runs),
         data=_data(policies),
         plotly=_plotly(),

@@ -20,8 +20,15 @@ from headgate.records.rows import Rows
 from headgate.records.tables import MEASURED
 
 Ints = NDArray[np.int64]
-LEARNING = ("test_accuracy", "test_loss", "train_loss")
+LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
 """columns that mean nothing where the model was lost"""
+MEASURES = {
+    "best": "highest accuracy so far, at the end",
+    "last": "accuracy in the last tenth of the rounds",
+    "mean": "highest accuracy so far, mean over rounds",
+    "chosen": "accuracy of the model chosen on held-out training data",
+}
+"""what a run has learnt, each a number from 0 to 1: one for each seed"""
 REFERENCES = ("oracle", "clairvoyant")
 """kinds of policies that know or spend what nobody has: shown, never ranked"""
 
@@ -171,18 +178,44 @@ class Runs:
         return self.curve[:, -1] if self.t.size else np.empty(0)
 
     @property
-    def final(self) -> Floats:
-        """Test accuracy at the last evaluation, (learnt,)."""
-        return self._accuracy[:, self.t[-1] - 1] if self.t.size else np.empty(0)
+    def last(self) -> Floats:
+        """Test accuracy averaged over the evaluations in the last tenth of the rounds, (learnt,): no round is chosen."""
+        if not self.t.size:
+            return np.empty(0)
+        late = 10 * (self.complete - self.t) < self.complete
+        late[-1] = True
+        return np.asarray(self._accuracy[:, self.t[late] - 1].mean(axis=1))
 
     @property
     def mean(self) -> Floats:
         """`curve` averaged over the evaluated rounds, (learnt,)."""
         return np.asarray(self.curve.mean(axis=1)) if self.t.size else np.empty(0)
 
+    @property
+    def chosen(self) -> Floats:
+        """Test accuracy of the model that is best on what was held out of the training images, the first of several,
+        (learnt,); empty where nothing was held out."""
+        judged = self._held_out
+        if not judged.size:
+            return np.empty(0)
+        return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
+
+    @property
+    def held_out(self) -> Floats:
+        """Highest accuracy on what was held out of the training images, (learnt,); empty where nothing was."""
+        judged = self._held_out
+        return judged.max(axis=1) if judged.size else np.empty(0)
+
+    @cached_property
+    def _held_out(self) -> Floats:
+        """Accuracy on it at the evaluated rounds, (learnt, E)."""
+        held = self.values.get("validation_accuracy")
+        judged = np.empty(0) if held is None else held[:, : self.complete][self.begun & ~self.lost][:, self.t - 1]
+        return np.empty(0) if np.isnan(judged).any() else judged
+
     def measure(self, name: str) -> Floats:
-        """best, final or mean."""
-        assert name in ("best", "final", "mean")
+        """One of `MEASURES`."""
+        assert name in MEASURES
         values: Floats = getattr(self, name)
         return values
 
@@ -323,6 +356,11 @@ def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
     """Ours less the other's, seed by seed."""
     mine, theirs = paired(ours, other)
     return mine.measure(measure) - theirs.measure(measure)
+
+
+def measures(found: Sequence[Runs]) -> list[str]:
+    """Those of `MEASURES` that are known of all of them that have learnt."""
+    return [name for name in MEASURES if all(one.measure(name).size for one in found if one.best.size)]
 
 
 def difference(ours: Runs, other: Runs) -> Estimate:

@@ -36,10 +36,12 @@ class PolicySummary:
     budget: float
     best_accuracy: Estimate | None
     """highest so far, at the end"""
-    final_accuracy: Estimate | None
-    """at the last evaluation"""
+    last_accuracy: Estimate | None
+    """over the evaluations in the last tenth of the rounds"""
     mean_accuracy: Estimate | None
     """highest so far, mean over the evaluated rounds"""
+    chosen_accuracy: Estimate | None
+    """of the model that is best on held-out training images"""
     target: float | None
     reached: int
     """runs whose accuracy reached the target"""
@@ -82,8 +84,9 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         rounds=one.complete,
         budget=one.budget,
         best_accuracy=_estimate(one.best),
-        final_accuracy=_estimate(one.final),
+        last_accuracy=_estimate(one.last),
         mean_accuracy=_estimate(one.mean),
+        chosen_accuracy=_estimate(one.chosen),
         target=target,
         reached=len(first),
         first_round=_mean(first),
@@ -145,9 +148,10 @@ class Column(NamedTuple):
     """whether it says of a policy that a limit was broken"""
 
 
-def columns(target: float | None, lost: bool = False) -> list[Column]:
-    """What is said of a policy beside its name, on the page and in a terminal."""
-    left_out = ["Lost"] * (not lost) + [AT_TARGET] * (target is None)
+def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> list[Column]:
+    """What is said of a policy beside its name, on the page and in a terminal; lost models and chosen ones where there are."""
+    left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
+    left_out += ["Chosen"] * all(one.chosen_accuracy is None for one in summaries)
     return [
         Column(
             f"{AT_TARGET} {100 * (target or 0):g}\u00a0%" if name == AT_TARGET else name,
@@ -176,8 +180,9 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Runs": lambda s: str(s.runs),
     "Lost": lambda s: str(s.lost),
     "Best": lambda s: accuracy(s.best_accuracy),
-    "Final": lambda s: accuracy(s.final_accuracy),
+    "Last": lambda s: accuracy(s.last_accuracy),
     "Mean": lambda s: accuracy(s.mean_accuracy),
+    "Chosen": lambda s: accuracy(s.chosen_accuracy),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
     OVER_BUDGET: _over_budget,

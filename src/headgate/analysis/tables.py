@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from headgate.analysis.compare.scores import MEASURES
 from headgate.analysis.formatting import DASH, counted, money, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import Place, conclusion
@@ -43,15 +42,17 @@ def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> lis
 
 def comparison_shown(rows: Sequence[dict[str, Any]], places: dict[float, list[Place]]) -> list[RenderableType]:
     """A table for each budget, and then who is best where."""
-    closed = [f"closed, {measure}" for measure in MEASURES]
-    header = ["policy", "best %", "final %", "mean %", *closed, "spend a round", "over budget", "n_m-B_m", "limits"]
+    measures = [place.measure for place in next(iter(places.values()))]
+    learnt = [f"{measure} %" for measure in measures]
+    closed = [f"closed, {measure}" for measure in measures]
+    header = ["policy", *learnt, *closed, "spend a round", "over budget", "n_m-B_m", "limits"]
     tables: list[RenderableType] = []
     for budget in dict.fromkeys(row["budget"] for row in rows):
         lines = [
             [
                 row["policy"],
-                *(_points(row[key]) for key in ("best", "final", "mean")),
-                *(percent(row[f"closed_{measure}"]) for measure in MEASURES),
+                *(_points(row[measure]) for measure in measures),
+                *(_share(row[f"closed_{measure}"]) for measure in measures),
                 money(row["spend"]),
                 f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(row['worst_spend'] / budget)}",
                 signed(row["worst_excess"]),
@@ -73,11 +74,15 @@ def _points(value: list[float | None] | None) -> str:
     return DASH if value is None else plus_minus(Estimate(*value).scaled(100), 2)  # type: ignore[arg-type]
 
 
+def _share(value: list[float | None] | None) -> str:
+    return DASH if value is None else f"{plus_minus(Estimate(*value).scaled(100), 0)} %"  # type: ignore[arg-type]
+
+
 def run_shown(run: RunFolder, found: Sequence[Runs]) -> list[RenderableType]:
     """The closing table of a run: never accuracy without what it cost and held; and what to take from it."""
-    shown = [column for column in columns(run.target) if column.title not in ("Final", "N_eff", "Bound")]  # in the report
-    title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
     summaries = [summarise(one, run.target) for one in found]
+    shown = [column for column in columns(run.target, summaries) if column.title not in ("N_eff", "Bound")]  # in the report
+    title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
     lines = [[summary.policy, *(column.text(summary) for column in shown)] for summary in summaries]
     notes = [note for note in (breakdown_note([run]), conclusion(found)) if note]
     return [a_table(title, ["policy", *(column.title for column in shown)], lines), *notes]

@@ -31,6 +31,7 @@ from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
+from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.streams import Stream
@@ -113,16 +114,23 @@ class RecipeTask:
         return int(np.searchsorted(drawn, order.client))
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
-        """Accuracy and mean loss on the test set."""
-        model, hits, loss = self._loaded(arrays), 0, 0.0
-        images, labels = self.dataset.test_images, torch.from_numpy(self.dataset.test_labels)
+        """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
+        model = self._loaded(arrays)
+        (accuracy, loss), *held = (self._score(model, *own) for own in self.dataset.judged)
+        found = MetricRecord({"test_accuracy": accuracy, "test_loss": loss})
+        if held:
+            found["validation_accuracy"] = held[0][0]
+        return found
+
+    def _score(self, model: nn.Module, images: Pixels, labels: Labels) -> tuple[float, float]:
+        hits, loss = 0, 0.0
         with torch.no_grad():
             for first in range(0, len(labels), EVALUATED):
-                y = labels[first : first + EVALUATED]
+                y = torch.from_numpy(labels[first : first + EVALUATED])
                 logits = model(self.normalised(images[first : first + EVALUATED]))
                 hits += int((logits.argmax(dim=1) == y).sum())
                 loss += float(cross_entropy(logits, y, reduction="sum"))
-        return MetricRecord({"test_accuracy": hits / len(labels), "test_loss": loss / len(labels)})
+        return hits / len(labels), loss / len(labels)
 
     def _loaded(self, arrays: ArrayRecord) -> nn.Module:
         model = self.model()

@@ -133,7 +133,7 @@ class AdmissionStrategy(Strategy):
                     result.evaluate_metrics_clientapp[t] = judged
         result.arrays = arrays
         for past in self.store.rounds():
-            judged_here = {name: past.metrics[name] for name in ("test_accuracy", "test_loss")}
+            judged_here = {name: past.metrics.get(name) for name in ("test_accuracy", "test_loss", "validation_accuracy")}
             if any(value is not None for value in judged_here.values()):
                 kept = {name: value for name, value in judged_here.items() if value is not None}
                 result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
@@ -258,6 +258,7 @@ class AdmissionStrategy(Strategy):
         return {
             "test_accuracy": given.get("test_accuracy", given.get("accuracy")),
             "test_loss": given.get("test_loss", given.get("loss")),
+            "validation_accuracy": given.get("validation_accuracy"),
         }
 
     def _metrics(self, done: Settlement, heard: Heard, judged: dict[str, float | None]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Data:
     partition: Partition = field(default_factory=Pairs)
     stream: Literal["reshuffle", "replacement", "stop"] = "reshuffle"
     validation: float = 0.0
-    """share of the training images of each class that no client gets and on which models are judged instead of the test set"""
+    """share of the training images of each class that no client gets; models are judged by them too, beside the test set"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation < 1:

@@ -39,6 +39,9 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    validation_images: Pixels | None = None
+    """held out of the training images, with `validation_labels`: nobody trains on them"""
+    validation_labels: Labels | None = None
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -58,6 +61,14 @@ class Dataset:
         """Channels, height and width of an image."""
         _, channels, height, width = self.train_images.shape
         return channels, height, width
+
+    @property
+    def judged(self) -> list[tuple[Pixels, Labels]]:
+        """What models are judged by: the test set and, where something was held out of the training images, that."""
+        test = (self.test_images, self.test_labels)
+        if self.validation_images is None or self.validation_labels is None:
+            return [test]
+        return [test, (self.validation_images, self.validation_labels)]
 
     def _refuse(self, what: str) -> None:
         raise DataError(f"data set {self.name}: {what}")
@@ -172,10 +183,10 @@ def available(folder: Path | None = None) -> list[Found]:
 
 
 def hold_out(dataset: Dataset, fraction: float) -> Dataset:
-    """The data set with this share of the training images of each class in place of its test set; 0 changes nothing.
+    """The data set with this share of the training images of each class set aside for validation; 0 changes nothing.
 
-    Settings such as a learning rate are chosen on it, so that the test set has no say in them. Which images are held out
-    hangs on the data set alone, not on a seed: whatever is compared is judged by the same images.
+    Settings such as a learning rate, and which round's model is taken, are chosen on them, so that the test set has no say in
+    it. Which images are held out hangs on the data set alone, not on a seed: whatever is compared is judged by the same images.
     """
     if fraction == 0:
         return dataset
@@ -191,8 +202,8 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
         dataset,
         train_images=dataset.train_images[~held],
         train_labels=dataset.train_labels[~held],
-        test_images=dataset.train_images[held],
-        test_labels=dataset.train_labels[held],
+        validation_images=dataset.train_images[held],
+        validation_labels=dataset.train_labels[held],
         columns={name: column[~held] for name, column in dataset.columns.items()},
     )
 

@@ -25,6 +25,7 @@ METRICS: Mapping[str, pl.DataType] = {
     **KEY,
     "test_accuracy": pl.Float64(),
     "test_loss": pl.Float64(),
+    "validation_accuracy": pl.Float64(),
     "train_loss": pl.Float64(),
     "n": pl.Int64(),
     "N": pl.Int64(),
@@ -36,7 +37,7 @@ METRICS: Mapping[str, pl.DataType] = {
     "bound": pl.Float64(),
     "excess": pl.Int64(),
 }
-"""`excess` is the largest n_m(t) − B_m of any client"""
+"""`validation_accuracy` is that on what was held out of the training images; `excess` the largest n_m(t) − B_m of any client"""
 CLIENTS: Mapping[str, pl.DataType] = {
     **KEY,
     "admitted": pl.List(pl.Int32()),
@@ -49,7 +50,7 @@ MEASURED = tuple(name for name in METRICS if name not in KEY)
 OLDER_TABLES = {"clients": "occupancy"}
 OLDER_COLUMNS = {"metrics": {"price": "cost"}, "clients": {"held": "n"}}
 """as folders of earlier versions have them; of clients they tell only what is held"""
-MAY_LACK = ("excess",)
+MAY_LACK = ("excess", "validation_accuracy")
 """what earlier versions did not record"""
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)

@@ -121,14 +121,14 @@ class Simulation:
         models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, self._evaluated(now.t))
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
-        broken, train_loss, accuracy, test_loss = self.learner.read(results)  # waits for the device, once
+        broken, train_loss, accuracy, test_loss, validation = self.learner.read(results)  # waits for the device, once
         self.diverged = np.where((self.diverged == 0) & (broken > 0), now.t, self.diverged)
-        for values in (train_loss, accuracy, test_loss):
+        for values in (train_loss, accuracy, test_loss, validation):
             values[self.diverged > 0] = np.nan
         if self._evaluated(now.t):
             self.accuracy = accuracy
         self.t, self.ledgers, self.models, self._ahead = now.t, now.after, models, ahead
-        return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss), self._clients(now))
+        return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss, validation), self._clients(now))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
         """All of round t that does not hang on the models. Changes nothing that shows."""
@@ -228,7 +228,9 @@ class Simulation:
 
     # the record
 
-    def _metrics(self, now: Prepared, train_loss: Floats, accuracy: Floats, test_loss: Floats) -> list[dict[str, Any]]:
+    def _metrics(
+        self, now: Prepared, train_loss: Floats, accuracy: Floats, test_loss: Floats, validation: Floats
+    ) -> list[dict[str, Any]]:
         """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
         before, after = ([ledgers[name] for name in self.names] for ledgers in (now.before, now.after))
         N, n_eff = self.uses.distinct, effective_sample_size(self.uses.total, self.uses.squares)
@@ -245,6 +247,7 @@ class Simulation:
             "t": [now.t] * len(self.run_seeds),
             "test_accuracy": accuracy.tolist(),
             "test_loss": test_loss.tolist(),
+            "validation_accuracy": validation.tolist(),
             "train_loss": train_loss.tolist(),
             "n": held.tolist(),
             "N": N.tolist(),

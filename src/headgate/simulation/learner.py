@@ -75,7 +75,7 @@ class Learner(ABC):
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
-        judged = self.judge(mean) if judge else [here.full_like(train_loss, np.nan)] * 2
+        judged = self.judge(mean) if judge else [here.full_like(train_loss, np.nan)] * 3
         return Models(theta, mean, server), self._together(broken, train_loss, *judged)
 
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
@@ -97,8 +97,9 @@ class Learner(ABC):
         return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
 
     @abstractmethod
-    def judge(self, theta: Array) -> tuple[Array, Array]:
-        """(accuracy (R,), mean cross-entropy (R,)) of the models on the test set."""
+    def judge(self, theta: Array) -> tuple[Array, Array, Array]:
+        """(accuracy (R,), mean cross-entropy (R,)) of the models on the test set, and their accuracy on what was held out of
+        the training images, NaN where nothing was."""
 
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:

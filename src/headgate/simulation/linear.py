@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from headgate.control.types import Floats
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
+from headgate.learning.formats import Labels, Pixels
 from headgate.learning.shift import shifted
 from headgate.simulation.executors.executor import Packed
 from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
@@ -17,6 +19,16 @@ from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
 
 KEPT = 128 << 20
 """bytes of a test set that is normalised once; a larger one is normalised each time, chunk by chunk"""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Images that models are judged by."""
+
+    images: Pixels
+    labels: Labels
+    chunks: list[Floats] = field(default_factory=list)
+    """normalised, as far as they have been"""
 
 
 class LinearLearner(Learner):
@@ -31,18 +43,22 @@ class LinearLearner(Learner):
         self.task = LinearTask(dataset.shape, len(dataset.classes), dataset.mean, dataset.std, self.dtype)
         self.executor = Gram(self.task)
         self.executor.check(self.training)
-        self._chunks: list[Floats] = []
+        self._judged = [Judged(*own) for own in dataset.judged]
 
     def launch(self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: bool) -> tuple[Models, Any]:
         with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
             return super().launch(t, models, batch, seeds, judge)
 
-    def judge(self, theta: Floats) -> tuple[Floats, Floats]:
-        """All models together are one matrix product."""
-        labels, classes = self.dataset.test_labels, self.task.classes
+    def judge(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
+        (accuracy, loss), *held = (self._score(theta, own) for own in self._judged)
+        return accuracy, loss, held[0][0] if held else np.full_like(accuracy, np.nan)
+
+    def _score(self, theta: Floats, judged: "Judged") -> tuple[Floats, Floats]:
+        """Accuracy and loss; all models together are one matrix product."""
+        labels, classes = judged.labels, self.task.classes
         weight, bias = self.task.matrices(theta)
         hits, loss = np.zeros(len(theta), np.int64), np.zeros(len(theta))
-        for start, samples in self._test_samples():
+        for start, samples in self._samples(judged):
             y = labels[start : start + EVALUATED]
             logits = (weight.reshape(-1, weight.shape[2]) @ samples.T).reshape(len(theta), classes, len(y))
             logits += bias
@@ -52,15 +68,15 @@ class LinearLearner(Learner):
             loss += (np.log(np.exp(logits).sum(axis=1)) - chosen).sum(axis=1, dtype=np.float64)
         return hits / len(labels), loss / len(labels)
 
-    def _test_samples(self) -> Iterator[tuple[int, Floats]]:
-        images, keep = self.dataset.test_images, self.dataset.test_images.size * self.dtype.itemsize <= KEPT
+    def _samples(self, judged: "Judged") -> Iterator[tuple[int, Floats]]:
+        images, keep = judged.images, judged.images.size * self.dtype.itemsize <= KEPT
         for number, start in enumerate(range(0, len(images), EVALUATED)):
-            if number < len(self._chunks):
-                yield start, self._chunks[number]
+            if number < len(judged.chunks):
+                yield start, judged.chunks[number]
                 continue
             samples = self.task.normalised(images[start : start + EVALUATED])
             if keep:
-                self._chunks.append(samples)
+                judged.chunks.append(samples)
             yield start, samples
 
     def read(self, array: NDArray[Any]) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
+from headgate.learning.formats import Labels, Pixels
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import pick
@@ -43,12 +44,16 @@ class NetLearner(Learner):
             bfloat16=dtype == "bfloat16",
         )
         self.task, self.executor = task, pick(task, self.training, executor)
-        arrays = (np.ascontiguousarray(dataset.train_images), dataset.train_labels, dataset.test_images, dataset.test_labels)
-        self.images, self.labels, images, labels = (torch.from_numpy(each).to(where) for each in arrays)
-        self.evaluator = Evaluator(task, images, labels, self.executor)
 
-    def judge(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        return self.evaluator(theta)
+        def there(images: Pixels, labels: Labels) -> tuple[Tensor, Tensor]:
+            return torch.from_numpy(np.ascontiguousarray(images)).to(where), torch.from_numpy(labels).to(where)
+
+        self.images, self.labels = there(dataset.train_images, dataset.train_labels)
+        self.evaluators = [Evaluator(task, *there(*own), executor=self.executor) for own in dataset.judged]
+
+    def judge(self, theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (accuracy, loss), *held = (evaluator(theta) for evaluator in self.evaluators)
+        return accuracy, loss, held[0][0] if held else torch.full_like(accuracy, torch.nan)
 
     def read(self, array: Tensor) -> NDArray[Any]:
         values: NDArray[Any] = array.cpu().numpy()

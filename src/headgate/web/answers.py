@@ -119,7 +119,7 @@ def detail(library: Library, name: str) -> dict[str, Any]:
 
 def _table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str, Any]:
     """What the closing table and the report say, word for word."""
-    shown = columns(target, any(each.lost for each in summaries))
+    shown = columns(target, summaries)
     return {
         "columns": [{"title": column.title, "meaning": column.meaning} for column in shown],
         "rows": [[{"text": column.text(each), "broken": column.broken(each)} for column in shown] for each in summaries],

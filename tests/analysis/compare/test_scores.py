@@ -27,9 +27,31 @@ def test_limits_are_of_every_run_and_round():
 
 def test_closed_is_zero_for_constant_and_one_for_the_oracle():
     low, high, half = (outcome(name, FLAT + gain) for name, gain in (("constant", 0.0), ("oracle", 0.2), ("x", 0.1)))
-    for key in ("best", "mean"):
-        assert [closed(one, low, high, key) for one in (low, high, half)] == pytest.approx([0.0, 1.0, 0.5])
+    for key in ("best", "last", "mean"):
+        assert [closed(one, low, high, key).mean for one in (low, high, half)] == pytest.approx([0.0, 1.0, 0.5])
     assert closed(half, low, low, "best") is None
+    assert closed(low, low, high, "best").low is None  # it is 0 by definition, not by measurement
+
+
+def test_the_interval_of_what_is_closed_is_over_seeds_drawn_for_all_three_alike():
+    noise = np.random.default_rng(1).normal(0.0, 0.02, (40, 1))
+    low, high = outcome("constant", 0.5 + noise + np.zeros((40, 5))), outcome("oracle", 0.7 + noise + np.zeros((40, 5)))
+    together = closed(outcome("x", 0.6 + noise + np.zeros((40, 5))), low, high, "last")
+    assert (together.low, together.high) == pytest.approx((0.5, 0.5))  # what seeds have in common is no doubt
+    own = 0.6 + np.random.default_rng(2).normal(0.0, 0.02, (40, 1)) + np.zeros((40, 5))
+    apart = closed(outcome("x", own), low, high, "last")
+    # the error of a mean of differences with standard deviation √2·0.02, over a gap of 0.2; noise is independent of own
+    expected = 1.2816 * np.std(own[:, 0] - noise[:, 0], ddof=1) / np.sqrt(40) / 0.2
+    assert apart.half == pytest.approx(expected, rel=0.1)
+    assert apart.low < apart.mean < apart.high
+
+
+def test_of_seeds_that_were_lost_by_one_nothing_is_closed_by_the_others():
+    curve = np.array([[0.5], [0.6], [0.9]]) + np.zeros((3, 5))
+    low, high = outcome("constant", curve), outcome("oracle", curve + 0.1)
+    one = outcome("x", curve + 0.05).of_seeds([0, 1])
+    assert closed(one, low, high, "best").mean == pytest.approx(0.5)
+    assert closed(one, low, high, "best").runs == 2
 
 
 def test_the_best_is_one_that_kept_both_limits():

@@ -54,10 +54,11 @@ def test_a_policy_that_lost_all_its_runs_is_still_told_of(runs, tmp_path):
 
 
 def test_the_validation_split_reaches_the_run(tmp_path):
-    """On held-out training images accuracy comes in steps of one of them, not of one test image."""
+    """Accuracy on them comes in steps of one of them, that on the test set in steps of one test image."""
     split = load("digits", [*SMALL, "data.validation=0.1"])
     perform(split, tmp_path / "digits" / "split", processes=1)
     one = read_outcomes([tmp_path / "digits" / "split"])["split", "constant"]
     held = sum(int(0.1 * count) for count in np.bincount(load_dataset("digits").train_labels))
-    assert np.allclose(one.curve * held, np.round(one.curve * held))
-    assert not np.allclose(one.curve * 355, np.round(one.curve * 355))
+    assert np.allclose(one.held_out * held, np.round(one.held_out * held))
+    assert not np.allclose(one.held_out * 355, np.round(one.held_out * 355))
+    assert np.allclose(one.curve * 355, np.round(one.curve * 355))

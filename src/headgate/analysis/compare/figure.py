@@ -8,12 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from headgate.analysis.compare.scores import MEASURES
 from headgate.analysis.curves import COLOURS, DASHES
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import means
 from headgate.analysis.limits import limits
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import MEASURES, Runs, measures
 from headgate.escaping import label
 
 
@@ -22,8 +21,9 @@ def draw(outcomes: Sequence[Runs], path: Path) -> None:
     names = list(dict.fromkeys(one.policy for one in outcomes if not one.reference and one.learnt))
     look = {name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, name in enumerate(names)}
     with plt.rc_context(STYLE):
-        figure, grid = plt.subplots(1, len(MEASURES), figsize=(11, 4.6), layout="constrained")
-        for axes, measure in zip(grid.flat, MEASURES, strict=True):
+        known = measures(outcomes)
+        figure, grid = plt.subplots(1, len(known), figsize=(1.5 + 4.5 * len(known), 4.6), layout="constrained")
+        for axes, measure in zip(grid.flat, known, strict=True):
             for name in names:
                 _draw_policy(axes, [one for one in outcomes if one.policy == name and one.learnt], measure, *look[name])
             _draw_references(axes, outcomes, measure)

@@ -3,21 +3,21 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.analysis.compare.scores import MEASURES, Cheaper, by_budget, cheaper, closed
+from headgate.analysis.compare.scores import Cheaper, by_budget, cheaper, closed
 from headgate.analysis.formatting import DASH, by_column, interval, money, number, percent, plus_minus, signed
-from headgate.analysis.intervals import Difference, estimate
+from headgate.analysis.intervals import Difference, Estimate, estimate
 from headgate.analysis.limits import Place, best_place, best_within_limits, limits
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import figure, page, words
 from headgate.analysis.provenance import how_made
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import Runs, measures
 from headgate.escaping import code
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     """One row a budget and policy: all that the page shows, and every seed."""
     return [
-        _row(one, _ends(own), {measure: best_within_limits(own, measure) for measure in MEASURES})
+        _row(one, _ends(own), {measure: best_within_limits(own, measure) for measure in measures(found)})
         for own in by_budget(found).values()
         for one in own
     ]
@@ -45,47 +45,48 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
         "worst_excess": kept.excess,
         "N": float(one.distinct.mean()),
         "kept_limits": kept.kept,
-        "final": estimate(one.final).three if one.learnt else None,
     }
-    for measure in MEASURES:
+    for measure, leader in best.items():
         values = one.measure(measure)
+        share = None if ends is None or not one.learnt else closed(one, *ends, measure)
         row[measure] = estimate(values).three if one.learnt else None
-        row[f"closed_{measure}"] = None if ends is None or not one.learnt else closed(one, *ends, measure)
-        row[f"leads_{measure}"] = one is best[measure]
+        row[f"closed_{measure}"] = None if share is None else share.three
+        row[f"leads_{measure}"] = one is leader
         row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
     return row
 
 
 def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
-    return {budget: [best_place(own, measure) for measure in MEASURES] for budget, own in by_budget(found).items()}
+    known = measures(found)
+    return {budget: [best_place(own, measure) for measure in known] for budget, own in by_budget(found).items()}
 
 
 def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
     """The page NAME.md, with NAME.svg beside it; `facts` say how the runs were made."""
     parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), words(__file__)["how_to_read"]]
     for budget, own in by_budget(found).items():
-        parts += [f"## Budget {budget:g} a round", _table(own)]
+        parts += [f"## Budget {budget:g} a round", _table(own, measures(found))]
     parts += ["## Best where", _best_table(places(found))]
     if pairs := cheaper(found):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
     return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
 
 
-def _table(own: Sequence[Runs]) -> str:
+def _table(own: Sequence[Runs], known: Sequence[str]) -> str:
     ends = _ends(own)
 
     def learnt(measure: str) -> Callable[[Runs], str]:
         return lambda one: interval(estimate(100 * one.measure(measure)), 2) if one.learnt else DASH
 
     def gap(measure: str) -> Callable[[Runs], str]:
-        return lambda one: DASH if ends is None or not one.learnt else percent(closed(one, *ends, measure))
+        return lambda one: DASH if ends is None or not one.learnt else share(closed(one, *ends, measure))
 
     columns = by_column(
         own,
         ("policy", lambda one: code(one.policy)),
         ("seeds", lambda one: f"{len(one.learnt)}" + (f", {one.lost_runs} diverged" if one.lost_runs else "")),
-        *((f"{measure} (%)", learnt(measure)) for measure in ("best", "final", "mean")),
-        *((f"closed, {measure}", gap(measure)) for measure in MEASURES),
+        *((f"{measure} (%)", learnt(measure)) for measure in known),
+        *((f"closed, {measure}", gap(measure)) for measure in known),
         ("money a round", lambda one: money(float(one.spend.mean()))),
         ("over budget", lambda one: f"{limits(one).runs_over_budget} of {limits(one).runs}, {percent(limits(one).dearest)}"),
         ("peak n", lambda one: f"{one.peak_n} of {one.buffers.sum()}"),
@@ -94,6 +95,11 @@ def _table(own: Sequence[Runs]) -> str:
         ("limits", _verdict),
     )
     return table(*columns)
+
+
+def share(closed: Estimate | None) -> str:
+    """What is closed of a gap, in percent with its interval."""
+    return DASH if closed is None else f"{interval(closed.scaled(100), 0)} %"
 
 
 def _verdict(one: Runs) -> str:

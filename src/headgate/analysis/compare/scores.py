@@ -3,18 +3,36 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from headgate.analysis.intervals import LEVEL, Estimate
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 
-MEASURES = {"best": "highest accuracy so far, at the end", "mean": "highest accuracy so far, mean over rounds"}
-"""numbers to rank by, from 0 to 1 for each seed"""
+RESAMPLES = 2_000
+"""of the seeds, for the interval of what is closed"""
 
 
-def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> float | None:
-    """The part of the gap between constant admission and the oracle, of means over seeds; None where there is no gap."""
-    low, high = (end.measure(measure).mean() for end in (constant, oracle))
-    return float((one.measure(measure).mean() - low) / (high - low)) if high > low else None
+def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
+    """The part of the gap between constant admission and the oracle, of means over the seeds that all three have learnt;
+    None where there is no gap. The interval is that of a bootstrap over these seeds, the same for all three."""
+    ends = (one, constant, oracle)
+    seeds = [seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt]
+    if not seeds:
+        return None
+    ours, low, high = (end.of_seeds(seeds).measure(measure) for end in ends)
+    if high.mean() <= low.mean():
+        return None
+    share = float((ours.mean() - low.mean()) / (high.mean() - low.mean()))
+    if len(seeds) == 1 or one is constant or one is oracle:
+        return Estimate(share, runs=len(seeds))
+    drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
+    again = [values[drawn].mean(axis=1) for values in (ours, low, high)]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a gap says nothing
+        shares = (again[0] - again[1]) / (again[2] - again[1])
+    least, most = np.quantile(shares[np.isfinite(shares)], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(share, float(least), float(most), len(seeds))
 
 
 class Cheaper(NamedTuple):

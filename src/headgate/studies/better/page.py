@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import percent, plus_minus
-from headgate.analysis.intervals import student
+from headgate.analysis.formatting import interval, percent, plus_minus
+from headgate.analysis.intervals import Estimate, student
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
 from headgate.errors import DataError
@@ -71,6 +71,11 @@ def gap(one: Row, other: Row, key: str) -> str:
     return plus_minus(student(100 * gaps), 2, signs=True)
 
 
+def _share(closed: Any) -> str:
+    """What is closed of a gap; older numbers have no interval."""
+    return percent(closed) if not isinstance(closed, list) else f"{interval(Estimate(*closed).scaled(100), 0)} %"
+
+
 def _points(row: Row, key: str = "best") -> str:
     return f"{100 * row[key][0]:.2f}"
 
@@ -86,7 +91,7 @@ def _closed(found: Found) -> str:
                 f"[{title(name)}]({name}.md)",
                 str(headgate["seeds"]),
                 " / ".join(map(_points, (constant, headgate, oracle))),
-                *(percent(headgate[f"closed_{key}"]) for key in MEASURES),
+                *(_share(headgate[f"closed_{key}"]) for key in MEASURES),
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
                 f"{headgate['overspent_runs']} runs, {max(headgate['worst_excess'], 0)} samples",
             ]
@@ -155,7 +160,7 @@ def _said(found: Found) -> dict[str, Any]:
     gains = {policy: at(helped, policy)["best"][0] - at(parts, policy)["best"][0] for policy in ("constant", "headgate")}
     foresight = {key: gap(at(parts, "headgate"), at(parts, "cheapest-first"), key) for key in MEASURES}
     return {
-        "share": {f"{name} {row['policy']} {key}": percent(row[f"closed_{key}"]) for name, row in rows for key in MEASURES},
+        "share": {f"{name} {row['policy']} {key}": _share(row[f"closed_{key}"]) for name, row in rows for key in MEASURES},
         "help": {policy: f"{100 * gain:.1f}" for policy, gain in gains.items()},
         "foresight": foresight,
     }

@@ -163,7 +163,7 @@ def rates_section(outcomes: Outcomes, scenes: Scenes) -> list[str]:
     parts: list[str] = []
     judged = _of(outcomes, RATES)
     if judged:
-        lines = [[_rate(one.folder), _ended(one), _lost(one)] for one in judged]
+        lines = [[_rate(one.folder), interval(estimate(100 * one.held_out)), _lost(one)] for one in judged]
         parts += [
             "## Learning rate",
             f"{PROSE['chosen']} Running best after {judged[0].rounds} rounds. {_choice(judged, scenes)}",
@@ -192,7 +192,7 @@ def _choice(judged: Sequence[Runs], scenes: Scenes) -> str:
     left = [one for one in judged if one.learnt and not one.guessing]
     if not left:
         return "None of them learns."
-    best = max(left, key=lambda one: float(one.best.mean()))
+    best = max(left, key=lambda one: float(one.held_out.mean()))
     if WRITTEN not in scenes:
         return f"Best: {_rate(best.folder)}."
     used, found = scenes[WRITTEN].training, scenes[best.folder].training
