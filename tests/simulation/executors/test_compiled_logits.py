@@ -1,10 +1,23 @@
-"""What compiled models say to images."""
+"""What compiled models say to images, and how they are judged by it."""
 
+import copy
+import threading
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
+from torch.nn.functional import cross_entropy
 
+from headgate.learning.data import Digits
+from headgate.learning.local import LocalTraining
+from headgate.learning.models import LeNet
+from headgate.learning.networks import build_model, initial_parameters
+from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors.compiled import Compiled
+from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.types import Task
 
 from .compiled_nets import COLOUR, GREY, like_lenet, without_linear
 from .worlds import CLASSES, ONE_RUN, world
@@ -44,3 +57,42 @@ def test_logits_of_what_does_not_belong_together_are_refused():
         executor.logits(case.theta[0], case.packed.images)
     with pytest.raises(ValueError, match="images are"):
         executor.logits(case.theta, case.packed.images.double())
+
+
+def test_logits_do_not_hang_on_the_number_of_threads(monkeypatch):
+    case = world(like_lenet(), [[300], [0], [0]], GREY, dtype=torch.float32)
+    executor, before, seen = Compiled(case.task), torch.get_num_threads(), set()
+    put = executor._put
+    monkeypatch.setattr(executor, "_put", lambda *given: (seen.add(threading.get_ident()), put(*given)))
+    try:
+        torch.set_num_threads(1)
+        alone = executor.logits(case.theta, case.packed.images)
+        assert seen == {threading.get_ident()}
+        torch.set_num_threads(2)
+        shared = executor.logits(case.theta, case.packed.images)
+        assert len(seen) == 3  # this one, and two others
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(alone, shared)
+
+
+def test_lenet_is_judged_to_the_last_image_as_in_float64():
+    """While it learns: at first, from round to round and when it is good."""
+    digits = Digits().load()
+    images = np.concatenate([digits.train_images, digits.test_images])
+    images = torch.from_numpy(np.pad(np.kron(images, np.ones((3, 3), np.uint8)), [(0, 0), (0, 0), (2, 2), (2, 2)]))
+    labels = torch.from_numpy(np.concatenate([digits.train_labels, digits.test_labels]))
+    task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, digits.mean, digits.std)
+    executor, judged, model = Compiled(task), [], copy.deepcopy(task.model).double()
+    theta, exact = initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None], replace(task, dtype=torch.float64)
+    work = Packed(images[:400], labels[:400], np.arange(0, 401, 50))
+    for t in range(1, 9):
+        theta, _ = executor.advance(theta, work, torch.full((1, 8), 1 / 8), LocalTraining(0.2, 10), [0], t)
+        if t in (1, 5, 8):
+            said = functional_call(model, task.flat.views(theta[0].double()), (exact.normalised(images),)).detach()
+            assert torch.equal(executor.logits(theta, images)[0].argmax(dim=1), said.argmax(dim=1))
+            accuracy, loss = Evaluator(task, images, labels, executor)(theta)
+            assert accuracy.item() == (said.argmax(dim=1) == labels).double().mean().item()
+            assert loss.item() == pytest.approx(cross_entropy(said, labels).item(), rel=1e-5)
+            judged.append(accuracy.item())
+    assert judged[0] < 0.5 < 0.8 < judged[-1]

@@ -5,9 +5,9 @@ numba (`kernels`), on arrays that are made once for all clients of a thread (`co
 """
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from headgate.simulation.executors.types import Task
 
 CHUNK = 64
 """Images that are looked at together; their numbers stay in the second-level cache."""
+
+
+Given, Made = TypeVar("Given"), TypeVar("Made")
 
 
 class _Job(NamedTuple):
@@ -68,9 +71,9 @@ class Compiled(Executor[Task]):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
         jobs = list(_jobs(packed, self.net.order[labels], weights, training, seeds, t))
         models, losses = self.net.own(models), np.zeros(len(models))
-        after, threads = models.copy(), min(torch.get_num_threads(), len(jobs))
+        after = models.copy()
         with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
-            for job, (loss, move) in zip(jobs, self._trained(jobs, models, training, threads), strict=True):
+            for job, (loss, move) in zip(jobs, self._trained(jobs, models, training), strict=True):
                 losses[job.run] += loss
                 if move is not None:
                     move *= after.dtype.type(job.share)
@@ -79,7 +82,7 @@ class Compiled(Executor[Task]):
         return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(losses.astype(after.dtype))
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
-        """What models (R, P) say to images (S, C, H, W) of bytes: (R, S, classes). In one thread.
+        """What models (R, P) say to images (S, C, H, W) of bytes: (R, S, classes).
 
         A model's numbers for an image depend on nothing else, to the bit.
         """
@@ -90,8 +93,8 @@ class Compiled(Executor[Task]):
             raise ValueError(f"images are {tuple(images.shape)} {images.dtype}, must be (S, {self.task.shape}) torch.uint8")
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
-        desk = self.net.at_work(self.kernels, min(CHUNK, len(bytes_)), models.dtype, learning=False)
-        for start in range(0, len(bytes_), CHUNK):
+
+        def answer(start: int, desk: AtWork) -> None:
             some = bytes_[start : start + CHUNK]
             self._put(some, desk.samples)
             for model, out in zip(models, given, strict=True):
@@ -99,37 +102,32 @@ class Compiled(Executor[Task]):
                 for step in desk.steps:
                     step.forward(len(some))
                 out[start : start + CHUNK] = desk.logits.first(len(some))[:, self.net.order]
+
+        starts = range(0, len(bytes_), CHUNK)
+        for _ in _spread(answer, starts, self._desks(len(starts), min(CHUNK, len(bytes_)), models.dtype, learning=False)):
+            pass
         return torch.from_numpy(given)
 
-    def _trained(
-        self, jobs: list[_Job], models: Floats, training: LocalTraining, threads: int
-    ) -> Iterator[tuple[float, Floats | None]]:
+    def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats | None]]:
         """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
-        most = min(most, max(training.batch_size or most, WIDE))
-        # one for each thread
-        desks = [self.net.at_work(self.kernels, most, models.dtype, learning=True) for _ in range(threads)]
-        if threads < 2:
-            for job in jobs:
-                yield self._train(job, models[job.run], training, desks)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            largest_first = sorted(range(len(jobs)), key=lambda i: -len(jobs[i].labels))  # so that none is left waiting for
-            futures = {i: pool.submit(self._train, jobs[i], models[jobs[i].run], training, desks) for i in largest_first}
-            for i in range(len(jobs)):
-                yield futures.pop(i).result()
+        desks = self._desks(len(jobs), min(most, max(training.batch_size or most, WIDE)), models.dtype, learning=True)
+        return _spread(
+            lambda job, desk: self._train(job, models[job.run], training, desk), jobs, desks, lambda job: len(job.labels)
+        )
 
-    def _train(self, job: _Job, start: Floats, training: LocalTraining, desks: list[AtWork]) -> tuple[float, Floats | None]:
+    def _desks(self, works: int, most: int, dtype: Any, learning: bool) -> list[AtWork]:
+        """One for each thread that finds work."""
+        threads = min(torch.get_num_threads(), works)
+        return [self.net.at_work(self.kernels, most, dtype, learning) for _ in range(threads)]
+
+    def _train(self, job: _Job, start: Floats, training: LocalTraining, desk: AtWork) -> tuple[float, Floats | None]:
         """The sum of a client's losses before its local training, and how far that moves it; None if it is worth nothing."""
-        desk = desks.pop()
-        try:
-            with np.errstate(all="ignore"):  # each thread has its own
-                desk.model.theta[:] = start
-                if job.share == 0:
-                    return self._losses(desk, job, np.arange(len(job.labels))), None
-                return self._descend(desk, job, training), desk.model.theta - start
-        finally:
-            desks.append(desk)
+        with np.errstate(all="ignore"):  # each thread has its own
+            desk.model.theta[:] = start
+            if job.share == 0:
+                return self._losses(desk, job, np.arange(len(job.labels))), None
+            return self._descend(desk, job, training), desk.model.theta - start
 
     def _descend(self, desk: AtWork, job: _Job, training: LocalTraining) -> float:
         """Moves the model by the client's local training; the sum of its losses before that."""
@@ -171,6 +169,29 @@ class Compiled(Executor[Task]):
         """The normalised images where the first layer looks for them."""
         grid, (scale, shift) = self.net.grid, (each.numpy().reshape(-1) for each in self.task.line)
         self.kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)
+
+
+def _spread(
+    do: Callable[[Given, AtWork], Made], given: Sequence[Given], desks: list[AtWork], size: Callable[[Given], int] = lambda _: 0
+) -> Iterator[Made]:
+    """What `do` makes of each, in their order, by a thread for each desk; by this one if there is only one."""
+    if len(desks) < 2:
+        yield from (do(each, desks[0]) for each in given)
+        return
+    free = list(desks)
+
+    def work(each: Given) -> Made:
+        desk = free.pop()
+        try:
+            return do(each, desk)
+        finally:
+            free.append(desk)
+
+    with ThreadPoolExecutor(len(desks)) as pool:
+        largest_first = sorted(range(len(given)), key=lambda i: -size(given[i]))  # so that none is left waiting for
+        futures = {i: pool.submit(work, given[i]) for i in largest_first}
+        for i in range(len(given)):
+            yield futures.pop(i).result()
 
 
 def _jobs(
