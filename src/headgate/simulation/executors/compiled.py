@@ -26,7 +26,8 @@ CHUNK = 64
 """Images that are looked at together; their numbers stay in the second-level cache."""
 
 
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 class _Job(NamedTuple):
@@ -52,9 +53,9 @@ class Compiled(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.net = read_net(task)
-        from headgate.simulation.executors import kernels  # which needs numba
+        from headgate.simulation.executors import kernel_cache, kernels  # which need numba
 
-        self.kernels = kernels
+        self.kernels, self.note = kernels, kernel_cache.objection()
 
     def check(self, training: LocalTraining | None) -> None:
         task = self.task

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numba import njit
@@ -16,6 +15,7 @@ from numba import njit
 from headgate.simulation.executors import compiled_shapes, vectors
 from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Pooling, Window
 from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.kernel_cache import keep
 from headgate.simulation.executors.vectors import add_scaled, collect, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
@@ -24,19 +24,14 @@ Numbers = Any
 """A contiguous array of uint16."""
 Lists = Any
 """Arrays for a kernel's own use: values, their places, and what a chosen pixel adds to a place."""
-_EDITION = crc32(b"".join(Path(str(each.__file__)).read_bytes() for each in (compiled_shapes, vectors)))
-"""numba compiles again when this file has changed, but does not know that there is code from others in it."""
+_SOURCES = b"".join(Path(str(each)).read_bytes() for each in (__file__, compiled_shapes.__file__, vectors.__file__))
 
 
 def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compiles; of fast but loose arithmetic only the named liberties, none of which minds nan or infinity."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function.__qualname__ += f"_{_EDITION:08x}"  # names the file on disk that keeps what was compiled
-        try:
-            return njit(nogil=True, fastmath=set(liberties), error_model="numpy", cache=True)(function)
-        except RuntimeError:  # neither the package's folder nor the user's can be written to
-            return njit(nogil=True, fastmath=set(liberties), error_model="numpy")(function)
+        return keep(njit(nogil=True, fastmath=set(liberties), error_model="numpy")(function), _SOURCES)
 
     return decorate
 

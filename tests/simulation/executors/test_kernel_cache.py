@@ -1,0 +1,161 @@
+"""What numba compiled is found again by the next process, and only if it is whole and one's own."""
+
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from numba import njit
+
+from headgate.simulation.executors import kernel_cache
+from headgate.simulation.executors.compiled import Compiled
+
+from .compiled_nets import GREY, like_lenet
+from .worlds import ONE_RUN, world
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return tmp_path / "headgate-kernels"
+
+
+def adding(what, sources=b"first"):
+    """As another process would have it."""
+
+    def add(values):
+        return values + what
+
+    return kernel_cache.keep(njit(add), sources)
+
+
+def was_found(kernel, expected=3.0):
+    assert kernel(np.float64(1)) == expected
+    (hits,), (misses,) = ([sum(each.values())] for each in (kernel.stats.cache_hits, kernel.stats.cache_misses))
+    assert hits + misses == 1
+    return hits == 1
+
+
+def only_file(folder):
+    (file,) = folder.iterdir()
+    return file
+
+
+def test_what_was_compiled_is_found_again(folder):
+    assert not was_found(adding(2))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert was_found(adding(2))
+    assert not was_found(adding(3), expected=4)  # another closure
+    assert was_found(adding(2))
+
+
+def test_code_from_other_sources_is_another(folder):
+    was_found(adding(2))
+    assert not was_found(adding(2, b"second"))
+    assert was_found(adding(2, b"second"))
+    assert only_file(folder)  # the newer takes the older's place
+
+
+def test_code_for_another_processor_is_another():
+    cache = adding(2)._cache
+    this, other = (SimpleNamespace(magic_tuple=lambda name=name: ("triple", name, "")) for name in ("this", "other"))
+    assert cache._named((), this)[0] != cache._named((), other)[0]
+    assert cache._named((), this)[1] != cache._named((), other)[1]
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "longer", "garbage", "first", "middle", "last"])
+def test_a_damaged_file_is_noticed_and_made_anew(folder, damage):
+    was_found(adding(2))
+    file = only_file(folder)
+    whole = file.read_bytes()
+    at = {"first": 0, "middle": len(whole) // 2, "last": len(whole) - 1}.get(damage, 0)
+    file.write_bytes(
+        {"cut": whole[: len(whole) // 2], "empty": b"", "longer": whole + b"\0", "garbage": b"garbage" * 99}.get(
+            damage, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        )
+    )
+    assert not was_found(adding(2))
+    assert file.read_bytes() != b""
+    assert was_found(adding(2))
+
+
+class Planted:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit('it was run')",)
+
+
+def test_a_pickle_without_the_right_checksum_is_never_unpickled(folder):
+    was_found(adding(2))
+    file = only_file(folder)
+    for content in (pickle.dumps(Planted()), bytes(32) + pickle.dumps(Planted())):
+        file.write_bytes(content)
+        assert not was_found(adding(2))
+
+
+@pytest.mark.parametrize("mode", [0o701, 0o710, 0o720, 0o755, 0o777])
+def test_nothing_is_read_from_or_kept_in_a_folder_that_others_may_enter(folder, mode):
+    was_found(adding(2))
+    folder.chmod(mode)
+    assert not was_found(adding(2))
+    assert not was_found(adding(4), expected=5)
+    assert only_file(folder)
+    note = Compiled(world(like_lenet(), ONE_RUN, GREY).task).note
+    assert note == f"compiled kernels are not kept: others may enter {folder}, or it is not this user's"
+    folder.chmod(0o700)
+    assert was_found(adding(2))
+
+
+def test_nothing_is_read_from_another_users_folder(folder, monkeypatch):
+    was_found(adding(2))
+    monkeypatch.setattr(kernel_cache, "_user", lambda: folder.stat().st_uid + 1)
+    assert not was_found(adding(2))
+
+
+def test_links_are_not_followed(folder, tmp_path):
+    was_found(adding(2))
+    file = only_file(folder)
+    elsewhere = file.rename(tmp_path / "elsewhere")
+    file.symlink_to(elsewhere)
+    assert not was_found(adding(2))
+    assert not file.is_symlink()
+    folder.rename(tmp_path / "others")
+    folder.symlink_to(tmp_path / "others")
+    assert not was_found(adding(2))
+
+
+def test_where_nothing_can_be_kept_it_is_compiled(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    assert not was_found(adding(2))
+    assert not was_found(adding(2))
+
+
+PROCESS = """
+import numpy as np
+from headgate.simulation.executors import kernels
+from headgate.simulation.executors.compiled_shapes import Grid, Window
+
+values = np.array([-1.0, 2.0])
+kernels.relu(values, 2)
+made = kernels.slope_of_images(Window(1, 1, False, Grid(1), Grid(1)))
+lists = values, np.zeros(1, np.int64), np.zeros(1, np.int64)
+made(values, values, np.zeros(1, np.uint16), lists, np.zeros(99), np.zeros(99), 0)
+print(values.tolist(), [sum(each.stats.cache_hits.values()) for each in (kernels.relu, made)])
+"""
+
+
+def test_processes_that_compile_at_once_leave_whole_files(folder):
+    def started():
+        return subprocess.Popen([sys.executable, "-c", PROCESS], stdout=subprocess.PIPE, text=True)
+
+    said = [each.communicate(timeout=300)[0] for each in [started(), started()]]
+    assert all(each.startswith("[0.0, 2.0] [") for each in said)
+    assert len(list(folder.iterdir())) == 2
+    assert started().communicate(timeout=300)[0] == "[0.0, 2.0] [1, 1]\n"
