@@ -47,11 +47,19 @@ def compare(penalty, V, view, n, N, lo, hi):
 
     values = J(grid)
     least = values[np.isfinite(values)].min() if np.isfinite(values).any() else np.inf
-    # rounding of J itself: its parts are larger than their sum
-    scale = abs(view.debt[0]) * (view.price[0] * hi[0] + view.system.budget) + V * abs(
-        float(penalty.value(n + best, N + best)[0])
+    # rounding of J itself: its parts are larger than their sum, and n + x and N + x are known to their last bit alone,
+    # which is much where N − n is small beside them
+    own, lower, higher = (
+        float(penalty.value(a, b)[0])
+        for a, b in (
+            (n + best, N + best),
+            (np.nextafter(n + best, 0), N + best),
+            (n + best, np.nextafter(N + best, np.inf)),
+        )
     )
-    assert J(best)[0] <= least + 1e-12 * scale
+    scale = abs(view.debt[0]) * (view.price[0] * hi[0] + view.system.budget) + V * abs(own)
+    blurred = V * (abs(lower - own) + abs(higher - own)) if np.isfinite([own, lower, higher]).all() else 0.0
+    assert J(best)[0] <= least + 1e-12 * scale + 2 * blurred
     return float(best[0])
 
 
