@@ -132,6 +132,15 @@ def test_a_rule_says_who_stays_and_not_how_many():
             checked(Rule(wrong), THREE)
 
 
+def test_a_rule_that_chooses_needs_to_know_for_how_many_there_is_room():
+    class Endless(Own):
+        def retention(self, system):
+            return Rule(capacity=None)
+
+    with pytest.raises(SettingError, match="Rule: needs a capacity; only window rules go without"):
+        Controller(SYSTEM, Endless())
+
+
 def test_orders_tell_what_each_client_pays_at_one_price_or_at_its_own():
     controller = Controller(SYSTEM, Constant(rate=4, K=3))
     for price in (2.0, np.array([[2.0, 3.0]])):
