@@ -1,4 +1,4 @@
-"""The front between early and late money: accuracy at the end against the mean over rounds."""
+"""The front between early and late money: accuracy of the last models against the mean over rounds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import means
 from headgate.studies.better.studies import title
 
-EARLY = {"early-0": "0", "early-10": "0.1", "headgate": "0.25", "early-50": "0.5", "early-100": "1"}
+EARLY = {"headgate": "0", "early-10": "0.1", "early-25": "0.25", "early-50": "0.5", "early-100": "1"}
 OTHERS = {"released": COLOURS[1], "cheapest-first": COLOURS[2], "constant": "black"}
 Row = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ def draw_front(found: Mapping[str, Sequence[Row]], path: Path, quick: bool = Fal
                 over = "" if named[policy]["kept_limits"] else " (over its limits)"
                 _line(axes, {"": named[policy]}, colour, f"{policy}{over}")
             shown = title(name).replace(", every part by itself", "")
-            axes.set(title=shown, xlabel="best accuracy (%)", ylabel="mean over rounds (%)")
+            axes.set(title=shown, xlabel="accuracy in the last tenth of the rounds (%)", ylabel="mean over rounds (%)")
         if quick:
             figure.suptitle("trial run: these numbers mean nothing", color="#B00020")
         handles = dict(zip(*reversed(grid[0].get_legend_handles_labels()), strict=True))
@@ -41,7 +41,7 @@ def draw_front(found: Mapping[str, Sequence[Row]], path: Path, quick: bool = Fal
 def _line(axes: Axes, points: Mapping[str, Row], colour: str, label: str) -> None:
     x, dx, y, dy = (
         np.array([float(means(100 * np.array(row[f"{key}_by_seed"]))[part]) for row in points.values()])
-        for key in ("best", "mean")
+        for key in ("last", "mean")
         for part in (0, 1)
     )
     axes.errorbar(x, y, dy, dx, "o-", color=colour, label=label, linewidth=1.2, capsize=2, markersize=5)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import interval, percent, plus_minus
+from headgate.analysis.formatting import DASH, interval, percent, plus_minus
 from headgate.analysis.intervals import Estimate, student
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
@@ -20,7 +20,17 @@ from headgate.studies.better.studies import NAMES, title
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, REGRET = "README.md", "front.svg", "regret.json"
-MEASURES = ("best", "mean")
+MEASURES = ("best", "last", "mean")
+PACES = {
+    "headgate": "even (`early` = 0)",
+    "early-10": "`early` = 0.1",
+    "early-25": "`early` = 0.25",
+    "early-50": "`early` = 0.5",
+    "early-100": "`early` = 1",
+    "turnover-70": "even, at most 70 % of the places a round",
+    "turnover-50": "even, at most half of the places a round",
+    "cheapest-first": "all prices known, cheapest first",
+}
 Row = Mapping[str, Any]
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
@@ -56,6 +66,7 @@ def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
         released=_released(found["mnist"]),
         rivals=_rivals(found),
         ablations=_ablations(found["ablations"]),
+        paces=_paces(found),
         regret=_regret(regret),
         **_said(found),
     )
@@ -72,8 +83,8 @@ def gap(one: Row, other: Row, key: str) -> str:
 
 
 def _share(closed: Any) -> str:
-    """What is closed of a gap; older numbers have no interval."""
-    return percent(closed) if not isinstance(closed, list) else f"{interval(Estimate(*closed).scaled(100), 0)} %"
+    """What is closed of a gap, with its interval."""
+    return DASH if closed is None else f"{interval(Estimate(*closed).scaled(100), 0)} %"
 
 
 def _points(row: Row, key: str = "best") -> str:
@@ -81,7 +92,8 @@ def _points(row: Row, key: str = "best") -> str:
 
 
 def _closed(found: Found) -> str:
-    header = ["study", "seeds", "best: constant / headgate / oracle (%)", "closed, best", "closed, mean", "money a round"]
+    closed = [f"closed, {key}" for key in MEASURES]
+    header = ["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"]
     lines = []
     for name, rows in found.items():
         own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
@@ -136,7 +148,20 @@ def _ablations(rows: Sequence[Row]) -> str:
         if not row["kept_limits"]:
             raise DataError(f"better/ablations: {policy} broke a limit, so it cannot stand beside headgate")
         lines.append([part, change, *(gap(row, ours, key) for key in MEASURES), *_taken(row)])
-    return table(["headgate does", "instead", "best (points)", "mean (points)", "N", "money a round"], lines)
+    return table(["headgate does", "instead", *(f"{key} (points)" for key in MEASURES), "N", "money a round"], lines)
+
+
+def _paces(found: Found) -> str:
+    """What is closed with each pace and turnover, by study."""
+    lines = [
+        [title(name), said, *(_share(row[f"closed_{key}"]) for key in MEASURES), f"{row['N']:.0f}"]
+        for name, rows in found.items()
+        if name not in ("mnist", "acdpp-grid")
+        for policy, said in PACES.items()
+        for row in rows
+        if row["policy"] == policy
+    ]
+    return table(["study", "pace", *(f"closed, {key}" for key in MEASURES), "N"], lines)
 
 
 def _taken(row: Row) -> list[str]:
@@ -154,13 +179,11 @@ def _regret(rows: Sequence[Row]) -> str:
 
 
 def _said(found: Found) -> dict[str, Any]:
-    """Numbers inside sentences; `share` is what a policy closes, by study, policy and measure."""
+    """Numbers inside sentences."""
     parts, helped = found["ablations"], found["logistic-helped"]
-    rows = [(name, row) for name, own in found.items() for row in own]
     gains = {policy: at(helped, policy)["best"][0] - at(parts, policy)["best"][0] for policy in ("constant", "headgate")}
     foresight = {key: gap(at(parts, "headgate"), at(parts, "cheapest-first"), key) for key in MEASURES}
     return {
-        "share": {f"{name} {row['policy']} {key}": _share(row[f"closed_{key}"]) for name, row in rows for key in MEASURES},
         "help": {policy: f"{100 * gain:.1f}" for policy, gain in gains.items()},
         "foresight": foresight,
     }

@@ -62,7 +62,7 @@ def contenders(given: Given) -> dict[str, AdmissionPolicy]:
     best = optimal_K(given.mean_price, given.system.buffer, given.system.budget)[0]
     named = {
         "headgate": kinds.Headgate(),
-        "headgate, early 0": kinds.Headgate(early=0.0),
+        "headgate, early 0.25": kinds.Headgate(early=0.25),
         "headgate, early 1": kinds.Headgate(early=1.0),
         "threshold": kinds.Threshold(),
         "resolving": kinds.Resolving(),

@@ -1,8 +1,8 @@
-"""Headgate: fill the buffers, then buy whole buffers at low prices, as low as the money left allows, leaning to early rounds.
+"""Headgate: fill the buffers, then buy whole buffers at low prices, as low as the money left allows.
 
-A model's error falls like N^(−1/2) with the number N of distinct samples, so what is bought early
-helps in more rounds, and what is bought cheaply helps more for the money. docs/policies.md derives
-both the rule and the pace.
+A model's error falls like N^(−1/2) with the number N of distinct samples, so what is bought cheaply helps more for the money.
+The money is spent evenly, or leaning to early rounds, where a sample helps for longer. docs/policies.md derives the rule and
+both paces.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def _early_path() -> tuple[Floats, Floats]:
 class Headgate(Buyer):
     """Needs budget, buffers and the horizon, or none. Learns the prices as they come."""
 
-    early: float = 0.25
+    early: float = 0.0
     """0: the error of the last round alone counts; 1: the mean over all rounds. A known horizon is needed to lean"""
     turnover: float = 1.0
     """the share of the places that a round may renew, once the buffers are full"""
