@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test chromium lint coverage bench bench-peers bench-gpu docs faults fuzz mutants screenshots clean
+.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs faults fuzz mutants screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -32,8 +32,12 @@ $(READY): $(MAIN) pins/rest.txt pins/torch.txt pins/cuda.txt
 run: $(MAIN)
 	$(BIN)/headgate run digits
 
+# Tests of one file share what they start and make, so one worker takes them all; tests/longest.txt says which files come first.
 test: $(READY) chromium
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(SLOW)
+
+test-slow: SLOW := --durations=20   # the same, and the twenty slowest
+test-slow: test
 
 chromium:   # for the tests in a browser; without one they are skipped
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \

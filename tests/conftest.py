@@ -1,6 +1,14 @@
-"""Hypothesis without a database and with the same examples everywhere, a failing one printed; Ctrl-C as in the foreground."""
+"""Hypothesis without a database and with the same examples everywhere, a failing one printed; Ctrl-C as in the foreground.
 
+Temporary files lie in memory where there is room: thousands are written, and no machine loses its power here. Files of tests
+that take long come first, so that no worker is left with one of them at the end; `make test-slow` says which those are.
+"""
+
+import os
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
@@ -10,6 +18,25 @@ settings.register_profile(
     "mutants", settings.get_profile("headgate"), max_examples=20, phases=(Phase.explicit, Phase.generate)
 )  # tools/mutants.py: many runs, of which only the outcome counts
 settings.load_profile("headgate")
+
+ROOT = Path(__file__).parents[1]
+LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+
+
+def roomy(folder):
+    """Whether programs may be started from this folder too, as from any for temporary files."""
+    return folder.is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC and shutil.disk_usage(folder).free > ROOM
+
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a worker for every core
+if "TMPDIR" not in os.environ and roomy(MEMORY):
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+def pytest_collection_modifyitems(items):
+    rank = {ROOT / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(scope="session", autouse=True)

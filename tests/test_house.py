@@ -29,6 +29,12 @@ def test_no_file_is_too_long(folder):
     assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
+def test_what_is_said_to_take_longest_is_there_once():
+    named = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
+    assert len(set(named)) == len(named) > 10
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_lines_of_the_docs_are_short(page):
     lines = dict(prose(page.read_text("utf-8")))
