@@ -27,7 +27,7 @@ def test_the_mean_model_is_judged_and_never_trained_on(executor):
         assert np.array_equal(plain.theta, averaged.theta)
         mean += newest_share(t, 3.0) * (plain.theta - mean)
         learner = averaged.learner
-        accuracy, loss = map(learner.read, learner.judge(learner._put(mean)))
+        accuracy, loss, _ = map(learner.read, learner.judge(learner._put(mean)))
         assert [row["test_accuracy"] for row in metrics] == pytest.approx(accuracy.tolist())
         assert [row["test_loss"] for row in metrics] == pytest.approx(loss.tolist())
 
@@ -40,7 +40,7 @@ def test_a_run_taken_up_again_goes_on_to_the_same_bits(settings, executor):
     for _ in range(3):
         first.step()
     second.restore(first.t, first.tensors(), first.ledgers)
-    assert [second.step().metrics for _ in range(3)] == rows[3:]
+    assert repr([second.step().metrics for _ in range(3)]) == repr(rows[3:])  # a NaN is what it was, too
     assert np.array_equal(whole.theta, second.theta)
     assert np.array_equal(whole.models.mean, second.models.mean)
 

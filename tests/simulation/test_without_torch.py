@@ -133,18 +133,6 @@ def test_the_mean_of_models_is_that_of_torch_to_the_bit(share):
     assert np.array_equal(mean, torch.lerp(torch.from_numpy(old), torch.from_numpy(new), share))
 
 
-def test_a_test_set_too_large_to_keep_is_judged_the_same(monkeypatch):
-    e = load("digits", SMALL)
-    monkeypatch.setattr("headgate.simulation.learner.EVALUATED", 100)
-    monkeypatch.setattr("headgate.simulation.linear.EVALUATED", 100)
-    kept, passed = Simulation(e, DATA), Simulation(e, DATA)
-    first = [kept.step().metrics for _ in range(3)]
-    assert len(kept.learner._chunks) == 4
-    monkeypatch.setattr("headgate.simulation.linear.KEPT", 1)
-    assert [passed.step().metrics for _ in range(3)] == first
-    assert passed.learner._chunks == []
-
-
 def test_images_are_moved_alike():
     import torch
 

@@ -1,14 +1,14 @@
 """Linear models on the CPU, learnt and judged by numpy alone: nothing here is slow to import."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.types import Floats
+from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
@@ -18,17 +18,55 @@ from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
 
 KEPT = 128 << 20
-"""bytes of a test set that is normalised once; a larger one is normalised each time, chunk by chunk"""
+"""bytes of a set of images that are made numbers once; those of a larger one are each time, chunk by chunk"""
 
 
-@dataclass(frozen=True, eq=False)
+class Alike(NamedTuple):
+    """Some images of one class."""
+
+    label: int
+    bytes: Ints
+    """which of an image's bytes: where they all have a 0 there is nothing to multiply"""
+    samples: Floats
+    """these bytes as numbers, (bytes, images)"""
+
+
 class Judged:
-    """Images that models are judged by."""
+    """Images that models are judged by, those of one class together: then it is known which answer is right."""
 
-    images: Pixels
-    labels: Labels
-    chunks: list[Floats] = field(default_factory=list)
-    """normalised, as far as they have been"""
+    def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
+        self.task, self.images, self.labels = task, images, labels
+        self._kept: list[Alike] = []
+
+    def score(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Accuracy (R,) and mean cross-entropy (R,); all models together are one matrix product."""
+        weight, level = self.task.of_bytes(theta)
+        hits, loss = np.zeros(len(theta), np.int64), np.zeros(len(theta))
+        for label, numbers, samples in self._chunks():
+            logits = (weight.take(numbers, 0).T @ samples).reshape(len(theta), self.task.classes, -1)
+            logits += level
+            own = logits[:, label]
+            before, after = (each.max(axis=1, initial=-np.inf) for each in (logits[:, :label], logits[:, label + 1 :]))
+            hits += ((own > before) & (own >= after)).sum(axis=1)  # of several largest the first is the answer
+            most = np.maximum(np.maximum(before, after), own)
+            loss -= (own - most).sum(axis=1, dtype=np.float64)
+            logits -= most[:, None]
+            loss += np.log(np.exp(logits, logits).sum(axis=1)).sum(axis=1, dtype=np.float64)
+        return hits / len(self.labels), loss / len(self.labels)
+
+    def _chunks(self) -> Iterable[Alike]:
+        if self.images.size * self.task.dtype.itemsize > KEPT:
+            return self._made()
+        self._kept = self._kept or list(self._made())
+        return self._kept
+
+    def _made(self) -> Iterator[Alike]:
+        for label in range(self.task.classes):
+            rows = np.flatnonzero(self.labels == label)
+            for start in range(0, len(rows), EVALUATED):
+                images = self.images[rows[start : start + EVALUATED]].reshape(-1, math.prod(self.task.shape))
+                used = np.flatnonzero(images.any(axis=0))
+                yield Alike(label, used, images.T.take(used, 0).astype(self.task.dtype))
 
 
 class LinearLearner(Learner):
@@ -43,47 +81,21 @@ class LinearLearner(Learner):
         self.task = LinearTask(dataset.shape, len(dataset.classes), dataset.mean, dataset.std, self.dtype)
         self.executor = Gram(self.task)
         self.executor.check(self.training)
-        self._judged = [Judged(*own) for own in dataset.judged]
+        self._judged = [Judged(self.task, *own) for own in dataset.judged]
 
     def launch(self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: bool) -> tuple[Models, Any]:
         with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
             return super().launch(t, models, batch, seeds, judge)
 
     def judge(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        (accuracy, loss), *held = (self._score(theta, own) for own in self._judged)
+        (accuracy, loss), *held = (own.score(theta) for own in self._judged)
         return accuracy, loss, held[0][0] if held else np.full_like(accuracy, np.nan)
-
-    def _score(self, theta: Floats, judged: "Judged") -> tuple[Floats, Floats]:
-        """Accuracy and loss; all models together are one matrix product."""
-        labels, classes = judged.labels, self.task.classes
-        weight, bias = self.task.matrices(theta)
-        hits, loss = np.zeros(len(theta), np.int64), np.zeros(len(theta))
-        for start, samples in self._samples(judged):
-            y = labels[start : start + EVALUATED]
-            logits = (weight.reshape(-1, weight.shape[2]) @ samples.T).reshape(len(theta), classes, len(y))
-            logits += bias
-            hits += (logits.argmax(axis=1) == y).sum(axis=1)
-            logits -= logits.max(axis=1, keepdims=True)
-            chosen = logits[:, y, np.arange(len(y))]
-            loss += (np.log(np.exp(logits).sum(axis=1)) - chosen).sum(axis=1, dtype=np.float64)
-        return hits / len(labels), loss / len(labels)
-
-    def _samples(self, judged: "Judged") -> Iterator[tuple[int, Floats]]:
-        images, keep = judged.images, judged.images.size * self.dtype.itemsize <= KEPT
-        for number, start in enumerate(range(0, len(images), EVALUATED)):
-            if number < len(judged.chunks):
-                yield start, judged.chunks[number]
-                continue
-            samples = self.task.normalised(images[start : start + EVALUATED])
-            if keep:
-                judged.chunks.append(samples)
-            yield start, samples
 
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array
 
     def threads(self, number: int) -> AbstractContextManager[None]:
-        return nullcontext()
+        return one_thread()
 
     def facts(self) -> dict[str, Any]:
         return {"executor": self.executor.name, "device": "cpu"}

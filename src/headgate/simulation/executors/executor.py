@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -67,9 +68,14 @@ class Learnt(ABC):
             or (offsets[1:] < offsets[:-1]).any()
         ):
             raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
-        if tuple(packed.images.shape) != (samples, *self.shape) or not str(packed.images.dtype).endswith("uint8"):
+        if tuple(packed.images.shape) != (samples, *self.shape) or not _is_uint8(packed.images.dtype):
             given = f"{tuple(packed.images.shape)} {packed.images.dtype}"
             raise ValueError(f"images are {given}, must be {(samples, *self.shape)} uint8")
+
+
+@cache
+def _is_uint8(dtype: Any) -> bool:
+    return str(dtype).endswith("uint8")  # numpy's or torch's; to write it out takes a while
 
 
 Task = TypeVar("Task", bound=Learnt)

@@ -16,7 +16,8 @@ has the form for other devices.
 """
 
 import math
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
@@ -52,19 +53,27 @@ class LinearTask(Learnt):
     def size(self) -> int:
         return self.classes * (math.prod(self.shape) + self.bias)
 
-    def normalised(self, images: NDArray[np.uint8]) -> Floats:
-        """Images (S, C, H, W) as the model takes them, (S, features)."""
+    def normalise(self, images: NDArray[np.uint8], samples: Floats) -> None:
+        """Images (S, C, H, W) as the model takes them, into samples (S, features)."""
         scale, shift = self.line
-        samples = images.reshape(len(images), len(scale), math.prod(self.shape[1:])).astype(self.dtype)
-        samples *= scale
-        samples += shift
-        return samples.reshape(len(images), math.prod(self.shape))
+        channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
+        np.multiply(images.reshape(channels.shape), scale, channels)
+        channels += shift
 
     @cached_property
     def line(self) -> tuple[Floats, Floats]:
         """(x/255 − mean)/std as scale·x + shift."""
         mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
         return (1 / (255 * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
+
+    def of_bytes(self, models: Floats) -> tuple[Floats, Floats]:
+        """The models (R, P) as linear ones of an image's bytes: matrix (features, R·classes) and level (R, classes, 1)."""
+        weight, bias = self.matrices(models)
+        scale, shift = self.line
+        channels = weight.reshape(-1, len(scale), weight.shape[2] // len(scale))
+        level = (channels.sum(axis=2) @ shift).reshape(len(models), self.classes, 1)
+        scaled = np.ascontiguousarray((channels * scale).reshape(-1, weight.shape[2]).T)
+        return scaled, level if bias is None else level + bias
 
     def matrices(self, models: Any) -> tuple[Any, Any]:
         """Weights (R, classes, features) and biases (R, classes, 1) as views of the models; without biases, None."""
@@ -91,93 +100,115 @@ class Gram(GramForm[LinearTask]):
         models, (images, labels, offsets), weights, training, *_ = work
         if labels.size and labels.view(np.uint64).max() >= self.task.classes:  # a negative one is huge there
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        run_offsets = offsets[:: weights.shape[1]]
+        runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
+        bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
         # A run that has broken down is the caller's business.
         with np.errstate(all="ignore"):
-            samples = self.task.normalised(images)
-            logits = self._logits(models, samples, run_offsets)
-            losses = _cross_entropy(logits, labels)
-            moves = self._descend(samples, logits, labels, offsets, weights, training)
-            after = self._moved(models, samples, moves, run_offsets)
-            sizes = np.diff(run_offsets)
-            runs = np.repeat(np.arange(len(sizes)), sizes)
-            means = np.bincount(runs, losses, minlength=len(sizes)) / sizes  # 0/0 is nan
+            samples, logits, grams = self._measured(models, images, runs, bins, np.repeat(np.arange(len(sizes)), sizes))
+            moves, losses = self._descended(logits, labels, sizes, weights, training, list(zip(bins, grams, strict=True)))
+            held = sizes.reshape(weights.shape).sum(axis=1)
+            means = np.bincount(np.repeat(np.arange(len(held)), held), losses, minlength=len(held)) / held  # 0/0 is nan
+            after = self._moved(models, samples, moves, runs)
         return after, means.astype(after.dtype)
 
-    def _logits(self, models: Floats, samples: Floats, run_offsets: Ints) -> Floats:
-        """The logits (classes, S) of all samples at the model of their run."""
+    def _measured(
+        self, models: Floats, images: NDArray[np.uint8], runs: list[slice], bins: list[slice], owner: Ints
+    ) -> tuple[Floats, Floats, list[Floats]]:
+        """All samples, normalised; their logits (classes, S) at the model of their run; the Gram matrices of the bins.
+
+        Run by run, so that a run's samples are still in the cache when they are multiplied.
+        """
         weight, bias = self.task.matrices(models)
-        logits = np.empty((self.task.classes, len(samples)), samples.dtype)
-        for r, span in enumerate(slices(run_offsets)):
-            own = np.matmul(weight[r], samples[span].T, out=logits[:, span])
+        samples = np.empty((len(images), weight.shape[2]), self.task.dtype)
+        logits = np.empty((self.task.classes, len(samples)), self.task.dtype)
+        grams: list[Floats] = []
+        for r, run in enumerate(runs):
+            self.task.normalise(images[run], samples[run])
+            own = np.matmul(weight[r], samples[run].T, logits[:, run])
             if bias is not None:
                 own += bias[r]
-        return logits
+            while len(grams) < len(bins) and bins[len(grams)].stop <= run.stop:
+                span = bins[len(grams)]
+                grams.append(self._gram(samples[span], owner[span]))
+        return samples, logits, grams
 
-    def _descend(
-        self, samples: Floats, logits: Floats, labels: Ints, offsets: Ints, weights: Floats, training: LocalTraining
-    ) -> Floats:
-        """What each sample adds to its run's model, as a factor for each class: (classes, S)."""
-        sizes = offsets[1:] - offsets[:-1]
-        owner = np.repeat(np.arange(len(sizes)), sizes)
-        weight = weights.reshape(-1)[owner]
+    def _gram(self, own: Floats, owner: Ints) -> Floats:
+        """The Gram matrix (p, p) of a bin of samples, zero between samples of different clients."""
+        gram: Floats = own @ own.T
+        if self.task.bias:  # the weight of one more feature, which is always 1
+            gram += 1
+        if owner[0] != owner[-1]:
+            gram *= owner[:, None] == owner
+        return gram
+
+    def _descended(
+        self,
+        logits: Floats,
+        labels: Ints,
+        sizes: Ints,
+        weights: Floats,
+        training: LocalTraining,
+        bins: list[tuple[slice, Floats]],
+    ) -> tuple[Floats, Floats]:
+        """What each sample adds to its run's model, as a factor for each class, (classes, S), and its loss before, (S,)."""
+        weight = weights.reshape(-1)
         # A client of weight 0 stands still: what it would have become is worth exactly nothing.
-        share = ((weight != 0) / sizes[owner]).astype(samples.dtype)
-        truth = np.zeros_like(logits)
-        truth[labels, np.arange(len(labels))] = share
+        share = np.repeat((-training.lr * (weight != 0) / sizes).astype(logits.dtype), sizes)
         here, velocity, total = logits.copy(), np.zeros_like(logits), np.zeros_like(logits)
-        bins = [
-            (total[:, span], self._gram(samples[span], owner[span], -training.lr), here[:, span])
-            for span in slices(binned(offsets, weights.shape[1]))
-            if training.steps > 1
-        ]
+        own = labels * len(labels) + np.arange(len(labels))  # of each sample, where its class is
+        truth = np.zeros_like(logits)
+        truth.put(own, share)
+        places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
+        factor, losses = np.empty_like(share), np.empty_like(share)
         for step in range(training.steps):
             if step:
-                for moved, gram, place in bins:
-                    np.matmul(moved, gram, out=place)
+                for moved, gram, place in places:
+                    np.matmul(moved, gram, place)
                 here += logits
-            _softmax(here)
-            here *= share
+            here -= np.maximum.reduce(here, axis=0, out=factor)
+            if not step:
+                here.take(own, None, losses, "clip")  # as they are inside, there is nothing to clip, nor to look for
+            np.exp(here, here)
+            np.add.reduce(here, axis=0, out=factor)
+            if not step:
+                np.subtract(np.log(factor), losses, losses)
+            here *= np.divide(share, factor, factor)
             here -= truth
             if training.momentum:
                 velocity *= training.momentum
                 velocity += here
-                total += velocity
-            else:
-                total += here
-        total *= (-training.lr * weight).astype(samples.dtype)
-        return total
+            total += velocity if training.momentum else here
+        total *= np.repeat(weight, sizes)
+        return total, losses
 
-    def _gram(self, own: Floats, owner: Ints, factor: float) -> Floats:
-        """The Gram matrix (p, p) of a bin of samples times a factor, zero between samples of different clients."""
-        gram: Floats = own @ own.T
-        if self.task.bias:  # the weight of one more feature, which is always 1
-            gram += 1
-        gram *= factor
-        gram *= owner[:, None] == owner
-        return gram
-
-    def _moved(self, models: Floats, samples: Floats, moves: Floats, run_offsets: Ints) -> Floats:
+    def _moved(self, models: Floats, samples: Floats, moves: Floats, runs: list[slice]) -> Floats:
         """The models after their samples' moves: one product for each run."""
         after = np.empty(models.shape, models.dtype)
         weight, bias = self.task.matrices(after)
-        for r, span in enumerate(slices(run_offsets)):
-            np.matmul(moves[:, span], samples[span], out=weight[r])
+        for r, run in enumerate(runs):
+            np.matmul(moves[:, run], samples[run], weight[r])
             if bias is not None:
-                np.sum(moves[:, span], axis=1, keepdims=True, out=bias[r])
+                np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
         after += models
         return after
 
 
-def one_thread() -> AbstractContextManager[Any]:
-    """For numpy's products, so that bits do not hang on how many there are."""
-    limited: AbstractContextManager[Any] = _blas().limit(limits=1)
-    return limited
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For numpy's products, so that bits do not hang on how many there are. Where there is one already it takes no time."""
+    many = [(library, number) for library in _blas() if (number := library.num_threads) != 1]
+    for library, _ in many:
+        library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, number in many:
+            library.set_num_threads(number)
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")  # looks for libraries, which takes milliseconds
+def _blas() -> list[Any]:
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)  # looks for them, which takes milliseconds
 
 
 def binned(offsets: Ints, clients: int) -> Ints:
@@ -196,17 +227,3 @@ def binned(offsets: Ints, clients: int) -> Ints:
 
 def slices(offsets: Ints) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(offsets.tolist())]
-
-
-def _softmax(logits: Floats) -> None:
-    """Over the classes, in place."""
-    logits -= np.maximum.reduce(logits, axis=0)
-    np.exp(logits, out=logits)
-    logits /= np.add.reduce(logits, axis=0)
-
-
-def _cross_entropy(logits: Floats, labels: Ints) -> Floats:
-    """The loss of each sample, (S,)."""
-    less = logits - np.maximum.reduce(logits, axis=0)
-    losses: Floats = np.log(np.add.reduce(np.exp(less), axis=0)) - less[labels, np.arange(len(labels))]
-    return losses

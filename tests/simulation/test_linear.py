@@ -1,0 +1,64 @@
+"""Linear models are judged class by class and on bytes: by the definition, whatever is beside them and however it is cut."""
+
+import numpy as np
+import pytest
+
+from headgate.simulation import linear
+from headgate.simulation.executors.gram import LinearTask, one_thread
+from headgate.simulation.linear import Judged
+
+SHAPE, CLASSES, RUNS = (2, 5, 6), 4, 7
+
+
+def plain(task, images, labels, theta):
+    """Accuracy and loss as they are defined, in float64; of several largest the first is the answer."""
+    mean, std = (np.array(values)[:, None, None] for values in (task.mean, task.std))
+    x = ((images / 255 - mean) / std).reshape(len(images), -1)
+    weight, bias = np.split(theta.astype(np.float64), [CLASSES * x.shape[1]], axis=1)
+    logits = x @ weight.reshape(len(theta), CLASSES, -1).transpose(0, 2, 1) + bias[:, None]
+    losses = np.logaddexp.reduce(logits, axis=2) - logits[:, np.arange(len(labels)), labels]
+    return (logits.argmax(axis=2) == labels).mean(axis=1), losses.mean(axis=1)
+
+
+def case(dtype):
+    """Some bytes are 0 in all images of a class, and one class has no image."""
+    rng = np.random.default_rng(1)
+    labels = rng.choice([0, 1, 3], 300)
+    images = rng.integers(0, 256, (300, *SHAPE), dtype=np.uint8) * (rng.random((CLASSES, *SHAPE)) < 0.6)[labels]
+    task = LinearTask(SHAPE, CLASSES, (0.1, 0.4), (0.3, 0.2), np.dtype(dtype))
+    theta = rng.normal(0, 0.2, (RUNS, task.size)).astype(dtype)
+    theta[0] = 0  # all answers are as good
+    theta[1] = np.concatenate([np.tile(theta[1, :60], CLASSES), np.zeros(CLASSES)])
+    theta[2, -CLASSES:] = [5e4, 0, 0, 5e4]  # of which no exponential is a number
+    return Judged(task, images.astype(np.uint8), labels), theta
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("chunk", [2_000, 17])
+def test_models_are_judged_as_defined(dtype, chunk, monkeypatch):
+    monkeypatch.setattr(linear, "EVALUATED", chunk)
+    judged, theta = case(dtype)
+    accuracy, loss = judged.score(theta)
+    expected = plain(judged.task, judged.images, judged.labels, theta)
+    np.testing.assert_array_equal(accuracy, expected[0])
+    np.testing.assert_allclose(loss, expected[1], rtol=2e-6 if dtype == "float32" else 1e-12)
+    assert accuracy[0] == accuracy[1] == (judged.labels == 0).mean()
+
+
+def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
+    judged, theta = case("float32")
+    with one_thread():
+        together = judged.score(theta)
+        for r in range(RUNS):
+            for all_runs, own in zip(together, judged.score(theta[r : r + 1]), strict=True):
+                assert all_runs[r] == own[0]
+
+
+def test_a_larger_set_of_images_is_not_kept_as_numbers_and_judges_to_the_same_bits(monkeypatch):
+    judged, theta = case("float32")
+    kept = judged.score(theta)
+    assert [each.label for each in judged._kept] == [0, 1, 3]
+    monkeypatch.setattr(linear, "KEPT", 0)
+    passed, _ = case("float32")
+    np.testing.assert_array_equal(passed.score(theta), kept)
+    assert passed._kept == []
