@@ -43,3 +43,14 @@ def wide_rows():
         nn.Conv2d(1, 51, 3), nn.ReLU(), nn.Conv2d(51, 6, 3), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(252, 5), nn.ReLU(), nn.Linear(5, CLASSES),
     )  # fmt: skip
+
+
+def without_convolution(channels=1):
+    """Features that are no whole vectors, an activation of its own and one that a layer takes in."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64 * channels, 9), nn.Tanh(), nn.Linear(9, 6, bias=False), nn.ReLU(), nn.Linear(6, CLASSES)
+    )
+
+
+def one_layer(channels=1):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64 * channels, CLASSES))

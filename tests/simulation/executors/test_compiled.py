@@ -15,7 +15,17 @@ from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
-from .compiled_nets import COLOUR, GREY, averaged, like_lenet, wide_rows, wide_windows, without_linear
+from .compiled_nets import (
+    COLOUR,
+    GREY,
+    averaged,
+    like_lenet,
+    one_layer,
+    wide_rows,
+    wide_windows,
+    without_convolution,
+    without_linear,
+)
 from .worlds import CLASSES, ONE_RUN, THREE_RUNS, assert_same, world
 
 pytest.importorskip("numba")
@@ -29,7 +39,7 @@ def check(case, training, tolerance=1e-9):
 @pytest.mark.parametrize(("momentum", "decay", "steps"), [(0.0, 0.0, 1), (0.0, 0.03, 4), (0.8, 0.0, 4), (0.8, 0.03, 5)])
 @pytest.mark.parametrize("sizes", [ONE_RUN, THREE_RUNS], ids=["one run", "three runs"])
 @pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
-@pytest.mark.parametrize("model", [like_lenet, averaged, wide_windows])
+@pytest.mark.parametrize("model", [like_lenet, averaged, wide_windows, without_convolution, one_layer])
 def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, steps):
     check(world(model(shape[0]), sizes, shape), LocalTraining(0.1, steps, momentum, decay))
 
@@ -98,7 +108,7 @@ def test_nets_of_other_shapes(model, shape):
     check(world(model(), [[3, 0, 1, 14, 6]], shape), LocalTraining(0.1, 3, momentum=0.6, weight_decay=0.01), tolerance=1e-10)
 
 
-@pytest.mark.parametrize(("model", "shape"), [(averaged, GREY), (wide_rows, (1, 18, 17))])
+@pytest.mark.parametrize(("model", "shape"), [(averaged, GREY), (wide_rows, (1, 18, 17)), (without_convolution, GREY)])
 @pytest.mark.parametrize(("batch_size", "momentum", "decay"), [(7, 0.0, 0.0), (8, 0.9, 0.01), (1000, 0.0, 0.01)])
 def test_mini_batches_are_those_of_the_reference(model, shape, batch_size, momentum, decay):
     check(world(model(), THREE_RUNS, shape), LocalTraining(0.03, 2, momentum, decay, batch_size))

@@ -37,9 +37,10 @@ def test_names():
     [
         (build_model(Logistic(), SHAPE, CLASSES), LocalTraining(0.1, 1), "gram"),
         (linear_without_bias(), LocalTraining(0.1, 1, momentum=0.9), "gram"),
-        (linear(), LocalTraining(0.1, 1, weight_decay=0.1), "flat"),
-        (linear(), LocalTraining(0.1, 1, batch_size=4), "flat"),
-        (tanh_net(), LocalTraining(0.1, 1), "flat"),
+        (linear(), LocalTraining(0.1, 1, weight_decay=0.1), "compiled"),
+        (linear(), LocalTraining(0.1, 1, batch_size=4), "compiled"),
+        (tanh_net(), LocalTraining(0.1, 1), "compiled"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(72, 7), nn.Sigmoid(), nn.Linear(7, CLASSES)), LocalTraining(0.1, 1), "flat"),
     ],
 )
 def test_the_fastest_that_fits_is_picked(model, training, expected):

@@ -56,7 +56,7 @@ def names() -> tuple[str, ...]:
 def pick(task: "Task", training: LocalTraining, name: str = "auto") -> Executor[Any]:
     """The executor `name`, or the fastest that fits: gram for linear models; on CUDA packed for residual nets in
     bfloat16 and for small stacks of convolutions and linear layers, streams for other large models, batched for small ones;
-    on the CPU compiled for small convolutional nets, flat for all else.
+    on the CPU compiled for small stacks, flat for all else.
     """
     if name not in names():
         raise SettingError(f"--executor {name}: must be {', '.join(names())}")

@@ -1,4 +1,4 @@
-"""The layers of a small convolutional net: which kernels, on which arrays.
+"""The layers of a small net: which kernels, on which arrays.
 
 Arrays are made once, for the most samples there are; a layer is then two functions of how many samples lie in them.
 """

@@ -1,4 +1,4 @@
-"""Reads the layers of a small convolutional net off a module, and refuses what has no compiled form."""
+"""Reads the layers of a small net off a module, and refuses what has no compiled form."""
 
 import math
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ from headgate.simulation.executors.types import Task
 COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
 MOST_NUMBERS = 1 << 20
 """What the kernels of all convolutions may see of a sample; LeNet's see 35 thousand. More is better done by others."""
+MOST_PARAMETERS = 1 << 21
+"""From there on weights come from memory, and torch's products are faster."""
 
 
 class AtWork(NamedTuple):
@@ -82,8 +84,6 @@ def read_net(task: Task) -> Net:
         raise _refused(f"the model must be a torch.nn.Sequential, is {type(model).__name__}")
     modules = _pooled_first(list(model))
     shapes = _shapes(modules, task.shape)
-    if not any(isinstance(module, nn.Conv2d) for module in modules):
-        raise _refused("made for convolutions, the model has none")
     if shapes[-1] != (task.classes,):
         raise _refused(f"the model gives {'x'.join(map(str, shapes[-1]))}, must give {task.classes} numbers for a sample")
     names = [f"{part}.{name}" for part, module in model._modules.items() for name, _ in module.named_parameters()]
@@ -96,6 +96,8 @@ def read_net(task: Task) -> Net:
     )
     if seen > MOST_NUMBERS:
         raise _refused(f"made for small images, this model's kernels see {seen} numbers of a sample (at most {MOST_NUMBERS})")
+    if task.flat.size > MOST_PARAMETERS:
+        raise _refused(f"made for small models, this one has {task.flat.size} parameters (at most {MOST_PARAMETERS})")
     return _joined(modules, shapes)
 
 
