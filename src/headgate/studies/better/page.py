@@ -68,6 +68,7 @@ def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
         ablations=_ablations(found["ablations"]),
         paces=_paces(found),
         regret=_regret(regret),
+        above=_above(regret),
         **_said(found),
     )
 
@@ -95,7 +96,7 @@ def _closed(found: Found) -> str:
     closed = [f"closed, {key}" for key in MEASURES]
     header = ["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"]
     lines = []
-    for name, rows in found.items():
+    for name, rows in ((name, rows) for name, rows in found.items() if name not in ("ablations", "acdpp-grid")):
         own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
         headgate, constant, oracle = (at(own, policy) for policy in ("headgate", "constant", "oracle"))
         lines.append(
@@ -176,6 +177,16 @@ def _regret(rows: Sequence[Row]) -> str:
         for name in dict.fromkeys(row["prices"] for row in rows)
     ]
     return table(["prices", *(f"`{name}`" for name in wanted), "headgate's worst run"], lines)
+
+
+def _above(rows: Sequence[Row]) -> dict[str, str]:
+    """By how much Σ p(t) exceeds the clairvoyant bound, by policy and kind of prices, the worst of a kind."""
+    kinds = {"uniform": ("uniform",), "drifting": ("drift up", "drift down")}
+    return {
+        f"{policy} {kind}": percent(max(row["ratio"] for row in rows if row["policy"] == policy and row["prices"] in own) - 1)
+        for policy in dict.fromkeys(row["policy"] for row in rows)
+        for kind, own in kinds.items()
+    }
 
 
 def _said(found: Found) -> dict[str, Any]:
