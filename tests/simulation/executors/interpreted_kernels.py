@@ -65,32 +65,51 @@ def each_client():
             yield client, slice(OFFSETS[client], OFFSETS[client + 1])
 
 
-@pytest.mark.parametrize(("height", "width", "rows_of_a_tile", "momentum"), [(4, 4, 16, 0.0), (2, 6, 32, 0.9)])
-def test_convolution_its_slope_and_its_descent(height, width, rows_of_a_tile, momentum):
-    from headgate.simulation.executors import triton_kernels as kernels
+@pytest.mark.parametrize("boxes", [False, True])
+@pytest.mark.parametrize(("height", "width", "positions", "momentum"), [(4, 4, 32, 0.0), (2, 6, 32, 0.9), (8, 4, 16, 0.9)])
+def test_convolution_its_slope_and_its_descent(height, width, positions, momentum, boxes):
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    from headgate.simulation.executors import triton_boxes, triton_kernels
     from headgate.simulation.executors.packed_tiles import count_tiles, tiles
 
+    if boxes and positions % width:
+        return  # not whole rows
     random, inward, outward = torch.Generator().manual_seed(0), 32, 64
-    samples, clients, positions = sum(SIZES), len(SIZES), height * width
+    samples, clients, area = sum(SIZES), len(SIZES), height * width
     x, added = (torch.randn(samples, height, width, inward, generator=random) for _ in range(2))
     slope = torch.randn(samples, height, width, outward, generator=random)
     w = torch.randn(clients, 9, inward, outward, generator=random)
-    count = count_tiles(samples, clients, positions, rows_of_a_tile)
-    client, start = (ints(each) for each in tiles(OFFSETS, positions, rows_of_a_tile, count))
+    count = count_tiles(samples, clients, area, positions)
+    client, start = (ints(each) for each in tiles(OFFSETS, area, positions, count))
     y, dx = torch.full_like(slope, torch.nan), torch.full_like(x, torch.nan)
+    kernels = triton_boxes if boxes else triton_kernels
+    own, last = ((), ()) if boxes else ((w.stride(0),), ("ieee",))
+
+    def box(array, *taken):
+        return TensorDescriptor(array, list(array.shape), list(array.stride()), [*taken])
+
+    def images(array, channels):
+        taken = max(1, positions // area), min(height, positions // width), width, channels
+        return box(array, *taken) if boxes else array
+
+    def weights(*taken):
+        return box(w.view(clients, 9 * inward, outward), 1, *taken) if boxes else w
+
     kernels.convolve[(count * 2,)](
-        x, w, y, y, client, start, ints(OFFSETS), w.stride(0), height, width, inward, outward, 9,
-        False, False, rows_of_a_tile, 32, 32, "ieee",
+        images(x, 16), weights(16, 32), y, y, client, start, ints(OFFSETS), *own, height, width, inward, outward, 9,
+        False, False, positions, 32, 16, *last,
     )  # fmt: skip
     kernels.convolve[(count,)](
-        slope, w, dx, added, client, start, ints(OFFSETS), w.stride(0), height, width, outward, inward, 9,
-        True, True, rows_of_a_tile, 32, 64, "ieee",
+        images(slope, 64), weights(32, 64), dx, added, client, start, ints(OFFSETS), *own, height, width, outward, inward, 9,
+        True, True, positions, 32, 64, *last,
     )  # fmt: skip
     master, velocity, low = w.clone(), torch.randn(w.shape, generator=random), torch.empty(w.shape, dtype=torch.float16)
     before = velocity.clone()
+    factors = (images(x, 16), box(slope.view(-1, outward), positions, 64)) if boxes else ()
     kernels.descend_convolution[9 * 2, clients](
-        x, slope, master, velocity, low, ints(OFFSETS), w.stride(0), w.stride(0), 0.1, momentum, 0.01,
-        height, width, inward, outward, 9, momentum > 0, True, 16, 64, 32, "ieee",
+        *factors, x, slope, master, velocity, low, ints(OFFSETS), w.stride(0), w.stride(0), 0.1, momentum, 0.01,
+        height, width, inward, outward, 9, momentum > 0, True, 16, 64, positions, *last,
     )  # fmt: skip
     for c, own in each_client():
         inputs = image(x[own]).requires_grad_()
@@ -107,26 +126,37 @@ def test_convolution_its_slope_and_its_descent(height, width, rows_of_a_tile, mo
     assert torch.equal(master[1], w[1])  # a client without samples
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(("pool", "add"), [(False, False), (False, True), (True, False)])
-def test_normalisation_mish_and_pool(pool, add):
-    from headgate.simulation.executors import triton_kernels as kernels
+def test_normalisation_mish_and_pool(pool, add, at_once):
+    from headgate.simulation.executors import triton_norms as kernels
 
     random, channels, group, height, width = torch.Generator().manual_seed(1), 32, 4, 4, 8
     samples, clients = sum(SIZES), len(SIZES)
     x, added = (2 + torch.randn(samples, height, width, channels, generator=random) for _ in range(2))
     affine = torch.randn(clients, 2 * channels, generator=random)
+    affine[:, 3] = 0  # where all corners are alike the first one wins
     owner = ints([*np.repeat(np.arange(clients), SIZES), -1])
     out = (samples, height // 2, width // 2, channels) if pool else x.shape
     slope = torch.randn(out, generator=random)
-    y, winner = torch.full(out, torch.nan), torch.zeros(out, dtype=torch.uint8)
+    y, winner = torch.full(out, torch.nan), torch.full(out, 9, dtype=torch.uint8)
     mean, rstd = torch.empty(2, samples, channels)
     dx, d_affine = torch.full_like(x, torch.nan), torch.full((samples, 2 * channels), torch.nan)
     shape = (height * width, width, channels, group, pool)
-    kernels.norm_mish[samples + 1, 2](
-        x, affine, added, y, winner, mean, rstd, owner, 2 * channels, 1e-5, *shape, add, 16, 8, 4
-    )  # fmt: skip
-    kernels.norm_mish_slope[samples + 1, 2](
-        x, slope, affine, winner, mean, rstd, dx, d_affine, owner, 2 * channels, 2 * channels, *shape, 16, 8, 4
+    strip = (16, (height * width // 4 if pool else height * width) // (1 if at_once else 4))
+
+    def forward(learn):
+        kernels.norm_mish[((samples + 1) * 2,)](
+            x, affine, added, y, winner, mean, rstd, owner, 2 * channels, 1e-5, *shape, add, learn, *strip
+        )  # fmt: skip
+
+    forward(False)
+    judged = y.clone()
+    assert (winner == 9).all()  # without learning they are not asked for
+    forward(True)
+    assert torch.equal(judged, y)
+    kernels.norm_mish_slope[((samples + 1) * 2,)](
+        x, slope, affine, winner, mean, rstd, dx, d_affine, owner, 2 * channels, 2 * channels, *shape, *strip
     )  # fmt: skip
     for c, own in each_client():
         inputs = image(x[own]).requires_grad_()

@@ -1,4 +1,4 @@
-"""The Triton kernels for stacks, compiled for a GPU that need not be there: the interpreter takes what a compiler refuses."""
+"""The Triton kernels, compiled for a GPU that need not be there: the interpreter takes what a compiler refuses."""
 
 import importlib.util
 
@@ -29,16 +29,53 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_a_kernel_compiles_for_hopper(name):
+NARROW = {**dict.fromkeys(("x", "y", "added", "slope", "dx", "low"), "*bf16"), "master": FLOATS, "velocity": FLOATS}
+NARROW |= dict.fromkeys(("affine", "mean", "rstd", "d_affine"), FLOATS) | {"winner": BYTES, "eps": FLOAT}
+NARROW |= dict.fromkeys(("tile_client", "tile_start", "offsets", "owner"), INTS) | {"lr": FLOAT, "momentum": FLOAT}
+NARROW |= dict.fromkeys(("stride", "d_stride", "low_stride"), INT) | {"decay": FLOAT}
+BOX, TILE = {"H": 4, "W": 4, "CI": 64, "CO": 128, "TAPS": 9}, {"BM": 64, "BN": 128, "BK": 64}
+STRIP = {"HW": 64, "W": 8, "C": 128, "GROUP": 4, "POOL": True, "CB": 32, "ROWS": 16}
+
+
+def compiled(kernel, types, sizes, warps):
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    signature = {argument: "constexpr" if argument in sizes else types[argument] for argument in kernel.arg_names}
+    fixed = {(kernel.arg_names.index(argument),): value for argument, value in sizes.items()}
+    made = triton.compile(ASTSource(kernel, signature, fixed), target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    assert ".target sm_90" in made.asm["ptx"]
+    return made.asm["ptx"]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_kernel_compiles_for_hopper(name):
     from headgate.simulation.executors import triton_stacks
 
-    kernel, sizes = getattr(triton_stacks, name), SIZES[name]
-    signature = {argument: "constexpr" if argument in sizes else TYPES[argument] for argument in kernel.arg_names}
-    fixed = {(kernel.arg_names.index(argument),): value for argument, value in sizes.items()}
-    made = triton.compile(ASTSource(kernel, signature, fixed), target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
-    assert ".target sm_90" in made.asm["ptx"]
+    compiled(getattr(triton_stacks, name), TYPES, SIZES[name], 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "boxes", "sizes"),
+    [
+        ("convolve", {"x": "4,4,4,64", "w": "1,64,128"}, {"BACKWARD": False, "ADD": False}),
+        ("convolve", {"x": "4,4,4,64", "w": "1,128,64"}, {"BACKWARD": True, "ADD": True}),
+        ("descend_convolution", {"box": "4,4,4,64", "slope_box": "64,128"}, {"MOMENTUM": True, "LOW": True}),
+    ],
+)
+def test_boxes_come_by_the_copy_engine_and_feed_whole_warp_groups(name, boxes, sizes):
+    from headgate.simulation.executors import triton_boxes
+
+    types = NARROW | {argument: f"tensordesc<bf16[{shape}]>" for argument, shape in boxes.items()}
+    text = compiled(getattr(triton_boxes, name), types, BOX | TILE | sizes, 4)
+    assert "cp.async.bulk.tensor" in text
+    assert "wgmma.mma_async" in text
+    assert "ldmatrix" not in text  # no factor goes by way of registers
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("norm_mish", {"ADD": False, "LEARN": True}), ("norm_mish_slope", {})])
+def test_normalisation_compiles_for_hopper(name, sizes):
+    from headgate.simulation.executors import triton_norms
+
+    assert "ex2.approx.ftz" in compiled(getattr(triton_norms, name), NARROW, STRIP | sizes, 4)

@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from headgate.learning.local import LocalTraining
+from headgate.simulation.executors import triton_boxes as boxes
 from headgate.simulation.executors import triton_kernels as kernels
+from headgate.simulation.executors import triton_norms as norms
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.packed_net import Block, PackedNet
 from headgate.simulation.executors.packed_space import Room, Space, whose
-from headgate.simulation.executors.packed_tiles import Kind, count_tiles, power_in, tile_for, tiles
+from headgate.simulation.executors.packed_tiles import Kind, count_tiles, fits_boxes, power_in, strip_for, tile_for, tiles
 from headgate.simulation.executors.types import to_device
-
-NORM = (64, 64, 16, 4)
-"""channels, positions and pooled windows that one program normalises at a time, at most, and its warps"""
 
 
 class Workspace(Space):
@@ -29,6 +29,7 @@ class Workspace(Space):
         super().__init__(net, room, momentum, dtype, device)
         self.precision = "ieee" if dtype == torch.float32 else "tf32"
         self.itemsize, self.half = dtype.itemsize, net.affine
+        self.boxes = dtype == torch.bfloat16 and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         made = {
             name: torch.empty(count, size, dtype=kind, device=device)
             for name, count, size, kind in _arrays(net, room, momentum, dtype)
@@ -95,11 +96,12 @@ class Workspace(Space):
         """To the logits; with a training, to the losses and the slope with respect to the last block's output."""
         for i, block in enumerate(self.net.blocks):
             self._convolve(room, "forward", block, self.inputs[i], self.raw[i], None)
-            kernels.norm_mish[room.samples, block.outward // self._channels(block)](
+            strip = strip_for(block)
+            norms.norm_mish[(room.samples * (block.outward // strip.channels),)](
                 self.raw[i], self._affine(block), self.inputs[i if block.added is None else block.added],
                 self.inputs[i + 1], self._winner(i), self.means[i], self.scales[i], self.owner, self.net.size, block.eps,
                 block.positions, block.width, block.outward, block.group, block.pool, block.added is not None,
-                self._channels(block), *self._rows(block), num_warps=NORM[3],
+                training is not None, *strip, num_warps=4,
             )  # fmt: skip
         last, head = self.net.blocks[-1], self.master[:, self.net.head :]
         positions = math.prod(last.out)
@@ -117,11 +119,11 @@ class Workspace(Space):
         now, kept = 0, None  # which slope is that of the block's output, and which waits for a residual's beginning
         for i in range(len(self.net.blocks) - 1, -1, -1):
             block = self.net.blocks[i]
-            kernels.norm_mish_slope[room.samples, block.outward // self._channels(block)](
+            strip = strip_for(block)
+            norms.norm_mish_slope[(room.samples * (block.outward // strip.channels),)](
                 self.raw[i], self.slopes[now], self._affine(block), self._winner(i), self.means[i], self.scales[i],
                 self.raw_slope, self.d_affine[:, block.affine :], self.owner, self.net.size, self.net.head - self.net.affine,
-                block.positions, block.width, block.outward, block.group, block.pool,
-                self._channels(block), *self._rows(block), num_warps=NORM[3],
+                block.positions, block.width, block.outward, block.group, block.pool, *strip, num_warps=4,
             )  # fmt: skip
             if block.added is not None:
                 begin, kept = block.added, now
@@ -135,26 +137,38 @@ class Workspace(Space):
 
     def _convolve(self, room: Room, kind: Kind, block: Block, x: Tensor, y: Tensor, added: Tensor | None) -> None:
         tile = tile_for(kind, block, self.itemsize)
-        each = (block.positions, tile.rows)
-        inward, outward = (block.inward, block.outward) if kind == "forward" else (block.outward, block.inward)
-        client, start = self.tile_tables[each]
-        kernels.convolve[(self._count(room, each) * (outward // tile.columns),)](
-            x, self.low[:, block.weights :], y, y if added is None else added, client, start, self.offsets,
-            self.low.stride(0), block.height, block.width, inward, outward, block.taps,
-            kind == "backward", added is not None, tile.rows, tile.columns, tile.deep, self.precision,
-            num_warps=tile.warps, num_stages=tile.stages,
-        )  # fmt: skip
+        each, backward = (block.positions, tile.rows), kind == "backward"
+        inward, outward = (block.outward, block.inward) if backward else (block.inward, block.outward)
+        grid, given = (self._count(room, each) * (outward // tile.columns),), self.low[:, block.weights :]
+        where = (y, y if added is None else added, *self.tile_tables[each], self.offsets)
+        shape = (block.height, block.width, inward, outward, block.taps, backward, added is not None, *tile[:3])
+        if self._boxed(block, tile.rows):
+            own = [block.taps * block.inward, block.outward]
+            taken = [tile.columns, tile.deep] if backward else [tile.deep, tile.columns]
+            weights = TensorDescriptor(given, [room.clients, *own], [self.low.stride(0), own[1], 1], [1, *taken])
+            images = self._images(x, block, inward, tile.rows, tile.deep)
+            boxes.convolve[grid](images, weights, *where, *shape, num_warps=tile.warps, num_stages=tile.stages)
+        else:
+            kernels.convolve[grid](
+                x, given, *where, self.low.stride(0), *shape, self.precision, num_warps=tile.warps, num_stages=tile.stages
+            )
 
     def _descend_convolution(self, room: Room, i: int, rates: tuple[float, float, float], moving: bool) -> None:
         block = self.net.blocks[i]
         tile = tile_for("descend", block, self.itemsize)
-        programs = block.taps * (block.inward // tile.rows) * (block.outward // tile.columns)
-        kernels.descend_convolution[programs, room.clients](
-            self.inputs[i], self.raw_slope, self.master[:, block.weights :], self.velocity[:, block.weights :],
-            self.low[:, block.weights :], self.offsets, self.net.size, self.low.stride(0), *rates,
-            block.height, block.width, block.inward, block.outward, block.taps, moving, self.low is not self.master,
-            tile.rows, tile.columns, tile.deep, self.precision, num_warps=tile.warps, num_stages=tile.stages,
+        grid = (block.taps * (block.inward // tile.rows) * (block.outward // tile.columns), room.clients)
+        weights = [each[:, block.weights :] for each in (self.master, self.velocity, self.low)]
+        given = (
+            self.inputs[i], self.raw_slope, *weights, self.offsets, self.net.size, self.low.stride(0), *rates,
+            block.height, block.width, block.inward, block.outward, block.taps, moving, self.low is not self.master, *tile[:3],
         )  # fmt: skip
+        if self._boxed(block, tile.deep):
+            size = [self.room.samples * block.positions, block.outward]
+            slopes = TensorDescriptor(self.raw_slope, size, [block.outward, 1], [tile.deep, tile.columns])
+            images = self._images(self.inputs[i], block, block.inward, tile.deep, tile.rows)
+            boxes.descend_convolution[grid](images, slopes, *given, num_warps=tile.warps, num_stages=tile.stages)
+        else:
+            kernels.descend_convolution[grid](*given, self.precision, num_warps=tile.warps, num_stages=tile.stages)
 
     def _descend_affine(self, room: Room, rates: tuple[float, float, float], moving: bool) -> None:
         own, size = slice(self.net.affine, self.net.head), self.net.head - self.net.affine
@@ -177,6 +191,17 @@ class Workspace(Space):
             if i > 0:
                 yield "backward", block
 
+    def _boxed(self, block: Block, rows: int) -> bool:
+        """Whether factors come as boxes, so many positions at a time."""
+        return self.boxes and fits_boxes(block, rows)
+
+    def _images(self, x: Tensor, block: Block, channels: int, rows: int, deep: int) -> TensorDescriptor:
+        """Of which a box has so many positions and channels."""
+        shape = [self.room.samples, block.height, block.width, channels]
+        strides = [block.positions * channels, block.width * channels, channels, 1]
+        taken = [max(1, rows // block.positions), min(block.height, rows // block.width), block.width, deep]
+        return TensorDescriptor(x, shape, strides, taken)
+
     def _count(self, room: Room, each: tuple[int, int]) -> int:
         return count_tiles(room.samples, room.clients, *each)
 
@@ -186,14 +211,6 @@ class Workspace(Space):
     def _winner(self, i: int) -> Tensor:
         winner = self.winners[i]
         return self.raw[i] if winner is None else winner
-
-    def _channels(self, block: Block) -> int:
-        """That one program normalises."""
-        return max(power_in(block.outward, NORM[0]), block.group)
-
-    def _rows(self, block: Block) -> tuple[int, int]:
-        """Positions and pooled windows that one program looks at together."""
-        return power_in(block.positions, NORM[1]), power_in(block.positions // 4, NORM[2])
 
     @property
     def _classes(self) -> int:

@@ -21,24 +21,25 @@ class Tile(NamedTuple):
 Kind = Literal["forward", "backward", "descend"]
 TUNED: dict[tuple[Kind, int, int], Tile] = {
     ("forward", 32, 64): Tile(128, 64, 32, 4, 4),
-    ("descend", 32, 64): Tile(32, 64, 128, 4, 3),
-    ("forward", 64, 128): Tile(128, 128, 64, 8, 3),
-    ("backward", 64, 128): Tile(128, 64, 64, 4, 3),
-    ("descend", 64, 128): Tile(64, 128, 64, 4, 4),
-    ("forward", 128, 128): Tile(256, 128, 64, 8, 3),
-    ("backward", 128, 128): Tile(128, 128, 64, 4, 3),
-    ("descend", 128, 128): Tile(64, 128, 64, 4, 4),
-    ("forward", 128, 256): Tile(128, 256, 64, 8, 3),
-    ("backward", 128, 256): Tile(128, 128, 64, 8, 3),
-    ("descend", 128, 256): Tile(128, 128, 64, 4, 3),
-    ("forward", 256, 512): Tile(128, 256, 64, 8, 3),
-    ("backward", 256, 512): Tile(128, 256, 64, 8, 3),
-    ("descend", 256, 512): Tile(64, 128, 64, 4, 4),
-    ("forward", 512, 512): Tile(128, 256, 64, 8, 3),
+    ("forward", 64, 128): Tile(128, 128, 64, 4, 3),
+    ("forward", 128, 128): Tile(128, 128, 64, 8, 3),
+    ("forward", 128, 256): Tile(256, 128, 64, 8, 3),
+    ("forward", 256, 512): Tile(256, 128, 64, 8, 4),
+    ("forward", 512, 512): Tile(64, 256, 64, 8, 4),
+    ("backward", 64, 128): Tile(128, 64, 64, 8, 3),
+    ("backward", 128, 128): Tile(128, 128, 64, 8, 3),
+    ("backward", 128, 256): Tile(256, 128, 64, 8, 4),
+    ("backward", 256, 512): Tile(256, 128, 64, 8, 4),
     ("backward", 512, 512): Tile(64, 256, 64, 8, 4),
-    ("descend", 512, 512): Tile(64, 128, 64, 4, 4),
+    ("descend", 32, 64): Tile(32, 64, 128, 4, 5),
+    ("descend", 64, 128): Tile(64, 128, 64, 4, 4),
+    ("descend", 128, 128): Tile(128, 128, 64, 8, 4),
+    ("descend", 128, 256): Tile(128, 256, 64, 8, 3),
+    ("descend", 256, 512): Tile(128, 128, 64, 4, 3),
+    ("descend", 512, 512): Tile(64, 128, 64, 4, 3),
 }
-"""bfloat16 on an H200 by kind, inward and outward channels, as `benchmarks/tune_packed.py` finds them for ResNet-9"""
+"""bfloat16 on an H200 by kind, inward and outward channels, as `benchmarks/tune_packed.py` finds them for ResNet-9: good for
+one run and for ten"""
 
 
 def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
@@ -50,6 +51,26 @@ def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
         return Tile(power_in(block.inward, most), power_in(block.outward, most), deep, 8, 3)
     made, summed = (block.outward, block.inward) if kind == "forward" else (block.inward, block.outward)
     return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
+
+
+class Strip(NamedTuple):
+    """What one program of four warps normalises: channels of a sample, so many rows at a time, windows where a pool follows."""
+
+    channels: int
+    rows: int
+
+
+def strip_for(block: Block) -> Strip:
+    """As much as a program's registers take; of few positions all, so that they are read once."""
+    channels = power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
+    if block.pool:
+        return Strip(channels, power_in(block.positions // 4, max(16, block.width)))
+    return Strip(channels, power_in(block.positions, 256 if block.positions <= 256 else 128))
+
+
+def fits_boxes(block: Block, rows: int) -> bool:
+    """Whether so many positions are whole rows of an image, of whole images where there are several."""
+    return rows % block.width == 0 and (block.positions % rows == 0 or rows % block.positions == 0)
 
 
 def power_in(n: int, most: int) -> int:
