@@ -45,7 +45,7 @@ class CudaStreams(Executor[Task]):
         clients, offsets = weights.shape[1], packed.offsets.tolist()
         images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
         after, losses = theta.clone(), []
-        with native_kernels():
+        with native_kernels(), _repeating():
             for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
                 sizes = [offsets[r * clients + m + 1] - offsets[r * clients + m] for m in range(clients)]
                 busy = sorted((m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m])  # the longest first
@@ -134,6 +134,17 @@ class CudaStreams(Executor[Task]):
     def _whole_loss(self, lane: "_Lane", pixels: Tensor, labels: Tensor) -> Tensor:
         with torch.no_grad():
             return self._loss(lane.parameters, pixels, labels, torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype))
+
+
+@contextmanager
+def _repeating() -> Iterator[None]:
+    """cuDNN adds up in one order only, for a while."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
 
 
 class _Inputs:

@@ -1,0 +1,83 @@
+"""Chunks on a GPU: its memory goes back between them, each goes on by itself, and want of memory loses nothing."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from headgate.errors import HeadgateError, Interrupted
+from headgate.experiment import load
+from headgate.records.tables import part_folders
+from headgate.simulation import run, schedule
+from headgate.simulation.schedule import perform
+
+from .played import SETTINGS, Stopping, models, odd, tables
+
+DEVICE = "cuda"
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed"),
+]
+SMALL = """
+from dataclasses import dataclass
+from headgate.learning.models import Model
+
+@dataclass(frozen=True)
+class Small(Model):
+    def build(self, shape, classes):
+        from torch import nn
+        convolution = nn.Conv2d(1, 4, 3, padding=1)
+        return nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, classes))
+"""
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A net for the packed kernels, in chunks of two runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.py").write_text(SMALL)
+    monkeypatch.setattr(schedule, "most_runs", lambda *_: 2)
+    return load("digits", [*SETTINGS, "model.kind=small:Small"])
+
+
+def test_memory_goes_back_between_chunks_and_their_numbers_are_those_of_one(tmp_path, monkeypatch, small):
+    plain, held = run.give_back, []
+
+    def watched(device):
+        plain(device)
+        held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+
+    monkeypatch.setattr(run, "give_back", watched)
+    (cut_up,) = perform(small, tmp_path / "cut", device=DEVICE, processes=1)
+    assert len(part_folders(cut_up)) == 4
+    assert len(held) == 5  # after the look before all chunks, and after each
+    first, *later = held
+    assert all(allocated <= first[0] + 2**20 for allocated, _ in later)
+    assert all(reserved <= first[1] + 2**25 for _, reserved in later)
+    monkeypatch.setattr(schedule, "most_runs", lambda *_: 8)
+    (whole,) = perform(small, tmp_path / "whole", device=DEVICE, processes=1)
+    assert tables(cut_up) == tables(whole)
+    assert "packed" in (whole / "environment.json").read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_interrupted_run_goes_on_chunk_by_chunk_to_the_same_bytes(tmp_path, small, processes):
+    (whole,) = perform(small, tmp_path / "whole", device=DEVICE, processes=1)
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        perform(small, folder, device=DEVICE, processes=1, watch=Stopping())
+    perform(small, folder, device=DEVICE, processes=processes, resume=True)
+    assert tables(folder) == tables(whole)
+    assert models(folder) == models(whole)
+
+
+def test_want_of_memory_in_the_midst_is_told_and_loses_nothing(tmp_path, monkeypatch):
+    asked = "__import__('torch').empty(1 << 50, dtype=__import__('torch').uint8, device='cuda')"
+    experiment, folder = odd(tmp_path, monkeypatch, 4, asked), tmp_path / "run"
+    monkeypatch.setattr(schedule, "most_runs", lambda *_: 2)
+    with pytest.raises(HeadgateError, match=r"OutOfMemoryError: .*; go on with"):
+        perform(experiment, folder, device=DEVICE, processes=2)
+    (tmp_path / "armed").unlink()
+    perform(None, folder, device=DEVICE, processes=2, resume=True, trust=["odd"])
+    (whole,) = perform(experiment, tmp_path / "whole", device=DEVICE, processes=1)
+    assert tables(folder) == tables(whole)
