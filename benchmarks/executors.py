@@ -153,10 +153,12 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the project asks of the CPU, for the cases that were measured."""
     found = {(case["name"], each["way"]): each for case in cases for each in case["ways"]}
     rows = []
-    for case, runs, required in (("logistic/1", "1 run", 150), ("logistic/40", "40 runs together", 300)):
+    for case, runs, required, most in (("logistic/1", "1 run", 150, 0.7), ("logistic/40", "40 runs together", 300, 0.45)):
         if gram := found.get((case, "gram")):
             text = f"logistic regression on one thread, {runs}: times as fast as the research-style loop"
             rows.append(target(text, required, gram["ratio_to"]["research style"]))
+            text = f"logistic regression on one thread, {runs}: milliseconds a round and run"
+            rows.append(target(text, most, gram["ms_a_run"], "ms", at_most=True))
     if gram := found.get(("logistic/1", "gram")):
         text = "logistic regression, 1 run: share of the Gram form's floor"
         rows.append(target(text, 15, 100 * gram["share_of_floor"], "%"))

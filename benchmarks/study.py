@@ -18,7 +18,7 @@ from machine import RESULTS, rounded, say, target, way, write
 
 EVERY = {"logistic": 1, "lenet": 5}
 LR = {"logistic": 0.5, "lenet": 0.1}
-MOST_SECONDS = {"logistic": 60, "lenet": 480}
+MOST_SECONDS = {"logistic": 20, "lenet": 300}
 POLICIES = "oracle,acdpp,dpp,constant,hybrid,released"
 
 
