@@ -246,3 +246,26 @@ def test_a_client_trains_on_different_images_of_its_own_the_same_for_everybody(t
 @pytest.mark.parametrize("model", ["logistic", "lenet"])
 def test_the_starting_model_is_as_large_as_the_one_it_stands_for(model):
     assert WORK.start(model).size == initial_parameters(MODEL.kinds[model](), WORK.SHAPE, WORK.CLASSES, 0).numel()
+
+
+# where the time of a run goes
+
+
+def test_an_inner_phase_is_not_counted_as_the_outer_one(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    phases = of_benchmarks("phases")
+    now = iter([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
+    monkeypatch.setattr(phases.time, "perf_counter", lambda: next(now))
+    clock = phases.Clock()
+    inner = clock.timed("import", lambda: None)
+    clock.timed("data", inner)()
+    clock.turn()
+    assert clock.spent == dict.fromkeys(phases.PHASES, 0.0) | {"rest": 1.0 + 5.0, "data": 2.0 + 4.0, "import": 3.0}
+
+
+def test_every_phase_of_a_run_is_seen(tmp_path):
+    words = ["run", "digits", "--rounds=2", "--seeds=1", "--policies=headgate", "--processes=1", "--out", str(tmp_path / "run")]
+    command = [sys.executable, str(ROOT / "benchmarks" / "phases.py"), "--only", "logistic", *words, "--progress=none"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    spent = json.loads(done.stdout.splitlines()[-1])
+    assert {phase for phase, seconds in spent.items() if seconds == 0} == {"compile"}
