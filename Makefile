@@ -64,6 +64,7 @@ coverage: $(READY)   # lines and branches of three rooms, without bringing up a 
 bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` draws them
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
+	$(BIN)/python benchmarks/vectors.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/scale.py

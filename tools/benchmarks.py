@@ -17,6 +17,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 FIGURES = ROOT / "docs" / "figures"
 KNOWN = {
     "executors": ("A round of local training on the CPU", "make bench"),
+    "vectors_aarch64": ("Inner loops beside plain numba, on ARM", "python benchmarks/vectors.py"),
+    "vectors_x86_64": ("Inner loops beside plain numba, on x86", "python benchmarks/vectors.py"),
     "gpu": ("A round of local training on a GPU", "make bench-gpu"),
     "gpu_accuracy": (
         "Whether bfloat16 learns as well",

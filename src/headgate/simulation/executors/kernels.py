@@ -16,7 +16,7 @@ from headgate.simulation.executors import compiled_shapes, vectors
 from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Pooling, Window
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.kernel_cache import keep
-from headgate.simulation.executors.vectors import add_scaled, collect, dots, largest, multiply, outer, spread_scaled
+from headgate.simulation.executors.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
@@ -117,6 +117,24 @@ def convolution(window: Window) -> Callable[..., None]:
                     out[to + j] = 0
 
     return forward
+
+
+@njit(inline="always")
+def collect(
+    count: int, slope: Floats, at: int, chosen: Numbers, which: int, step: int, length: int, shifts: Ints, place: int,
+    place_step: int, values: Floats, places: Ints,
+) -> int:  # fmt: skip
+    """Appends to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
+
+    Slopes and chosen are `step` apart. Gives how many there are now; beyond the last, one may be written. numba does not ask
+    of a uintp whether it is less than 0.
+    """
+    for i in range(length):
+        value = slope[np.uintp(at + i * step)]
+        values[np.uintp(count)] = value
+        places[np.uintp(count)] = place + i * place_step + shifts[chosen[np.uintp(which + i * step)]]
+        count += value != 0
+    return count
 
 
 @cache
