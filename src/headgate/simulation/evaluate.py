@@ -40,7 +40,9 @@ class Evaluator:
                 for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
                     chosen = logits.gather(-1, y.expand(logits.shape[:-1]).unsqueeze(-1)).squeeze(-1)
-                    loss[run] += (torch.logsumexp(logits, dim=-1) - chosen).sum(dim=-1).double()
+                    losses = torch.logsumexp(logits, dim=-1) - chosen
+                    # row by row: in which order a GPU adds up a row of several hangs on their number
+                    loss[run] += torch.stack([row.sum() for row in losses.view(-1, len(y))]).view_as(loss[run]).double()
         return hits.double() / len(self.labels), loss / len(self.labels)
 
     def _logits(
