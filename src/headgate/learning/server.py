@@ -56,4 +56,45 @@ class Momentum(ServerUpdate):
         return model + self.lr * velocity, {"velocity": velocity}
 
 
-SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Momentum})
+@dataclass(frozen=True)
+class Adam(ServerUpdate):
+    """FedAdam (Reddi et al. 2021, Algorithm 2): steps by the mean's change over its own root mean square, without correction of
+    the first rounds, as there."""
+
+    lr: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+    """below it a change counts as small; larger: nearer to momentum"""
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "tau"):
+            positive(name, getattr(self, name), most=float("inf"))
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise SettingError(f"{name} = {getattr(self, name)}: must be 0 or more and less than 1")
+
+    def start(self, model: Any) -> State:
+        return {"first": model * 0, "second": model * 0 + self.tau**2}
+
+    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+        change = mean - model
+        first = self.beta1 * state["first"] + (1 - self.beta1) * change
+        second = self.second(state["second"], change * change)
+        return model + self.lr * first / (second**0.5 + self.tau), {"first": first, "second": second}
+
+    def second(self, before: Any, square: Any) -> Any:
+        """What is remembered of the squares of the changes."""
+        return self.beta2 * before + (1 - self.beta2) * square
+
+
+@dataclass(frozen=True)
+class Yogi(Adam):
+    """FedYogi (Reddi et al. 2021): the same, but what is remembered of squares falls no faster than they are small."""
+
+    def second(self, before: Any, square: Any) -> Any:
+        # before − (1 − β2)·square·sign(before − square), by products that keep the arrays' type
+        return before + (1 - self.beta2) * (square * (before < square) - square * (before > square))
+
+
+SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Momentum, "adam": Adam, "yogi": Yogi})
