@@ -99,11 +99,16 @@ COMMON = {
         {"levels": st.just([1.0, 8.0]), "lengths": st.lists(st.integers(1, 5), min_size=2, max_size=2)},
         repeat=st.booleans(),
     ),
+    "ercot": table("ercot", {}, scale=SOME),
+    "brent": table("brent", {}, scale=SOME),
 }
-PER_CLIENT = table(
-    "per-client",
-    {"common": st.one_of(*COMMON.values()), "factors": st.lists(SOME, min_size=CLIENTS, max_size=CLIENTS)},
-    noise=SOME,
+PER_CLIENT = st.one_of(
+    table(
+        "per-client",
+        {"common": st.one_of(*COMMON.values()), "factors": st.lists(SOME, min_size=CLIENTS, max_size=CLIENTS)},
+        noise=SOME,
+    ),
+    table("ercot", {"points": st.permutations(["HB_PAN", "LZ_WEST", "LZ_CPS", "HB_HUBAVG"])}),
 )
 PARTITIONS = {
     "pairs": table("pairs", {}, per_class=st.integers(1, 9)),
@@ -111,7 +116,12 @@ PARTITIONS = {
     "dirichlet": table("dirichlet", {"alpha": st.floats(0.1, 9)}),
     "column": table("column", {"column": st.just("writer")}),
 }
-SERVERS = {"average": table("average", {}), "momentum": table("momentum", {}, momentum=SOME, lr=SOME)}
+SERVERS = {
+    "average": table("average", {}),
+    "momentum": table("momentum", {}, momentum=SOME, lr=SOME),
+    "adam": table("adam", {}, lr=SOME, beta1=SOME),
+    "yogi": table("yogi", {}, beta2=SOME, tau=SOME),
+}
 
 
 @st.composite
@@ -129,7 +139,7 @@ def recipes(draw):
     if draw(st.booleans()):
         system["weights"] = draw(st.lists(st.floats(0.1, 5), min_size=CLIENTS, max_size=CLIENTS))
     horizon = draw(st.sampled_from([None, "open", ROUNDS, 5, 40]))
-    at_end = prices if not per_client else prices["common"]
+    at_end = prices.get("common", prices)
     if horizon is not None and not (at_end.get("file") and horizon == 40):  # the file has no more than 12 prices
         run["horizon"] = horizon
     return {

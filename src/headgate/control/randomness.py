@@ -38,6 +38,7 @@ class Purpose(IntEnum):
     ADMISSION = 10
     RETENTION = 11
     SHIFT = 12
+    PRICE_START = 13
 
 
 def philox(

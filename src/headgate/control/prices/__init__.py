@@ -3,6 +3,7 @@
 from headgate.control.prices.hard import Bursts, Drift, Pareto, PerClient, Switches
 from headgate.control.prices.process import PriceProcess, rounds_of
 from headgate.control.prices.processes import Fixed, Markov, Seasonal, Uniform, UniformInteger
+from headgate.control.prices.recorded import Brent, Ercot
 from headgate.control.prices.trace import Trace
 
 KINDS: dict[str, type[PriceProcess]] = {
@@ -17,5 +18,7 @@ KINDS: dict[str, type[PriceProcess]] = {
     "pareto": Pareto,
     "switches": Switches,
     "per-client": PerClient,
+    "ercot": Ercot,
+    "brent": Brent,
 }
 """by their names in recipes"""
