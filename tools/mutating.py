@@ -15,32 +15,63 @@ LEFT_ALONE = ("annotation", "returns", "decorator_list", "bases", "exc", "msg", 
 NAMES = {**dict(PAIRS), **{b: a for a, b in PAIRS}}
 
 
+class Place(NamedTuple):
+    """Of a node in a tree: its parent, the parent's field, and the place in the field where that is a list."""
+
+    parent: ast.AST
+    field: str
+    index: int | None
+
+    @property
+    def node(self) -> ast.AST:
+        value = getattr(self.parent, self.field)
+        return value if self.index is None else value[self.index]
+
+    def put(self, node: ast.AST) -> None:
+        if self.index is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.index] = node
+
+
 class Mutant(NamedTuple):
     name: str
     """function: before → after"""
-    tree: ast.Module
+    module: ast.Module
+    """as it is"""
+    place: Place
+    after: ast.AST
+
+    @property
+    def tree(self) -> ast.Module:
+        """A copy of the module with the change."""
+        before = self.place.node
+        self.place.put(self.after)
+        changed = copy.deepcopy(self.module)
+        self.place.put(before)
+        return ast.fix_missing_locations(changed)
 
 
 def mutants(tree: ast.Module) -> list[Mutant]:
     """All of a module's, each with a name of its own."""
     found: list[Mutant] = []
     seen: dict[str, int] = {}
-    for where, parent, field, index in list(_places(tree, "module")):
-        node = _get(parent, field, index)
-        shown = parent if isinstance(node, ast.Constant) or field == "func" else None  # alone they say little
-        for after in _changes(node, field):
+    for where, place in list(_places(tree, "module")):
+        node = place.node
+        shown = place.parent if isinstance(node, ast.Constant) or place.field == "func" else None  # alone they say little
+        for after in _changes(node, place.field):
             before = _line(shown or node)
-            _set(parent, field, index, after)
+            place.put(after)
             name = f"{where}: {before} → {_line(shown or after)}"
+            place.put(node)
             seen[name] = seen.get(name, 0) + 1
             again = f" (place {seen[name]})" if seen[name] > 1 else ""
-            found.append(Mutant(name + again, ast.fix_missing_locations(copy.deepcopy(tree))))
-            _set(parent, field, index, node)
+            found.append(Mutant(name + again, tree, place, after))
     return found
 
 
-def _places(node: ast.AST, where: str) -> Iterator[tuple[str, ast.AST, str, int | None]]:
-    """(function, parent, field, place in the field) of what may be changed: not types, decorators, messages or axes."""
+def _places(node: ast.AST, where: str) -> Iterator[tuple[str, Place]]:
+    """(function, place) of what may be changed: not types, decorators, messages or axes."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         where = node.name if where == "module" else f"{where}.{node.name}"
     for field, value in ast.iter_fields(node):
@@ -51,7 +82,7 @@ def _places(node: ast.AST, where: str) -> Iterator[tuple[str, ast.AST, str, int 
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(child, ast.JoinedStr) or not isinstance(child, ast.AST):
                 continue
-            yield where, node, field, index
+            yield where, Place(node, field, index)
             yield from _places(child, where)
 
 
@@ -83,18 +114,6 @@ def _changes(node: ast.AST, field: str) -> Iterator[ast.AST]:
             yield ast.Pass()
         case ast.Assign(targets=[ast.Subscript() | ast.Attribute()]):
             yield ast.Pass()
-
-
-def _get(parent: ast.AST, field: str, index: int | None) -> ast.AST:
-    value = getattr(parent, field)
-    return value if index is None else value[index]
-
-
-def _set(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
-    if index is None:
-        setattr(parent, field, node)
-    else:
-        getattr(parent, field)[index] = node
 
 
 def _line(node: ast.AST) -> str:
