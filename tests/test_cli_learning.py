@@ -166,7 +166,7 @@ def test_one_seed_is_enough(headgate, tmp_path):
 
 def test_every_part_may_come_from_outside_the_package(headgate, tmp_path):
     """Found beside the recipe, whatever the working folder is; each in a file of at most 30 lines."""
-    headgate("run", EXAMPLES / "mine.toml", "--out", tmp_path / "m", "--progress", "none")
+    headgate("run", EXAMPLES / "mine.toml", "--out", tmp_path / "m", "--progress", "none", "--processes", "1")
     frame = pl.read_parquet(tmp_path / "m" / "metrics.parquet")
     assert set(frame["policy"]) == {"headgate", "steps", "below", "constant"}
     assert frame.filter(pl.col("t") == 40)["test_accuracy"].min() > 0.8

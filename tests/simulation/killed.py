@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,6 +57,9 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.root, self.note, self.said = root, root / "note.json", root / "said.txt"
         self.data = load_dataset("digits")  # is not what is tried here, and takes long
+        load("digits", SETTINGS)  # what this imports and makes need not be made in every child; nor what is imported by rounds
+        for name in ("simulation.linear", "simulation.executors.gram"):
+            import_module(f"headgate.{name}")
 
     def attempt(self, folder: Path, end: Place | None = None, kill_after: float | None = None) -> bool:
         """Whether it came to its end."""
