@@ -13,7 +13,7 @@ from pathlib import Path
 from headgate.flower.app.write import OWN, write_app
 from headgate.flower.deploy.loopback import Loopback
 
-NODES, PATIENCE = 4, 900
+PATIENCE = 900
 PASSING = '''
 import os
 import time
@@ -54,6 +54,7 @@ class Grid:
 class Stage:
     """An app with places, and the folder in which they are."""
 
+    nodes: int
     app: Path
     out: Path
     points: Path
@@ -82,9 +83,9 @@ def patiently(condition, what):
         time.sleep(0.1)
 
 
-def stage(folder, rounds):
+def stage(folder, nodes, rounds):
     app = folder / "staged"
-    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", NODES, OWN)
+    write_app(app, "digits", [f"run.rounds={rounds}", "prices.low=1", "prices.high=2"], "constant", nodes, OWN)
     package = app / "staged"
     (package / "passing.py").write_text(PASSING)
     edits = {
@@ -100,13 +101,13 @@ def stage(folder, rounds):
         (package / name).write_text(text.replace(old, new).replace("from . import task", "from . import passing, task"))
     points = folder / "points"
     points.mkdir()
-    return Stage(app, app / "runs" / "digits", points)
+    return Stage(nodes, app, app / "runs" / "digits", points)
 
 
 @contextmanager
 def brought_up(folder, staged):
     said = []
-    with Loopback(folder / "deployment", NODES, said.append, {"HEADGATE_TEST_POINTS": str(staged.points)}) as deployment:
+    with Loopback(folder / "deployment", staged.nodes, said.append, {"HEADGATE_TEST_POINTS": str(staged.points)}) as deployment:
         deployment.said = said
         yield deployment
 

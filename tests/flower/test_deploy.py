@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deployed import NODES, PATIENCE, brought_up, patiently, playing, stage
+from deployed import PATIENCE, brought_up, patiently, playing, stage
 
 from headgate.control.controller import Controller
 from headgate.control.types import Report
@@ -71,7 +71,8 @@ def audit(staged, deployment):
     (policy,) = experiment.policies.values()
     store = LedgerStore(staged.out / "ledger.sqlite")
     buffers = [
-        BufferStore(next((deployment.folder / f"node-{client}" / "store").glob("*.sqlite")), client) for client in range(NODES)
+        BufferStore(next((deployment.folder / f"node-{client}" / "store").glob("*.sqlite")), client)
+        for client in range(staged.nodes)
     ]
     bought = [{one.round: one.admitted for one in buffer.admissions(store.experiment)} for buffer in buffers]
     orders = {(row.round, row.client): row for row in store.orders()}
@@ -139,38 +140,38 @@ GOES_ON = "submitted again, it goes on from the ledger with the same orders"
 
 
 def test_a_supernode_and_the_server_app_are_killed_and_everything_adds_up(tmp_path):
-    staged = stage(tmp_path, rounds=6)
-    staged.hold("client-1-2", "client-2-4", "client-0-5")
+    staged = stage(tmp_path, nodes=3, rounds=5)  # a client takes a process a round
+    staged.hold("client-1-2", "client-2-3", "client-0-4")
     with brought_up(tmp_path, staged) as deployment:
-        stranger = deployment.node(NODES)
+        stranger = deployment.node(staged.nodes)
         make_node_key(stranger.key)
         refused = stranger.start()
         with playing(deployment, staged):
             staged.await_point("client-1-2")
             kill_supernode(deployment, 1)
             staged.release("client-1-2")
-            staged.await_point("client-2-4")
+            staged.await_point("client-2-3")
             kill_server_app(deployment)
-            staged.release("client-2-4")
-            staged.await_point("client-0-5")
+            staged.release("client-2-3")
+            staged.await_point("client-0-4")
             await_return(deployment, 1, starts=1)
-            staged.release("client-0-5")
+            staged.release("client-0-4")
         assert refused.wait(PATIENCE) == 1
         assert stranger.exit_code() == REFUSED
         books = audit(staged, deployment)
         assert sum("submitted again" in line for line in deployment.said) == 1
-        assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 7)), "every round admits something"
+        assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 6)), "every round admits something"
         assert (2, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
         mark = deployment.mark
     assert list(marked(mark)) == []
     write_row("SuperNode", "while its client trains", COMES_BACK, charged(books, 2))
-    write_row("ServerApp", "while clients train", GOES_ON, charged(books, 4))
+    write_row("ServerApp", "while clients train", GOES_ON, charged(books, 3))
     write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {stranger.exit_code()}")
 
 
 @pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and writes docs/faults.md from it")
 def test_every_process_is_killed_at_every_place(tmp_path):
-    staged = stage(tmp_path, rounds=9)
+    staged = stage(tmp_path, nodes=4, rounds=9)
     staged.hold("client-1-2", "client-2-3", "ordered-4", "client-0-5", "heard-6", "client-3-7", "client-0-8")
     with brought_up(tmp_path, staged) as deployment:
         with playing(deployment, staged):
