@@ -19,16 +19,18 @@ from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
 
 KEPT = 128 << 20
 """bytes of a set of images that are made numbers once; those of a larger one are each time, chunk by chunk"""
+ALIKE = 400
+"""images that are multiplied together: fewer have fewer bytes in common that are 0, more start fewer products; measured"""
 
 
 class Alike(NamedTuple):
     """Some images of one class."""
 
     label: int
-    bytes: Ints
-    """which of an image's bytes: where they all have a 0 there is nothing to multiply"""
+    places: Ints
+    """which of an image's bytes: where all images have a 0 there is nothing to multiply; then that of the level"""
     samples: Floats
-    """these bytes as numbers, (bytes, images)"""
+    """these bytes as numbers, (bytes, images), and 1 for the level"""
 
 
 class Judged:
@@ -40,11 +42,10 @@ class Judged:
 
     def score(self, theta: Floats) -> tuple[Floats, Floats]:
         """Accuracy (R,) and mean cross-entropy (R,); all models together are one matrix product."""
-        weight, level = self.task.of_bytes(theta)
+        weight = self.task.of_bytes(theta)
         hits, loss = np.zeros(len(theta), np.int64), np.zeros(len(theta))
-        for label, numbers, samples in self._chunks():
-            logits = (weight.take(numbers, 0).T @ samples).reshape(len(theta), self.task.classes, -1)
-            logits += level
+        for label, places, samples in self._chunks():
+            logits = (weight.take(places, 0).T @ samples).reshape(len(theta), self.task.classes, -1)
             own = logits[:, label]
             before, after = (each.max(axis=1, initial=-np.inf) for each in (logits[:, :label], logits[:, label + 1 :]))
             hits += ((own > before) & (own >= after)).sum(axis=1)  # of several largest the first is the answer
@@ -56,17 +57,28 @@ class Judged:
 
     def _chunks(self) -> Iterable[Alike]:
         if self.images.size * self.task.dtype.itemsize > KEPT:
-            return self._made()
-        self._kept = self._kept or list(self._made())
+            return map(self._numbers, self._classes())
+        self._kept = self._kept or [self._numbers(rows) for own in self._classes() for rows in self._alike(own)]
         return self._kept
 
-    def _made(self) -> Iterator[Alike]:
+    def _classes(self) -> Iterator[Ints]:
+        """Rows of images of one class."""
         for label in range(self.task.classes):
             rows = np.flatnonzero(self.labels == label)
-            for start in range(0, len(rows), EVALUATED):
-                images = self.images[rows[start : start + EVALUATED]].reshape(-1, math.prod(self.task.shape))
-                used = np.flatnonzero(images.any(axis=0))
-                yield Alike(label, used, images.T.take(used, 0).astype(self.task.dtype))
+            yield from (rows[start : start + EVALUATED] for start in range(0, len(rows), EVALUATED))
+
+    def _alike(self, rows: Ints) -> list[Ints]:
+        """In parts: the images come last that are not 0 where few others are not."""
+        used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
+        rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
+        return np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
+
+    def _numbers(self, rows: Ints) -> Alike:
+        images = self.images[rows].reshape(len(rows), math.prod(self.task.shape))
+        places = np.flatnonzero(images.any(axis=0))
+        samples = np.ones((len(places) + 1, len(rows)), self.task.dtype)
+        samples[:-1] = images.T[places]
+        return Alike(int(self.labels[rows[0]]), np.append(places, images.shape[1]), samples)
 
 
 class LinearLearner(Learner):

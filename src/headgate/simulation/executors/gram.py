@@ -66,14 +66,18 @@ class LinearTask(Learnt):
         mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
         return (1 / (255 * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
 
-    def of_bytes(self, models: Floats) -> tuple[Floats, Floats]:
-        """The models (R, P) as linear ones of an image's bytes: matrix (features, R·classes) and level (R, classes, 1)."""
+    def of_bytes(self, models: Floats) -> Floats:
+        """The models (R, P) as linear ones of an image's bytes, (features + 1, R·classes); last comes the weight of a 1."""
         weight, bias = self.matrices(models)
         scale, shift = self.line
-        channels = weight.reshape(-1, len(scale), weight.shape[2] // len(scale))
-        level = (channels.sum(axis=2) @ shift).reshape(len(models), self.classes, 1)
-        scaled = np.ascontiguousarray((channels * scale).reshape(-1, weight.shape[2]).T)
-        return scaled, level if bias is None else level + bias
+        channels = weight.reshape(-1, len(scale), math.prod(self.shape[1:]))
+        level = channels.sum(axis=2) @ shift
+        if bias is not None:
+            level += bias.reshape(-1, 1)
+        scaled = np.empty((weight.shape[2] + 1, len(channels)), self.dtype)
+        scaled[:-1].T[:] = (channels * scale).reshape(-1, weight.shape[2])
+        scaled[-1:] = level.T
+        return scaled
 
     def matrices(self, models: Any) -> tuple[Any, Any]:
         """Weights (R, classes, features) and biases (R, classes, 1) as views of the models; without biases, None."""
