@@ -65,6 +65,7 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` d
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
 	$(BIN)/python benchmarks/vectors.py
+	$(BIN)/python benchmarks/judging.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/scale.py

@@ -17,6 +17,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 FIGURES = ROOT / "docs" / "figures"
 KNOWN = {
     "executors": ("A round of local training on the CPU", "make bench"),
+    "judging": ("Judging nets on the CPU", "make bench"),
     "vectors_aarch64": ("Inner loops beside plain numba, on ARM", "python benchmarks/vectors.py"),
     "vectors_x86_64": ("Inner loops beside plain numba, on x86", "python benchmarks/vectors.py"),
     "gpu": ("A round of local training on a GPU", "make bench-gpu"),
@@ -54,7 +55,7 @@ does, and what it leaves out, is said at the top of its script.
 - *× name*: how many times as fast as that way, the ratio of medians in the same run
 - *of peak*: the share of the speed of a large matrix product, measured in the same run, at which a way does its
   arithmetic; for nets the arithmetic is nominal, all that the usual algorithm does, also what a way leaves out
-  because a pool discards it
+  because a pool discards it; *really of peak* counts only what the way does
 - *of floor*: the share of the time that the arithmetic would take at that speed, with data moved at the speed of a
   copy
 - *MiB*: the most memory held at once by the way's processes
