@@ -5,7 +5,6 @@ anything is built.
 """
 
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from dataclasses import Field as Setting
@@ -16,7 +15,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictInt
 from headgate.control.controller import Controller
 from headgate.errors import InfeasibleError, SettingError
 from headgate.escaping import shown
-from headgate.experiment import Experiment, build, recipe_names, recipe_text
+from headgate.experiment import Experiment, build, recipe_names
+from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
 from headgate.parts import POLICY, PRICES, fill, nearest
 from headgate.web.uploads import MOST_PRICES
@@ -180,7 +180,7 @@ def choices() -> dict[str, Any]:
     """Policies, kinds of prices with their keys, and recipes to start from."""
     recipes = []
     for name in recipe_names():
-        raw = tomllib.loads(recipe_text(name))
+        _, raw, _ = read_recipe(name)
         system = raw["system"]
         if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
             start = {"name": name, "system": system, "prices": raw["prices"], "rounds": raw["run"]["rounds"]}

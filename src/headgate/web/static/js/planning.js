@@ -10,6 +10,8 @@ export const PRICES = {
   pareto: { title: "Heavy tails", about: "mostly cheap, sometimes very dear", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 100, 1, 1000], tail: ["Tail", 1.2, 0.2, 4, 0.1] } },
   switches: { title: "Switches", about: "levels that follow one another", fields: { levels: ["Levels", [10, 1]], lengths: ["Rounds each", [50, 50]], repeat: ["Again and again", true] } },
   markov: { title: "Markov chain", about: "levels, and the chances to change between them", fields: { levels: ["Levels", [1, 5, 9]], transition: ["Chances, row by row", [[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]]] } },
+  ercot: { title: "Electricity, as it was", about: "Texas, hour by hour, spring 2022; each seed from another hour on", fields: { scale: ["Times $ per MWh", 0.1, 0.01, 2, 0.01], points: ["A place for each client, or none for one price", []] } },
+  brent: { title: "Oil, as it was", about: "Brent, day by day, 1987 to 2019; each seed from another day on", fields: { scale: ["Times $ per barrel", 0.1, 0.01, 2, 0.01] } },
   trace: { title: "A file of prices", about: "a CSV file with a price for each round", fields: {} },
 };
 
