@@ -46,6 +46,23 @@ def test_a_server_update_moves_real_numbers_and_remembers(tmp_path):
     assert all(np.array_equal(plain.model[name], mean[name]) for name in MODEL)
 
 
+def test_the_mean_of_models_is_judged_and_survives(tmp_path):
+    first = ServerModel.first(MODEL, Average())
+    assert first.averaged(1, None).mean is None
+    assert first.judged is first.model
+    one = first.step(1, {"w": np.array([3.0, 1.0]), "b": np.array([2.5], np.float32), "steps": np.array(4)}, Average())
+    one = one.averaged(1, 0.0)
+    assert one.judged["w"].tolist() == [3.0, 1.0]  # the first model is the mean of itself
+    two = one.step(2, {"w": np.array([1.0, 3.0]), "b": np.array([0.5], np.float32), "steps": np.array(6)}, Average())
+    two = two.averaged(2, 0.0)
+    assert two.model["w"].tolist() == [1.0, 3.0]
+    assert (two.judged["w"].tolist(), two.judged["b"].tolist(), int(two.judged["steps"])) == ([2.0, 2.0], [1.5], 6)
+    assert two.judged["b"].dtype == np.float32
+    back = read_parameters(tmp_path, *write_parameters(tmp_path, 2, two))
+    assert all(np.array_equal(back.judged[name], two.judged[name]) for name in MODEL)
+    assert back.model.keys() == MODEL.keys()
+
+
 def test_a_server_update_of_another_shape_is_refused():
     class Wrong(ServerUpdate):
         def step(self, t, model, mean, state):

@@ -13,19 +13,28 @@ from safetensors.numpy import load, save
 from headgate.control.types import Floats
 from headgate.errors import DataError, SettingError
 from headgate.flower.validation import NamedArrays
+from headgate.learning.averaging import between, newest_share
 from headgate.learning.server import ServerUpdate, State
 from headgate.theory.labels import paper
 from headgate.writing import replace_file, sync
 
-STATE = "headgate server update: "
-"""begins the names of the server update's arrays in the file"""
+STATE, MEAN = "headgate server update: ", "headgate mean of models: "
+"""begin the names of the server update's arrays in the file, and of those of the mean"""
 
 
 class ServerModel(NamedTuple):
-    """What the server has learned: the model, and what the server update remembers. Both are written in one file."""
+    """What the server has learned: the model, and what the server update remembers. All is written in one file."""
 
     model: NamedArrays
+    """what training goes on from"""
     state: State
+    mean: NamedArrays | None = None
+    """of the models so far, where it is asked for"""
+
+    @property
+    def judged(self) -> NamedArrays:
+        """What is evaluated, and what a run ends with."""
+        return self.model if self.mean is None else self.mean
 
     @classmethod
     def first(cls, model: NamedArrays, update: ServerUpdate) -> "ServerModel":
@@ -43,7 +52,15 @@ class ServerModel(NamedTuple):
             start = self.model[name]
             model[name] = np.asarray(after)[0, place : place + start.size].reshape(start.shape).astype(start.dtype)
             place += start.size
-        return ServerModel(model, _arrays(state))
+        return ServerModel(model, _arrays(state), self.mean)
+
+    def averaged(self, t: int, eta: float | None) -> "ServerModel":
+        """With the mean of the models after round t; None: without. Whole numbers are the latest model's."""
+        if eta is None:
+            return self
+        before, share = self.mean or self.model, newest_share(t, eta)
+        moved = {name: between(before[name], self.model[name], share) for name in _moved(self.model)}
+        return self._replace(mean={**self.model, **moved})
 
 
 def _moved(model: NamedArrays) -> list[str]:
@@ -80,6 +97,7 @@ def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats)
 def write_parameters(folder: Path, t: int, server: ServerModel) -> tuple[str, str]:
     """(file, its SHA-256); the file has its name only when it is on disk."""
     arrays = {**server.model, **{f"{STATE}{name}": array for name, array in server.state.items()}}
+    arrays |= {f"{MEAN}{name}": array for name, array in (server.mean or {}).items()}
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
@@ -100,8 +118,11 @@ def read_parameters(folder: Path, name: str, sha256: str) -> ServerModel:
         arrays = load(content)
     except SafetensorError as error:
         raise DataError(f"{path}: is damaged ({error}); the run cannot be continued") from None
-    model = {name: array for name, array in arrays.items() if not name.startswith(STATE)}
-    return ServerModel(model, {name.removeprefix(STATE): arrays[name] for name in arrays.keys() - model.keys()})
+    state, mean = (
+        {name.removeprefix(own): array for name, array in arrays.items() if name.startswith(own)} for own in (STATE, MEAN)
+    )
+    model = {name: array for name, array in arrays.items() if not name.startswith((STATE, MEAN))}
+    return ServerModel(model, state, mean or None)
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:

@@ -49,10 +49,8 @@ class RecipeTask:
     dataset: Dataset
 
     def __post_init__(self) -> None:
-        training = self.experiment.training
-        for name, value, without in (("average", training.average, None), ("shift", training.shift, 0)):
-            if value != without:
-                raise SettingError(f"training.{name} = {value}: the simulator alone does that; leave it out on Flower")
+        if shift := self.experiment.training.shift:
+            raise SettingError(f"training.shift = {shift}: the simulator alone does that; leave it out on Flower")
 
     @property
     def seed(self) -> int:

@@ -127,11 +127,12 @@ class AdmissionStrategy(Strategy):
             if metrics is not None:
                 result.train_metrics_clientapp[t] = metrics
             if self._client_evaluation:
-                asked = self.configure_evaluate(t, arrays, evaluate_config or ConfigRecord(), grid)
+                judged_by_clients = record_of(self._learned.judged)
+                asked = self.configure_evaluate(t, judged_by_clients, evaluate_config or ConfigRecord(), grid)
                 judged = self.aggregate_evaluate(t, grid.send_and_receive(asked, timeout=self.discipline.deadline))
                 if judged is not None:
                     result.evaluate_metrics_clientapp[t] = judged
-        result.arrays = arrays
+        result.arrays = record_of(self._learned.judged)
         for past in self.store.rounds():
             judged_here = {name: past.metrics.get(name) for name in ("test_accuracy", "test_loss", "validation_accuracy")}
             if any(value is not None for value in judged_here.values()):
@@ -166,7 +167,7 @@ class AdmissionStrategy(Strategy):
         done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events([*forged, *heard.events])
         learned, events = self._step(now.t, heard)
         arrays = record_of((learned or self._learned).model)
-        metrics = self._metrics(done, heard, self._judged(now.t, arrays))
+        metrics = self._metrics(done, heard, self._judged(now.t, record_of((learned or self._learned).judged)))
         with on_disk(self._record.folder):
             file = write_parameters(self._record.parameters, now.t, learned) if learned is not None else self._file
             self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
@@ -246,6 +247,7 @@ class AdmissionStrategy(Strategy):
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
         updates = [update.model for update in heard.updates]
         learned = self._learned.step(t, average(self._learned.model, updates, weights), self.experiment.server)
+        learned = learned.averaged(t, self.experiment.training.average)
         if not all(np.isfinite(array).all() for array in learned.model.values() if array.dtype.kind == "f"):
             return None, [Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")]
         return learned, []

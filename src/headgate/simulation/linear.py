@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
+from headgate.learning.averaging import between
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.shift import shifted
@@ -125,10 +126,7 @@ class LinearLearner(Learner):
         return values.astype(self.dtype)
 
     def _between(self, old: Floats, new: Floats, share: float) -> Floats:
-        """As torch.lerp, which multiplies and adds in one: so does float64, for float32."""
-        part = self.dtype.type(share)
-        base, part = (old, part) if part < 0.5 else (new, part - 1)
-        return np.asarray(base + np.float64(part) * (new - old)).astype(self.dtype)
+        return between(old, new, share)
 
     def _together(self, *values: NDArray[Any]) -> Floats:
         return np.stack(values).astype(np.float64)
