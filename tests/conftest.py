@@ -25,13 +25,19 @@ MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
 def roomy(folder):
-    """Whether programs may be started from this folder too, as from any for temporary files."""
+    """Whether there is room, and programs may be started from there, as some tests do."""
     return folder.is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC and shutil.disk_usage(folder).free > ROOM
 
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a worker for every core
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # every core has its worker
 if "TMPDIR" not in os.environ and roomy(MEMORY):
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores: some tests wait, for processes that start and for time to pass."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items):
