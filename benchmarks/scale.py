@@ -12,6 +12,7 @@ says how what clients add grows from the last size but one to the last: 1 is lin
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ from typing import Any
 
 import numpy as np
 from machine import RESULTS, command, peak_memory_mib, rounded, say, target, way, write
+
+from headgate.simulation.players import ONE_THREAD
 
 PARTS = ("cpu", "control", "packing", "training", "rest")
 COHORT = 1_000
@@ -55,7 +58,7 @@ def main() -> None:
     cases = [
         {
             "name": "clients",
-            "title": f"A round of acdpp and constant, one seed, {COHORT} clients train (digits, logistic regression)",
+            "title": f"A round of all policies of `million`, one seed, {COHORT} clients train (digits, logistic regression)",
             "columns": [f"{part}_ms" for part in PARTS],
             "ways": ways,
             "fit": fits,
@@ -71,7 +74,7 @@ def main() -> None:
 
 def in_a_process_of_its_own(clients: int, rounds: int) -> dict[str, Any]:
     words = [sys.executable, __file__, "--child", str(clients), "--rounds", str(rounds)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, env=os.environ | ONE_THREAD, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{command(words[1:])} failed:\n{done.stderr}")
     return dict(json.loads(done.stdout))
@@ -79,14 +82,11 @@ def in_a_process_of_its_own(clients: int, rounds: int) -> dict[str, Any]:
 
 def measured(clients: int, rounds: int) -> dict[str, Any]:
     """Seconds of each of the later half of the rounds and its parts, and memory."""
-    import torch
-
     from headgate.experiment import load
     from headgate.learning.datasets import load_dataset
     from headgate.simulation import engine
 
     engine.FEW = 0  # what is written down for few clients is worked out for them too: all sizes do the same
-    torch.set_num_threads(1)
     budget = load("million").system.budget * clients / 1_000_000
     settings = [f"system.clients={clients}", f"system.budget={budget}", f"training.cohort={min(COHORT, clients)}"]
     experiment = load("million", [*settings, f"run.rounds={rounds}", f"training.evaluate_every={rounds}"])
@@ -109,7 +109,7 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
         controller.decide = timed(controller.decide, "control")  # type: ignore[method-assign]
         controller.post = timed(controller.post, "control")  # type: ignore[method-assign]
     simulation._prepare = timed(simulation._prepare, "prepare")  # type: ignore[method-assign]
-    simulation._launch = timed(simulation._launch, "training")  # type: ignore[method-assign]
+    simulation.learner.launch = timed(simulation.learner.launch, "training")  # type: ignore[method-assign]
     times: dict[str, list[float]] = {part: [] for part in ("round", *PARTS)}
     for t in range(1, rounds):  # the last round is left out: it evaluates
         clock.clear()

@@ -270,3 +270,17 @@ def test_every_phase_of_a_run_is_seen(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     spent = json.loads(done.stdout.splitlines()[-1])
     assert {phase for phase, seconds in spent.items() if seconds == 0} == {"compile"}
+
+
+# a million clients
+
+
+def test_the_parts_of_a_round_make_up_the_round():
+    words = [sys.executable, str(ROOT / "benchmarks" / "scale.py"), "--child", "200", "--rounds", "6"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    parts = zip(*(told["times"][part] for part in ("control", "packing", "training", "rest")), strict=True)
+    assert [sum(each) for each in parts] == pytest.approx(told["times"]["cpu"])
+    assert all(seconds > 0 for part in ("round", "control", "packing", "training") for seconds in told["times"][part])
+    assert told["peak_memory_mib"] >= told["before_mib"] > 0
