@@ -32,6 +32,8 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
     within one sample of its exact share at all times. `room` (R, M) caps what a client may get; the
     caller makes sure that the total fits.
     """
+    if not total.any():
+        return np.zeros_like(credit), credit
     whole = int(shares.sum())
     owed = credit + total[:, None] * shares
     given = np.maximum(owed // whole, 0)

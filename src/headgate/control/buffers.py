@@ -121,25 +121,47 @@ class Buffers:
     # windows with a capacity
 
     def _window(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
-        """Sample i of client m sits in place i mod its limit."""
-        born = contents.born
+        """Sample i of client m sits in place i mod its limit; born is 0 at places beyond it."""
+        born, limit = contents.born, self.limit
         assert born is not None
-        left = self._each(ledger.dropped, np.minimum(first, ledger.admitted))
-        used = t - born[left]  # once in every round from the one of admission to the last
-        uses = np.bincount(left[0], weights=used, minlength=len(last)).astype(np.int64)  # exact below 2^53
+        assert limit is not None
+        gone = np.minimum(first, ledger.admitted) - ledger.dropped  # of what was held
+        come = last - np.maximum(ledger.admitted, first)  # and stays
+        if not gone.any() and not come.any():
+            return Settled(contents, first, 0, np.zeros(len(last), dtype=np.int64))
         passed = np.maximum(first - ledger.admitted, 0).sum(axis=-1)  # more arrived than there is room for
+        none, all_of_them = not gone.any(), bool((gone == limit).all())
+        if (none or all_of_them) and (come == limit).all():  # whole buffers are filled: no need to look for places
+            uses = t * gone.sum(axis=-1) - (0 if none else born.sum(axis=(1, 2), dtype=np.int64))
+            return Settled(contents._replace(born=self._all_born(t)), first, passed, uses)
+        left = self._each(ledger.dropped, gone)
+        used = np.cumsum(t - born.ravel()[left], dtype=np.int64)  # once in every round from the one of admission to the last
+        upto = np.cumsum(gone.sum(axis=-1))
+        uses = np.diff(np.append(0, used)[upto], prepend=0)
         born = born.copy()
-        born[self._each(np.maximum(ledger.admitted, first), last)] = t
+        born.ravel()[self._each(np.maximum(ledger.admitted, first), come)] = t
         return Settled(contents._replace(born=born), first, passed, uses)
 
-    def _each(self, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-        """Index of (run, client, place) for every sample begin ≤ i < end of every client."""
+    def _all_born(self, t: int) -> NDArray[np.int32]:
+        """Every place taken in round t, of every run alike."""
+        by_client = np.multiply(self._there, np.int32(t), dtype=np.int32)
+        return np.broadcast_to(by_client, (self.runs, *by_client.shape))
+
+    @cached_property
+    def _there(self) -> NDArray[np.bool_]:
+        """Which places each client has, (M, places)."""
         assert self.limit is not None
-        count = np.maximum(end - begin, 0).ravel()
+        return np.asarray(np.arange(int(self.limit.max())) < self.limit[:, None])
+
+    def _each(self, begin: Ints, count: Ints) -> Ints:
+        """Places, counted over all runs and clients, of samples begin ≤ i < begin + count, at most a buffer of each client."""
+        assert self.limit is not None
+        count, slots = count.ravel(), int(self.limit.max())
         owner = np.repeat(np.arange(count.size), count)
-        nth = np.arange(owner.size) - np.repeat(np.cumsum(count) - count, count)
-        run, client = owner // self.clients, owner % self.clients
-        return run, client, (begin.ravel()[owner] + nth) % self.limit[client]
+        room = np.broadcast_to(self.limit, begin.shape).ravel()
+        place = np.arange(owner.size) + (begin.ravel() % room - (np.cumsum(count) - count))[owner]
+        place -= np.where(place >= room[owner], room[owner], 0)
+        return np.asarray(place + slots * owner)
 
     # rules that choose
 

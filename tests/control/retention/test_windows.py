@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, KStep, Report
@@ -40,6 +40,8 @@ def test_every_rule_passes_the_public_check(rule):
     st.one_of(st.none(), st.lists(st.integers(1, 7), min_size=3, max_size=3)),
     st.sets(st.integers(0, 2)),
 )
+@example([[4, 4, 4], [0, 0, 0], [5, 4, 6], [0, 1, 0], [4, 4, 4]], None, [3, 2, 4], set())  # whole buffers, filled and renewed
+@example([[4, 4, 4], [0, 0, 0], [0, 0, 0], [4, 4, 4], [3, 2, 4]], 2, [3, 2, 4], set())  # and after all of them have aged out
 def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrivals, K, capacity, forever):
     """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `keeps`, uses counted."""
     if K is None and capacity is None:
