@@ -59,7 +59,8 @@ def prepared(case: str, name: str) -> tuple[Any, Any, Any]:
     model, runs, _ = split(case)
     work = loops.make(model, runs)
     part = work.part(min(runs, SLOW.get(name, runs)))
-    make = {"research style": loops.research_style, "lean loop": loops.lean_loop}.get(name) or loops.executor(name)
+    own: dict[str, Any] = {"research style": loops.research_style, "lean loop": loops.lean_loop, "gram": loops.gram}
+    make = own.get(name) or loops.executor(name)
     return work, part, make(part)
 
 
@@ -73,7 +74,7 @@ def measure(case: str, repeats: int) -> dict[str, Any]:
     results = {}
     for name in names:  # also warms up
         say(f"{case}: {name}")
-        results[name] = ready[name][2]()
+        results[name] = torch.as_tensor(ready[name][2]())
     times: dict[str, list[float]] = {name: [] for name in names}
     peaks, speeds = [], []
     for repeat in range(repeats):

@@ -31,7 +31,7 @@ class GramTensors(GramForm[Task]):
         self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias)
 
     def check(self, training: LocalTraining | None) -> None:
-        if not is_linear(self.task.model):
+        if training is None and not is_linear(self.task.model):  # looked at once: the task stays what it is
             raise SettingError("--executor gram: the model must be exactly a Flatten and a Linear")
         super().check(training)
 
@@ -44,10 +44,11 @@ class GramHost(GramTensors):
         self.gram = Gram(self.linear)
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, (images, labels, offsets), weights, training, seeds, t = work
+        images, labels, offsets = work.packed
         packed = Packed(images.numpy(), labels.numpy(), offsets)
+        theta, weights = (each.detach().numpy() for each in (work.theta, work.weights))
         with one_thread():
-            done = self.gram.advance(theta.detach().numpy(), packed, weights.detach().numpy(), training, seeds, t)
+            done = self.gram._advance(work._replace(theta=theta, packed=packed, weights=weights))
         after, losses = map(torch.from_numpy, done)
         return after, losses
 
