@@ -22,7 +22,7 @@ KEPT = 128 << 20
 """bytes of a set of images that are made numbers once; those of a larger one are each time, chunk by chunk"""
 ALIKE = 400
 """images that are multiplied together: fewer share more zeros, more start fewer products. Measured: of MNIST's test images half
-of the bytes are left, and a model is judged in 3.6 ms where it is one of ten, 4.3 ms being what all bytes take at GEMM's peak"""
+of the bytes are left, and a model is judged in 3.6 ms as one of ten; all bytes would take 4.3 ms at GEMM's peak"""
 
 
 class Alike(NamedTuple):
