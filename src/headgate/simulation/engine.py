@@ -247,7 +247,7 @@ class Simulation:
             "t": [now.t] * len(self.run_seeds),
             "test_accuracy": accuracy.tolist(),
             "test_loss": test_loss.tolist(),
-            "validation_accuracy": validation.tolist(),
+            "validation_accuracy": validation.tolist() if self.experiment.data.validation else [None] * len(self.run_seeds),
             "train_loss": train_loss.tolist(),
             "n": held.tolist(),
             "N": N.tolist(),
