@@ -16,7 +16,7 @@ from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table
 from headgate.studies.better.figure import draw_front
-from headgate.studies.better.studies import NAMES, title
+from headgate.studies.better.studies import NAMES, study, title
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, REGRET = "README.md", "front.svg", "regret.json"
@@ -63,6 +63,7 @@ def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
         beside(__file__, "page.md"),
         quick,
         closed=_closed(found),
+        left_out=_left_out(found),
         released=_released(found["mnist"]),
         rivals=_rivals(found),
         ablations=_ablations(found["ablations"]),
@@ -110,6 +111,13 @@ def _closed(found: Found) -> str:
             ]
         )
     return table([*header, "over its limits"], lines)
+
+
+def _left_out(found: Found) -> str:
+    """Which comparisons have no numbers, and what would make them."""
+    names = [name for name in NAMES if name not in found]
+    said = "; ".join(f"{title(name)} (`{study(name).command}`)" for name in names)
+    return f"Not run yet with these recipes: {said}.\n\n" if names else ""
 
 
 def _released(rows: Sequence[Row]) -> str:
