@@ -1,5 +1,6 @@
 """Run folders to be damaged: one that is finished, one that stands at a checkpoint, one in parts, a sweep."""
 
+import atexit
 import os
 import shutil
 import signal
@@ -18,8 +19,9 @@ KINDS = ("finished", "interrupted", "parts", "sweep")
 
 @cache
 def made(kind: str) -> Path:
-    """Made once a process; to be copied."""
+    """Made once a process; to be copied. They go with the process."""
     folder = Path(mkdtemp(prefix="headgate-folders-")) / kind
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
     two = [*SMALL, 'run.policies=["constant", "headgate"]']
     if kind == "sweep":
         perform(sweep_points("digits", [*SMALL, "sweep.system.budget=[20.0, 40.0]"]), folder, processes=1)
