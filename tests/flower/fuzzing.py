@@ -24,8 +24,8 @@ Result = dict[str, Any]
 
 
 def machine(seconds: float | None = None, seed: int = 0, steps: int | None = None) -> Result:
-    """A federation in which anything happens: tests/flower/machine.py."""
-    import machine as own
+    """A federation in which anything happens: tests/flower/federation.py."""
+    import federation as own
 
     return own.main(seconds, seed, steps)
 

@@ -1,8 +1,8 @@
 """A federation in which anything happens keeps its books: a few seconds of what `make fuzz` does for as long as one likes."""
 
 import pytest
+from federation import ACCIDENTS, COUNTS, Federation, several
 from hypothesis import settings
-from machine import ACCIDENTS, COUNTS, Federation, several
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 TestFederation = Federation.TestCase

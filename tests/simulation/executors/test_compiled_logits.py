@@ -70,7 +70,7 @@ def test_logits_do_not_hang_on_the_number_of_threads(monkeypatch):
         assert seen == {threading.get_ident()}
         torch.set_num_threads(2)
         shared = executor.logits(case.theta, case.packed.images)
-        assert len(seen) == 3  # this one, and two others
+        assert len(seen) in (2, 3)  # this one, and others: two, unless the first has done all before the second began
     finally:
         torch.set_num_threads(before)
     assert torch.equal(alone, shared)

@@ -78,8 +78,10 @@ def test_nothing_plays_by_itself_for_those_who_want_no_motion(tab, served):
     page = tab(served, "/gate/done", still=True)
     expect(page.locator("canvas.stage-canvas")).to_have_attribute("data-playing", "false")
     page.get_by_role("button", name="Play").click()
-    expect(readout(page, "Round")).to_have_text("1 / 20")
-    expect(page.get_by_role("slider", name="Round")).to_have_js_property("value", "1")
+    expect(readout(page, "Round")).to_have_text(re.compile(r"^[1-9]\d* / 20$"))
+    value = float(page.get_by_role("slider", name="Round").evaluate("handle => handle.value"))
+    assert value >= 1  # it plays when asked to,
+    assert value == int(value)  # from round to round, with nothing in between
 
 
 @pytest.mark.parametrize("policy", ["acdpp", "hybrid", "headgate"])
