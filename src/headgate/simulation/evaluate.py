@@ -39,10 +39,10 @@ class Evaluator:
                 y = self.labels[start : start + EVALUATED]
                 for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
-                    chosen = logits.gather(-1, y.expand(logits.shape[:-1]).unsqueeze(-1)).squeeze(-1)
-                    losses = torch.logsumexp(logits, dim=-1) - chosen
-                    # row by row: in which order a GPU adds up a row of several hangs on their number
-                    loss[run] += torch.stack([row.sum() for row in losses.view(-1, len(y))]).view_as(loss[run]).double()
+                    # one kernel that takes every row by itself, and then row by row: in which order a GPU adds up
+                    # several rows hangs on their number, and chunks of a study must not
+                    chosen = torch.log_softmax(logits, dim=-1).gather(-1, y.expand(logits.shape[:-1]).unsqueeze(-1))
+                    loss[run] -= torch.stack([row.sum() for row in chosen.view(-1, len(y))]).view_as(loss[run]).double()
         return hits.double() / len(self.labels), loss / len(self.labels)
 
     def _logits(
