@@ -29,7 +29,7 @@ MEASURES = {
     "chosen": "accuracy of the model chosen on held-out training data",
 }
 """what a run has learnt, each a number from 0 to 1: one for each seed"""
-REFERENCES = ("oracle", "clairvoyant")
+REFERENCES = ("oracle", "periodic", "clairvoyant")
 """kinds of policies that know or spend what nobody has: shown, never ranked"""
 
 

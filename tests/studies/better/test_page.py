@@ -10,7 +10,7 @@ import pytest
 
 from headgate.cli import main
 from headgate.experiment import load
-from headgate.studies.better.page import FRONT, PAGE, REGRET
+from headgate.studies.better.page import FRONT, PAGE, REGRET, RESPONSE
 from headgate.studies.better.studies import NAMES, study
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
@@ -35,6 +35,8 @@ def test_the_page_is_up_to_date(tmp_path, monkeypatch, capsys):
     assert made == (DOCS / PAGE).read_text("utf-8"), "run headgate reproduce better --pages docs/better"
     assert (pages / FRONT).stat().st_size > 5000
     assert (DOCS / FRONT).is_file()
+    assert (pages / RESPONSE).stat().st_size > 5000
+    assert (DOCS / RESPONSE).is_file()
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -78,7 +80,7 @@ def test_the_surrogate_stays_near_what_is_possible():
 def test_a_trial_of_the_whole_chain(tmp_path, monkeypatch, capsys):
     out, err = headgate(monkeypatch, capsys, "reproduce", "better", "--quick", "--quiet", "--out", tmp_path)
     pages = tmp_path / "better"
-    assert out.split() == [str(pages / PAGE), str(pages / FRONT)]
+    assert out.split() == [str(pages / PAGE), str(pages / FRONT), str(pages / RESPONSE)]
     assert "a trial run" in err
     text = (pages / PAGE).read_text("utf-8")
     assert "A trial run" in text

@@ -15,6 +15,7 @@ from headgate.control.policies.references.clairvoyant import Clairvoyant
 from headgate.control.policies.references.constant import Constant
 from headgate.control.policies.references.hybrid import Hybrid
 from headgate.control.policies.references.oracle import Oracle
+from headgate.control.policies.references.periodic import Periodic
 from headgate.control.policies.references.released import Released
 from headgate.control.policy import AdmissionPolicy
 
@@ -33,6 +34,7 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "hybrid": Hybrid,
     "released": Released,
     "oracle": Oracle,
+    "periodic": Periodic,
     "clairvoyant": Clairvoyant,
 }
 """by their names in recipes; the recommended one first"""

@@ -16,10 +16,11 @@ from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table
 from headgate.studies.better.figure import draw_front
-from headgate.studies.better.studies import NAMES, study, title
+from headgate.studies.better.response import draw_response, response_table
+from headgate.studies.better.studies import NAMES, RESPONSES, study, title
 from headgate.studies.theory.regret import regret_table
 
-PAGE, FRONT, REGRET = "README.md", "front.svg", "regret.json"
+PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
 MEASURES = ("best", "last", "mean")
 PACES = {
     "headgate": "even (`early` = 0)",
@@ -50,12 +51,13 @@ def conclude_regret(folder: Path, quick: bool) -> None:
 
 
 def conclude_page(folder: Path, quick: bool) -> list[Path]:
-    """README.md and front.svg from NAME.json and regret.json in the same folder. What was not run with a GPU is left out."""
+    """README.md, front.svg and response.svg from NAME.json and regret.json in the same folder. What was not run with a GPU is left out."""
     found = {name: rows for name in NAMES if (rows := read_numbers(folder / f"{name}.json").get("rows"))}
     regret = json.loads((folder / REGRET).read_text("utf-8"))
     written = write(folder, {PAGE: page(found, regret, quick)})
     draw_front({name: found[name] for name in ("ablations", "logistic-helped", "lenet")}, folder / FRONT, quick)
-    return [*written, folder / FRONT]
+    draw_response(found, folder / RESPONSE, quick)
+    return [*written, folder / FRONT, folder / RESPONSE]
 
 
 def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
@@ -67,6 +69,7 @@ def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
         released=_released(found["mnist"]),
         rivals=_rivals(found),
         ablations=_ablations(found["ablations"]),
+        response=response_table(found),
         paces=_paces(found),
         regret=_regret(regret),
         above=_above(regret),
@@ -97,7 +100,7 @@ def _closed(found: Found) -> str:
     closed = [f"closed, {key}" for key in MEASURES]
     header = ["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"]
     lines = []
-    for name, rows in ((name, rows) for name, rows in found.items() if name not in ("ablations", "acdpp-grid")):
+    for name, rows in ((name, rows) for name, rows in found.items() if name not in ("ablations", "acdpp-grid", *RESPONSES)):
         own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
         headgate, constant, oracle = (at(own, policy) for policy in ("headgate", "constant", "oracle"))
         lines.append(

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment.recipes import study_table
 
-NAMES = ("mnist", "ablations", "acdpp-grid", "logistic-helped", "lenet", "lenet-helped", "cifar10", "imagenette")
+RESPONSES = ("response-logistic", "response-lenet", "response-cifar10")
+"""what accuracy depends on"""
+NAMES = ("mnist", "ablations", "acdpp-grid", "logistic-helped", "lenet", "lenet-helped", "cifar10", "imagenette", *RESPONSES)
 """in the order of the page"""
 
 
