@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs faults fuzz mutants screenshots clean
+.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages faults fuzz mutants screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -62,7 +62,7 @@ coverage: $(READY)   # lines and branches of three rooms, without bringing up a 
 	  echo "$$room: $$($(BIN)/coverage report --include="src/headgate/$$room/*" --format=total) %"; \
 	done; exit $$missed
 
-bench: $(READY)   # each leaves its results in benchmarks/results; `make docs` draws them
+bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` draws them
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
 	$(BIN)/python benchmarks/vectors.py
@@ -90,14 +90,19 @@ $(PEERS)/.ready: benchmarks/peers.txt constraints.txt pyproject.toml
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pfl==0.6.0
 	touch $@
 
-docs: $(READY)   # the pages and pictures that are made from the code
+docs: $(READY)   # the site, offline, into build/site; a warning, a broken link or an undocumented name fails. Runs the tutorials
+	$(BIN)/python -m sphinx -b html -q -W --keep-going -d build/doctrees docs build/site
+	@echo "look at build/site/index.html"
+
+pages: $(READY)   # renews the pages and pictures that are made from the code and from results
 	$(BIN)/python tools/equations.py
 	$(BIN)/python tools/errata.py
 	$(BIN)/python tools/regret.py
 	$(BIN)/python tools/benchmarks.py
 	$(BIN)/headgate reproduce better --quiet --pages docs/better
+	$(BIN)/python tools/pictures.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
-	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/rates.txt
+	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
 
 screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews those of the documentation
 	$(BIN)/python tools/screenshots.py build/screenshots --docs
@@ -108,7 +113,7 @@ faults: $(READY)   # kills what can be killed and writes down what happened: abo
 fuzz: $(READY)   # recipes, plans, data files, replies and federations in which anything happens: SECONDS for each
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
 
-mutants: $(READY)   # changes the code that handles money and asks the tests whether they notice; renews docs/mutants.md
+mutants: $(READY)   # changes the code that handles money and asks the tests whether they notice; renews docs/understand/mutants.md
 	$(BIN)/python tools/mutants.py
 
 clean:

@@ -1,6 +1,6 @@
 """What every benchmark says about where and how it was measured, and the JSON it leaves.
 
-`benchmarks/results/NAME.json` is what tools/benchmarks.py draws docs/benchmarks.md from. Its shape:
+`benchmarks/results/NAME.json` is what tools/benchmarks.py draws docs/understand/benchmarks.md from. Its shape:
 
     benchmark, machine, commit, date, command, settings
     cases     [{name, title?, settings?, columns?, ways: [{way, median_ms, min_ms, max_ms, ratio_to?, share_of_peak?,

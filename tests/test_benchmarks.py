@@ -1,4 +1,4 @@
-"""docs/benchmarks.md says what the committed results say, and its tool and the benchmarks' own tools are right."""
+"""docs/understand/benchmarks.md says what the committed results say, and its tool and the benchmarks' own tools are right."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Every promise of docs/guarantees.md and every finding of docs/findings.md names a test, and the test is there."""
+"""Every promise and every finding (guarantees.md, findings.md) names a test, and the test is there."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def rows_of(page):
-    lines = (ROOT / "docs" / page).read_text("utf-8").splitlines()
+    lines = (ROOT / "docs" / "understand" / page).read_text("utf-8").splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
 
 

@@ -8,7 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MOST_LINES, LONGEST = 400, 120
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+MADE = {"results", "better"}
+"""folders of pages that commands write, a paragraph a line"""
 LINK = re.compile(r"!?\[[^\]]*\]\([^)]*\)|https?://\S+")
 
 
@@ -35,7 +37,7 @@ def test_what_is_said_to_take_longest_is_there_once():
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name not in MADE], ids=lambda page: page.name)
 def test_lines_of_the_docs_are_short(page):
     lines = dict(prose(page.read_text("utf-8")))
     assert any(lines.values())

@@ -1,4 +1,4 @@
-"""Makes docs/benchmarks.md and its pictures from benchmarks/results/*.json.
+"""Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json.
 
 python tools/benchmarks.py           writes them
 python tools/benchmarks.py --check   exits with 1 if the page is not up to date
@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "understand" / "benchmarks.md"
 FIGURES = ROOT / "docs" / "figures"
 KNOWN = {
     "executors": ("A round of local training on the CPU", "make bench"),
@@ -208,7 +208,7 @@ def _section(name: str, result: Result) -> list[str]:
     made = f"`{result['command']}` at commit {result['commit']}, {result['date']}. {where}."
     lines = [f"## {heading}", "", textwrap.fill(made, 118, break_long_words=False, break_on_hyphens=False), ""]
     if name in DRAWN:
-        lines += [f"![{heading}](figures/{_figure(name).name})", ""]
+        lines += [f"![{heading}](../figures/{_figure(name).name})", ""]
     for case in result["cases"]:
         told = [_said(key, value) for key, value in case.get("settings", {}).items()]
         lines += [f"### {_title(case)}", "", *([", ".join(told) + ".", ""] if told else []), *_ways(case), ""]
@@ -332,7 +332,7 @@ def main() -> int:
     results = load(RESULTS)
     if "--check" in sys.argv[1:]:
         if not PAGE.is_file() or PAGE.read_text("utf-8") != page(results):
-            print("docs/benchmarks.md: out of date, run python tools/benchmarks.py")
+            print("docs/understand/benchmarks.md: out of date, run python tools/benchmarks.py")
             return 1
         return 0
     PAGE.write_text(page(results), "utf-8")

@@ -1,4 +1,4 @@
-"""Makes docs/equations.md: each label of the paper, the code behind it and the tests of that code.
+"""Makes docs/understand/equations.md: each label of the paper, the code behind it and the tests of that code.
 
 python tools/equations.py           writes the page
 python tools/equations.py --check   exits with 1 if the page is not up to date or a label is nowhere
@@ -16,8 +16,8 @@ from pathlib import Path
 import headgate
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "equations.md"
-LABELS = ROOT / "docs" / "paper-labels.toml"
+PAGE = ROOT / "docs" / "understand" / "equations.md"
+LABELS = ROOT / "docs" / "understand" / "paper-labels.toml"
 
 
 def code_by_label() -> dict[str, list[str]]:
@@ -101,7 +101,7 @@ def main() -> int:
     wrong = complaints()
     if "--check" in sys.argv[1:]:
         if PAGE.read_text("utf-8") != page():
-            wrong.append("docs/equations.md: out of date, run python tools/equations.py")
+            wrong.append("docs/understand/equations.md: out of date, run python tools/equations.py")
     else:
         PAGE.write_text(page(), "utf-8")
     print("\n".join(wrong), end="\n" if wrong else "")

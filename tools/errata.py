@@ -1,4 +1,4 @@
-"""Makes docs/errata.md from src/headgate/theory/errata/errata.toml, the functions that show each erratum, and their tests.
+"""Makes docs/understand/errata.md from errata.toml in headgate.theory.errata, the functions that show each erratum, and tests.
 
 python tools/errata.py           writes the page
 python tools/errata.py --check   exits with 1 if the page is not up to date
@@ -12,7 +12,7 @@ from pathlib import Path
 from headgate.theory.errata.listing import Erratum, counted, listed, numbers_as_text
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "errata.md"
+PAGE = ROOT / "docs" / "understand" / "errata.md"
 TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 
 
@@ -24,13 +24,13 @@ def tests_by_number() -> dict[int, list[str]]:
     return found
 
 
-PAGES = re.compile(r"(?:docs/)?((?:results/)?\w+\.md)")
+PAGES = re.compile(r"docs/understand/(\w+\.md)|(?:docs/)?(results/\w+\.md)")
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     """Lines of a page; other pages that are named become links."""
     return textwrap.wrap(
-        PAGES.sub(r"[\1](\1)", text),
+        PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../{found[2]}"), text),
         118,
         initial_indent=first,
         subsequent_indent=rest,
@@ -78,7 +78,7 @@ def main() -> int:
         PAGE.write_text(page(), "utf-8")
         return 0
     same = PAGE.read_text("utf-8") == page()
-    print("" if same else "docs/errata.md: out of date, run python tools/errata.py\n", end="")
+    print("" if same else "docs/understand/errata.md: out of date, run python tools/errata.py\n", end="")
     return 0 if same else 1
 
 

@@ -1,9 +1,9 @@
-"""Tries faults on headgate, in the simulator and over Flower, and makes docs/faults.md of what happened.
+"""Tries faults on headgate, in the simulator and over Flower, and makes docs/understand/faults.md of what happened.
 
     python tools/faults.py                               all parts (about a quarter of an hour)
     python tools/faults.py --part random --kills 500     one part; the rows of the others stay as they are
     python tools/faults.py --part simulator --kills 500  at every change to the disk, the rest of 500 at random moments
-    python tools/faults.py --page                        only the page, from docs/faults.json
+    python tools/faults.py --page                        only the page, from docs/understand/faults.json
 
 Parts: `processes` of a deployment, before all `statements` and files of server and client, and at `random` moments; the
 `simulator`.
@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ROWS = ROOT / "docs" / "faults.json"
-PAGE = ROOT / "docs" / "faults.md"
+ROWS = ROOT / "docs" / "understand" / "faults.json"
+PAGE = ROOT / "docs" / "understand" / "faults.md"
 FUZZ = runpy.run_path(str(Path(__file__).with_name("fuzz.py")))
 """by its path: `fuzz` is a folder of the tests as well"""
 HEAD = """\

@@ -1,4 +1,4 @@
-"""Runs the fuzzers, two at a time, and leaves what they tried and found in docs/fuzz.json.
+"""Runs the fuzzers, two at a time, and leaves what they tried and found in docs/understand/fuzz.json.
 
     python tools/fuzz.py [--seconds 60] [--seed 0] [--only NAME ...]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "docs" / "fuzz.json"
+RESULTS = ROOT / "docs" / "understand" / "fuzz.json"
 FUZZERS = {
     "recipes": ("tests/fuzz/recipes.py", "main", "recipes, `--set` and sweeps in which any setting has any value"),
     "plans": ("tests/fuzz/plans.py", "main", "requests to the planner, and prices sent to it"),
@@ -92,7 +92,7 @@ def in_a_process(name: str, seconds: float, seed: int) -> Found:
 
 
 def table(found: dict[str, Found]) -> list[str]:
-    """Markdown, as docs/faults.md has it."""
+    """Markdown, as docs/understand/faults.md has it."""
     lines = ["| fuzzer | tries | seconds | cases by kind | failures |", "| --- | --- | --- | --- | --- |"]
     for name, one in found.items():
         kinds = ", ".join(f"{kind} {times:,}" for kind, times in sorted(one["cases"].items(), key=lambda each: -each[1])[:12])

@@ -7,8 +7,8 @@ a condition turned round, the other of two names (least and most, any and all), 
 lives in a forked process; no file is touched. A changed function is put in the place of the imported one and meets the tests
 that run it, the quickest first. A change outside functions is imported anew and meets all tests of its module.
 What was noticed is kept under build/ until its module changes, so a run that was stopped goes on. Those that no test notices
-are tried again each time, and are to be answered in mutants.toml. The outcomes go to docs/mutants.json, and docs/mutants.md
-is made of both.
+are tried again each time, and are to be answered in mutants.toml. The outcomes go to mutants.json in
+docs/understand, and mutants.md beside it is made of both.
 """
 
 import argparse
@@ -35,7 +35,8 @@ from typing import Any
 from mutating import Mutant, mutants
 
 ROOT = Path(__file__).parent.parent
-ANSWERS, RESULTS, PAGE = ROOT / "tools" / "mutants.toml", ROOT / "docs" / "mutants.json", ROOT / "docs" / "mutants.md"
+ANSWERS, DOCS = ROOT / "tools" / "mutants.toml", ROOT / "docs" / "understand"
+RESULTS, PAGE = DOCS / "mutants.json", DOCS / "mutants.md"
 KEPT = ROOT / "build" / "mutants"
 UNANSWERED = "not answered yet"
 PRELOADED = ("numpy", "polars", "pydantic", "pytest", "flwr.clientapp", "flwr.serverapp")

@@ -1,4 +1,4 @@
-"""The numbers of docs/regret.md: regret and violation of ACDPP and of rules that know nothing, beside what is proven.
+"""The numbers of docs/understand/regret.md: regret and violation of ACDPP and of rules that know nothing, and what is proven.
 
 python tools/regret.py           writes the tables into the page
 """
@@ -15,7 +15,7 @@ from headgate.theory.comparison import claimed_rates
 from headgate.theory.drift import admission_interval
 from headgate.theory.interval import regret_ceiling, regret_floor, regret_of, spend_ceiling
 
-PAGE = Path(__file__).parent.parent / "docs" / "regret.md"
+PAGE = Path(__file__).parent.parent / "docs" / "understand" / "regret.md"
 PAIRS = ((0.5, 0.5), (0.7, 0.3), (0.3, 0.7), (0.1, 0.8), (0.1, 0.9))
 K, RATE, MEMORY, PRICE = 10, 10.0, 100.0, 5.5
 

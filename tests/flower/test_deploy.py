@@ -127,7 +127,7 @@ def charged(books, t):
 
 
 def write_row(component, kill_point, expected, outcome):
-    """One line of docs/faults.md, where rows are asked for."""
+    """One line of docs/understand/faults.md, where rows are asked for."""
     if FAULTS:
         Path(FAULTS).mkdir(parents=True, exist_ok=True)
         said = {"component": component, "kill_point": kill_point, "expected": expected, "outcome": outcome}
@@ -169,7 +169,7 @@ def test_a_supernode_and_the_server_app_are_killed_and_everything_adds_up(tmp_pa
     write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {stranger.exit_code()}")
 
 
-@pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and writes docs/faults.md from it")
+@pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and makes docs/understand/faults.md")
 def test_every_process_is_killed_at_every_place(tmp_path):
     staged = stage(tmp_path, nodes=4, rounds=9)
     staged.hold("client-1-2", "client-2-3", "ordered-4", "client-0-5", "heard-6", "client-3-7", "client-0-8")

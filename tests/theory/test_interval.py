@@ -1,4 +1,4 @@
-"""docs/regret.md: both sides of each inequality, on rules of every sort inside the interval."""
+"""docs/understand/regret.md: both sides of each inequality, on rules of every sort inside the interval."""
 
 import numpy as np
 import pytest

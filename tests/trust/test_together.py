@@ -14,7 +14,7 @@ from headgate.limits import LIST, LISTED
 from headgate.records.together import Allowance, smallest_first
 
 FOLDERS, SECONDS, GIBIBYTES = 500, 120.0, 2.0
-"""what docs/limits.md states"""
+"""what docs/reference/limits.md states"""
 CONFIG = "[system]\nbuffers = [3, 2]\nclients = 2\nbudget = 5.0\n"
 LOOK = """
 import json, sys, time
@@ -131,7 +131,7 @@ def test_hundreds_of_hostile_folders_are_listed_within_a_stated_total(folders, w
 
 
 def test_the_page_of_limits_states_that_total():
-    said = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+    said = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text("utf-8")
     assert f"{FOLDERS} folders made to be costly" in said
     assert f"{SECONDS:.0f} seconds of one core and {GIBIBYTES:.0f} GiB" in said
 

@@ -46,9 +46,9 @@ def plan(
     """Work out a policy's settings for a system, rehearse it, and say what to expect.
 
     RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
-    run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies (docs/cli.md). For acdpp,
-    K and the rate are chosen: both branches of Corollary 2 and the search over the finite horizon give candidates, each is
-    rehearsed, and the best that keeps the buffers on average is taken.
+    run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
+    (docs/understand/bound.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
+    finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
     """
     from headgate.analysis.shown import show
 

@@ -25,7 +25,7 @@ commands = typer.Typer(
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
     `certificates` and `superlink` on the server, `key` and `supernode` on each client, `register` to bind a client to its
-    key, and `clients` to see how clients stand. docs/flower.md goes through it all.
+    key, and `clients` to see how clients stand. docs/do/flower.md goes through it all.
     """,
 )
 

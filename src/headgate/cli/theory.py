@@ -23,7 +23,7 @@ def errata(
     """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
 
     NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
-    conventions. Each says whether the paper's conclusion survives. docs/errata.md has the test of each. A few seconds.
+    conventions. Each says whether the paper's conclusion survives. Tests: docs/understand/errata.md. A few seconds.
     """
     from headgate.theory.errata.listing import as_text, listed
 

@@ -25,7 +25,7 @@ class Model(ABC):
 
     @abstractmethod
     def build(self, shape: Shape, classes: int) -> "nn.Module":
-        """A module for images of this shape: (n, *shape) in, (n, classes) out."""
+        """A module for images of this shape: `(n, *shape)` in, `(n, classes)` out."""
 
 
 class ShippedModel(Model):

@@ -45,7 +45,7 @@ def test_every_page_is_written_and_marked_as_a_trial(out):
         assert "A trial run" in text
         assert "nan" not in text
         for link in re.findall(r"\]\(([^)#]+)\)", text):
-            assert link == "../paper.md" or (out / link).is_file(), link
+            assert link == "../understand/paper.md" or (out / link).is_file(), link
     for name in NAMES:
         kinds = ("accuracy", "money", "resources", "memory", "summary")
         assert all((out / "figures" / f"{name}-{kind}.svg").stat().st_size > 5000 for kind in kinds)

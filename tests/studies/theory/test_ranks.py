@@ -58,7 +58,7 @@ def test_the_theorem_s_page_tells_the_rank_correlations_that_were_measured():
     docs = Path(__file__).parents[3] / "docs"
     outcomes = json.loads((docs / "results" / "excess_risk.json").read_text("utf-8"))["outcomes"]
     ranks = [stage["ranks"] for outcome in outcomes for stage in outcome["stages"]]
-    told = " ".join((docs / "theorem.md").read_text("utf-8").split())
+    told = " ".join((docs / "understand" / "theorem.md").read_text("utf-8").split())
     for what, said in (
         ("Σp, released constants", "with a rank correlation (Spearman) of {} to {}"),
         ("distinct samples N(T)", "Counting distinct samples alone gives {} to {}"),

@@ -24,7 +24,7 @@ def horizon_at(view: View) -> int:
 
     Doubling without a restart: V only grows, so the drift terms L/V telescope over the epochs. Where an epoch begins
     ρ grows, so the interval opens a little (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4); it closes on the whole,
-    as (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/policies.md).
+    as (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
     """
     horizon = view.system.horizon
     return max(horizon, 2) if horizon is not None else int(2 ** ceil(log2(view.t + 1)))

@@ -1,0 +1,102 @@
+"""`make docs` as a test: no warning, no broken link, no undocumented name, and a site that needs no network."""
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from headgate.cli import app
+from headgate.control import policies
+
+pytest.importorskip("sphinx_gallery", reason="the extra docs is not installed")
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("[0-9]_*.py"))
+LOADED = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=["'](?:https?:)?//""")
+
+
+def build(source, site):
+    command = [*(sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-E"), str(source), str(site)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Built from a copy: what the tutorials' pages are made of is written beside the sources."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("learn", "__pycache__"))
+    for name in ("src", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "SECURITY.md", folder)
+    done = build(folder / "docs", folder / "site")
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def test_every_page_is_there_and_loads_nothing_from_elsewhere(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 50
+    assert {path: found for path in pages if (found := LOADED.findall(path.read_text("utf-8")))} == {}
+
+
+def test_formulas_are_drawn_by_the_browser(site):
+    text = (site / "understand" / "model.html").read_text("utf-8")
+    assert "<math" in text
+    assert "mathjax" not in text.lower()
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_ran_and_drew_its_figures(site, name):
+    text = (site / "learn" / f"{name}.html").read_text("utf-8")
+    assert re.search(rf'src="[^"]*sphx_glr_{name}_001\.png"', text)
+    assert "Traceback" not in text
+
+
+def test_there_are_five_tutorials():
+    assert [int(name[0]) for name in TUTORIALS] == [1, 2, 3, 4, 5]
+
+
+def test_every_command_and_every_kind_stands_in_the_reference(site):
+    commands = (site / "reference" / "commands.html").read_text("utf-8")
+    for name in typer.main.get_command(app).commands:
+        assert f"headgate {name}" in commands
+    recipes = re.sub(r"<[^>]+>", "", (site / "reference" / "recipes.html").read_text("utf-8"))
+    for kind in policies.KINDS:
+        assert f"\n{kind}¶" in recipes
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("[nowhere](nowhere.md)", "nowhere.md"),
+        ("[nothing](#no-such-place)", "no-such-place"),
+        (
+            "```{eval-rst}\n.. automodule:: silent\n   :members:\n   :undoc-members:\n```",
+            "silent.silent: a public function",
+        ),
+    ],
+    ids=["page", "place", "name"],
+)
+def test_a_broken_link_or_an_undocumented_name_fails(tmp_path, page, said):
+    (tmp_path / "silent.py").write_text('def spoken():\n    """Says something."""\n\n\ndef silent():\n    pass\n')
+    (tmp_path / "index.md").write_text(f"# One page\n\n{page}\n")
+    extensions = ["myst_parser", "sphinx.ext.autodoc", "undocumented"]
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path[:0] = [{str(DOCS / '_extensions')!r}, {str(tmp_path)!r}]\nextensions = {extensions}\n"
+    )
+    done = build(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_the_picture_of_the_front_is_of_the_committed_results(tmp_path):
+    tool = runpy.run_path(str(ROOT / "tools" / "pictures.py"))
+    figure = tool["draw"](json.loads(tool["ROWS"].read_text("utf-8"))["rows"])
+    figure.savefig(tmp_path / "front.svg", metadata={"Date": None}, transparent=True)
+    assert (tmp_path / "front.svg").read_bytes() == tool["PICTURE"].read_bytes(), "run python tools/pictures.py"
