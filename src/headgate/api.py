@@ -188,7 +188,7 @@ class Run(Shown):
         if len(self.folders) == 1:
             return table(self.folders[0])
         named = [table(each).select(pl.lit(each.name).alias("point"), pl.all()) for each in self.folders]
-        return pl.concat(named)
+        return pl.concat(named, how="diagonal")  # points may have other columns, as where only some change concepts
 
     @property
     def runs(self) -> list[Runs]:

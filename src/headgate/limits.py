@@ -26,6 +26,10 @@ FORESEEN = 1_000_000
 """samples that the money of a run buys, where prices are foreseen"""
 PRICES = 10_000_000
 """of a trace"""
+CONCEPTS = 256
+"""between which a world changes"""
+CHANGES_FILE = 4 * 2**20
+"""bytes of a file that says who is in which concept when"""
 
 RUNS = 100_000
 """policies times seeds of a run folder"""

@@ -257,7 +257,7 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
         metrics = run.rows("metrics")
         held, admitted, paid = (run.rows("clients", column) for column in ("held", "admitted", "paid"))
         for policy in run.policies:
-            own = runs_of(run, policy, metrics, MEASURED, held, admitted, paid)
+            own = runs_of(run, policy, metrics, run.measured, held, admitted, paid)
             label = f"{name}: {policy}" if len(folders) > 1 else policy
             found.append(replace(own, folder=name, label=label))
     return found

@@ -39,6 +39,9 @@ class Purpose(IntEnum):
     RETENTION = 11
     SHIFT = 12
     PRICE_START = 13
+    CONCEPT = 14
+    CONCEPT_SHARE = 15
+    GENERATED = 16
 
 
 def philox(

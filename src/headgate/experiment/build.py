@@ -15,6 +15,8 @@ from headgate.experiment.older import modern
 from headgate.experiment.recipes import overridden, read_recipe
 from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
 from headgate.experiment.tables import check_tables
+from headgate.learning.changes import CHANGES
+from headgate.learning.concepts import CONCEPT
 from headgate.learning.data import DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.partition import PARTITION
@@ -25,7 +27,7 @@ from headgate.theory.bound import BoundConstants
 SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "sweep")
 OUTSIDE = re.compile(r"[\w.]+:\w+")
 """how a recipe names a class outside the package"""
-DEALT = ("partition", "stream", "validation")
+DEALT = ("partition", "stream", "validation", "concepts", "changes")
 
 
 def load(
@@ -93,8 +95,18 @@ def _data(table: Mapping[str, Any], search: Search) -> Data:
     own = {key: table[key] for key in DEALT if key in table}
     if "partition" in own:
         own["partition"] = make(PARTITION, own["partition"], "data.partition", search)
+    if "concepts" in own:
+        own["concepts"] = _concepts(own["concepts"], search)
+    if "changes" in own:
+        own["changes"] = make(CHANGES, own["changes"], "data.changes", search)
     made: Data = fill(Data, {"source": make(DATA, source, "data", search), **own}, "data", search)
     return made
+
+
+def _concepts(said: Any, search: Search) -> tuple[Any, ...]:
+    if not isinstance(said, list | tuple):
+        raise SettingError(f"data.concepts = {shown(said)}: must be a list of concepts: kinds, or tables with `kind`")
+    return tuple(make(CONCEPT, each, f"data.concepts[{number}]", search) for number, each in enumerate(said))
 
 
 def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search) -> Any:

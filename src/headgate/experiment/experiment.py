@@ -56,6 +56,7 @@ class Experiment:
         cohort = self.training.cohort
         if cohort is not None and not 1 <= cohort <= self.system.clients:
             raise SettingError(f"training.cohort = {cohort}: must be 1 to {self.system.clients}, the number of clients")
+        _check_changes(self.data, self.system.clients)
         object.__setattr__(self, "seeds", seeds)
         given = self.given
         if given.mean_price <= 0:
@@ -147,6 +148,15 @@ class Experiment:
             },
         }
         return written, unnamed
+
+
+def _check_changes(data: Data, clients: int) -> None:
+    """Refuses changes of the world that do not fit its concepts and clients."""
+    if data.changes is not None:
+        try:
+            data.changes.check(len(data.concepts), clients)
+        except SettingError as error:
+            raise SettingError(f"data.changes.{error}") from None
 
 
 def _completed(name: str, policy: Any, given: Given) -> AdmissionPolicy:

@@ -110,7 +110,7 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     table = raw
     for part in (first, *parts[1:-1]) if len(parts) > 1 else ():
         said = table.setdefault(part, {})
-        if isinstance(said, str) and part in ("rule", "partition"):
+        if isinstance(said, str) and part in ("rule", "partition", "changes"):
             said = table[part] = {"kind": said}
         if not isinstance(said, dict):
             raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")

@@ -30,7 +30,7 @@ from headgate.flower.buffer_store import BufferStore, HeldSample
 from headgate.flower.durable import Watch
 from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.messages import RECORD, Identity, Order, from_wire, to_wire
-from headgate.flower.sources import Label, Source, unpack
+from headgate.flower.sources import Label, Source, SourceInRounds, unpack
 
 Train = Callable[[Message, Context, "HeldSamples"], Message]
 Sources = Source | Callable[[Context], Source]
@@ -107,6 +107,8 @@ def headgate_client(
 def _obey(order: Order, own: BufferStore, source: Source, function: Train, message: Message, context: Context) -> Message:
     if order.client != own.client:
         raise DataError(f"order.client = {order.client}: this is client {own.client}")
+    if isinstance(source, SourceInRounds):
+        source = source.in_round(order.round)
     if not own.admit(order, source):
         raise DataError(f"order.round = {order.round}: a newer order was done already, this one is ignored")
     own.fill_in_labels(order.experiment, source)

@@ -6,7 +6,7 @@ model there and here.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,11 @@ from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.formats import Labels, Pixels
+from headgate.learning.judgement import judgement, sets_to_judge_by
 from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.moving import Moving, MovingStream, moving_of
 from headgate.learning.networks import Flat, build_model, initial_parameters
-from headgate.learning.streams import Stream
+from headgate.learning.streams import Served, Stream
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
@@ -68,10 +70,35 @@ class RecipeTask:
         return self.experiment.training.local()
 
     @cached_property
+    def moving(self) -> Moving | None:
+        """How the world changes; None: it stands still."""
+        given = self.experiment
+        return moving_of(given.data, self.dataset, given.seeds[:1], given.system.clients)
+
+    @cached_property
+    def seen(self) -> Dataset:
+        """What clients and judges see: the data set in every concept, where the world changes."""
+        return self.dataset if self.moving is None else self.moving.dataset
+
+    @cached_property
     def stream(self) -> Stream:
+        """Where the world stands still."""
         data, clients = self.experiment.data, self.experiment.system.clients
         owners = data.partition.split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
         return Stream(owners, self.seed, data.stream)
+
+    @cached_property
+    def moving_stream(self) -> MovingStream | None:
+        return None if self.moving is None else self.moving.stream(self.stream, self.experiment.rounds)
+
+    def served(self, client: int, positions: Ints, t: int | None) -> Served:
+        """What comes at these positions of a client's stream when it is read in round t."""
+        clients = np.full_like(positions, client)
+        if self.moving is None or self.moving_stream is None:
+            return self.stream.at(clients, positions)
+        if t is None:
+            raise SettingError("data.changes: a stream that changes must be told the round")
+        return self.moving_stream.at(clients, positions, self.moving.where.at(t)[0, clients])
 
     def model(self) -> nn.Module:
         return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
@@ -113,11 +140,19 @@ class RecipeTask:
 
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
         """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
-        model = self._loaded(arrays)
-        (accuracy, loss), *held = (self._score(model, *own) for own in self.dataset.judged)
-        found = MetricRecord({"test_accuracy": accuracy, "test_loss": loss})
-        if held:
-            found["validation_accuracy"] = held[0][0]
+        model, validation = self._loaded(arrays), bool(self.experiment.data.validation)
+        shares = np.ones((1, 1))
+        if self.moving is not None:
+            shares = self.moving.where.shares(self.moving.where.at(t), self.experiment.system.weight)
+        sets, judged = sets_to_judge_by(shares, validation), self.seen.judged
+        scores = [np.array([value]) for place in sets for value in self._score(model, *judged[place])]
+        of_all = judgement(sets, scores, shares)
+        found = MetricRecord({"test_accuracy": float(of_all.accuracy[0]), "test_loss": float(of_all.loss[0])})
+        if validation:
+            found["validation_accuracy"] = float(of_all.validation[0])
+        if self.moving is not None:
+            for concept, accuracy in enumerate(of_all.by_concept[0].tolist()):
+                found[f"accuracy_{concept}"] = accuracy
         return found
 
     def _score(self, model: nn.Module, images: Pixels, labels: Labels) -> tuple[float, float]:
@@ -144,14 +179,19 @@ class RecipeSource:
 
     task: RecipeTask
     client: int
+    t: int | None = None
+    """the round in which it is read, which matters where the world changes"""
+
+    def in_round(self, t: int) -> "RecipeSource":
+        return replace(self, t=t)
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        stream, data = self.task.stream, self.task.dataset
+        stream, data = self.task.stream, self.task.seen
         last = cursor + count
         if stream.kind == "stop":
             last = max(min(last, int(stream.lengths[self.client])), cursor)
         positions: Ints = np.arange(cursor, last)
-        numbers, rows = stream.at(np.full_like(positions, self.client), positions)
+        numbers, rows = self.task.served(self.client, positions, self.t)
         samples = [
             Sample(str(number), pack(data.train_images[row]), int(data.train_labels[row]))
             for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,14 @@ class Source(Protocol):
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         """The labels of those of these samples, admitted without one, that have one now."""
+
+
+@runtime_checkable
+class SourceInRounds(Protocol):
+    """A source whose samples hang on the round in which they are read."""
+
+    def in_round(self, t: int) -> Source:
+        """The same in round t."""
 
 
 def pack(array: ArrayLike) -> bytes:

@@ -31,6 +31,7 @@ from headgate.flower.run_folder import LEDGER, RunRecord
 from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
+from headgate.learning.changes import Whereabouts
 from headgate.learning.cohort import draw_cohort
 from headgate.records.lock import FolderLock
 from headgate.theory.bound import learning_error
@@ -261,6 +262,9 @@ class AdmissionStrategy(Strategy):
             "test_accuracy": given.get("test_accuracy", given.get("accuracy")),
             "test_loss": given.get("test_loss", given.get("loss")),
             "validation_accuracy": given.get("validation_accuracy"),
+            **{
+                f"accuracy_{concept}": given.get(f"accuracy_{concept}") for concept in range(len(self.experiment.data.concepts))
+            },
         }
 
     def _metrics(self, done: Settlement, heard: Heard, judged: dict[str, float | None]) -> dict[str, Any]:
@@ -289,7 +293,18 @@ class AdmissionStrategy(Strategy):
             "bound": float(bound[0]),
             "excess": int((after.occupancy - self.experiment.system.buffer).max()),
         }
+        row |= self._concepts(now.t, judged)
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
+
+    def _concepts(self, t: int, judged: dict[str, float | None]) -> dict[str, float]:
+        """What the record says of a world that changes, as the simulator's does."""
+        given = self.experiment
+        if given.data.changes is None:
+            return {}
+        where = Whereabouts(given.data.changes, len(given.data.concepts), given.seeds[:1], given.system.clients)
+        by_concept = [judged.get(f"accuracy_{concept}") for concept in range(where.concepts)]
+        told = where.told(t, where.at(t), given.system.weight, np.array([by_concept], dtype=np.float64))
+        return {name: values[0] for name, values in told.items()}
 
     def _clients(self, done: Settlement) -> dict[str, Any] | None:
         """What each client admitted, holds and, where prices differ, was paid; late answers count in the round they came."""

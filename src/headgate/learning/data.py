@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headgate.errors import SettingError
+from headgate.learning.changes import CHANGES, Changes
+from headgate.learning.concepts import CONCEPT, Concept
 from headgate.learning.partition import PARTITION, Pairs, Partition
+from headgate.learning.sea import THRESHOLD, above, features
+from headgate.limits import CONCEPTS
 from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
 
 if TYPE_CHECKING:
@@ -56,6 +60,22 @@ class Imagenette(Shipped):
 
 
 @dataclass(frozen=True)
+class Sea(DataSource):
+    """Made, not read: three features of which two decide, a fifth of the samples for testing. No images, but kept as such."""
+
+    count: int = 12_000
+
+    def __post_init__(self) -> None:
+        if not 10 <= self.count <= 1_000_000:
+            raise SettingError(f"count = {self.count}: must be 10 to 1,000,000 samples")
+
+    def load(self) -> tuple[Any, ...]:
+        samples, test = features(self.count), self.count // 5
+        labels = above(samples, THRESHOLD)
+        return samples[test:], labels[test:], samples[:test], labels[:test]
+
+
+@dataclass(frozen=True)
 class OwnData(DataSource):
     """A user's `module:Class`, a `DataSource`, imported when the data are read."""
 
@@ -73,7 +93,8 @@ class OwnData(DataSource):
         return call_outside("data.kind", self.name, part.load, folder=self.folder)
 
 
-DATA = Slot("data set", DataSource, {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette}, OwnData)
+KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea}
+DATA = Slot("data set", DataSource, KINDS, OwnData)
 
 
 @dataclass(frozen=True)
@@ -85,8 +106,17 @@ class Data:
     stream: Literal["reshuffle", "replacement", "stop"] = "reshuffle"
     validation: float = 0.0
     """share of the training images of each class that no client gets; models are judged by them too, beside the test set"""
+    concepts: tuple[Concept, ...] = ()
+    """states of the world, known by their number; with `changes`, which says who is in which of them when"""
+    changes: Changes | None = None
 
     def __post_init__(self) -> None:
+        if bool(self.concepts) != (self.changes is not None):
+            raise SettingError(
+                "concepts, data.changes: one says what the world can be like and one when it is; both are needed"
+            )
+        if len(self.concepts) > CONCEPTS:
+            raise SettingError(f"concepts: has {len(self.concepts)} of them; at most {CONCEPTS}")
         if not 0 <= self.validation < 1:
             raise SettingError(
                 f"validation = {self.validation:g}: must be a share of the training images, 0 or more and less than 1"
@@ -109,4 +139,8 @@ class Data:
 
     def table(self) -> dict[str, Any]:
         dealt = table_of(PARTITION, self.partition)
-        return {**table_of(DATA, self.source), "partition": dealt, "stream": self.stream, "validation": self.validation}
+        own = {**table_of(DATA, self.source), "partition": dealt, "stream": self.stream, "validation": self.validation}
+        if self.changes is not None:
+            own["concepts"] = [table_of(CONCEPT, each) for each in self.concepts]
+            own["changes"] = table_of(CHANGES, self.changes)
+        return own

@@ -46,6 +46,11 @@ class Stream:
         """the first sample number of each client, and after the last one how many there are"""
         self._passes = Passes(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
 
+    @property
+    def samples(self) -> int:
+        """How many there are of all clients."""
+        return int(self.starts[-1])
+
     def at(self, clients: Ints, positions: Ints) -> Served:
         """What comes at positions[i] of the stream of clients[i], for every i.
 

@@ -20,7 +20,7 @@ from headgate.reading import opened
 from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, check_count, lost_runs, read_config, read_state
 from headgate.records.sums import newest_checkpoint, read_sealed
 from headgate.records.sweeps import STATE, points_of
-from headgate.records.tables import PARTS, TABLES, frame_of, part_folders
+from headgate.records.tables import PARTS, TABLES, concepts_of, frame_of, part_folders
 from headgate.records.writer import ROWS, Checkpoint, RunWriter
 from headgate.writing import replace_file, whole_name
 
@@ -113,7 +113,8 @@ def write_tables(folder: Path) -> None:
     for name, paths in rows.items():
         table = folder / f"{name}.parquet"
         if all(path.exists() for path in paths):
-            frame = frame_of(paths, name, read_played(folder).policies)
+            config = read_config(folder)
+            frame = frame_of(paths, name, _played(folder, config).policies, concepts=concepts_of(config))
             replace_file(table, lambda file, own=frame: _as_parquet(own, file))  # type: ignore[misc]
         elif not table.exists():  # else it was done by one who was killed right after
             missing = next(path for path in paths if not path.exists())

@@ -18,7 +18,7 @@ from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
 from headgate.records.sums import check_recorded, read_sealed
 from headgate.records.sweeps import STATE, find_runs
-from headgate.records.tables import MEASURED, mark_of, part_folders, table_files, whole_table
+from headgate.records.tables import CHANGED, MEASURED, concepts_of, mark_of, part_folders, table_files, whole_table
 from headgate.records.together import Allowance, smallest_first
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
@@ -140,7 +140,8 @@ class RunFolder:
 
     def metrics(self) -> pl.DataFrame:
         """One row per policy, seed and round; null where nothing was measured."""
-        return self._checked("metrics", lambda: whole_table(self.path, "metrics", self.policies, self.most_rows, self._sums))
+        known = self.policies, self.most_rows, self._sums, concepts_of(self.config)
+        return self._checked("metrics", lambda: whole_table(self.path, "metrics", *known))
 
     def clients(self) -> pl.DataFrame:
         """One row per policy, seed and round with what each client admitted, held and was paid; empty or null where that was
@@ -158,7 +159,7 @@ class RunFolder:
         """One who reads these rows; without `sums` what was written is not held against its checksums."""
         clients = len(self.buffers) if table == "clients" else 0
         most = self.most_rows * max(1, clients)
-        return Follower(self.path, table, self.rounds, columns or MEASURED, clients, most_bytes, most, sums)
+        return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, most, sums)
 
     def listed(self, table: str, *columns: str) -> Rows:
         """The same where the run is one of many: no more than a list can hold, and not held against checksums."""
@@ -169,6 +170,11 @@ class RunFolder:
         files = table_files(self.path, table)
         room = self.most_rows * numbers * 8 if any(path.suffix == ".parquet" for path in files) else 0
         return max(sum(mark.size for mark in files.values()), room, len(self.policies) * len(self.seeds) * A_RUN)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The columns of its metrics, and where the world changes, when it did."""
+        return (*MEASURED, CHANGED) if concepts_of(self.config) else MEASURED
 
     @property
     def most_rows(self) -> int:

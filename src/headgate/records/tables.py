@@ -10,11 +10,12 @@ import os
 import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from headgate.errors import DataError
+from headgate.limits import CONCEPTS
 from headgate.parquet_pages import check_values
 from headgate.reading import opened
 from headgate.records.sums import checksum
@@ -46,6 +47,8 @@ CLIENTS: Mapping[str, pl.DataType] = {
 }
 """one number for each client: λ_m(t), n_m(t), and the money it was paid where prices differ between clients"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
+CHANGED = "changed"
+"""where the world changes: the share of the clients, by weight, whose concept is another one than in the round before"""
 MEASURED = tuple(name for name in METRICS if name not in KEY)
 OLDER_TABLES = {"clients": "occupancy"}
 OLDER_COLUMNS = {"metrics": {"price": "cost"}, "clients": {"held": "n"}}
@@ -55,6 +58,22 @@ MAY_LACK = ("excess", "validation_accuracy")
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """what polars says of a file that it cannot read"""
+
+
+def concepts_of(config: Mapping[str, Any]) -> int:
+    """Between how many concepts the world of a run changes; 0: it stands still."""
+    data = config.get("data")
+    said = data.get("concepts") if isinstance(data, dict) and "changes" in data else None
+    return min(len(said), CONCEPTS) if isinstance(said, list) else 0
+
+
+def schema_of(table: str, concepts: int) -> Mapping[str, pl.DataType]:
+    """The columns of a table. Where the world changes there are more: the share of the clients in each concept, and the
+    accuracy on its test set, null where nobody is in it."""
+    if table != "metrics" or not concepts:
+        return TABLES[table]
+    own = [CHANGED, *(f"{name}_{concept}" for concept in range(concepts) for name in ("share", "accuracy"))]
+    return {**METRICS, **dict.fromkeys(own, pl.Float64())}
 
 
 class Mark(NamedTuple):
@@ -194,16 +213,21 @@ def damaged(path: Path, error: BaseException) -> DataError:
 
 
 def whole_table(
-    folder: Path, table: str, policies: Sequence[str], most: int | None = None, sums: Mapping[str, str] | None = None
+    folder: Path,
+    table: str,
+    policies: Sequence[str],
+    most: int | None = None,
+    sums: Mapping[str, str] | None = None,
+    concepts: int = 0,
 ) -> pl.DataFrame:
     """All rows of a run as a frame."""
     paths = list(table_files(folder, table))
     try:
-        return frame_of(paths, table, policies, most, sums)
+        return frame_of(paths, table, policies, most, sums, concepts)
     except DataError:
         if list(table_files(folder, table)) == paths:
             raise
-        return whole_table(folder, table, policies, most, sums)  # the run has just finished: its lines became a table
+        return whole_table(folder, table, policies, most, sums, concepts)  # the run has just finished: its lines became a table
 
 
 def frame_of(
@@ -212,12 +236,13 @@ def frame_of(
     policies: Sequence[str],
     most: int | None = None,
     sums: Mapping[str, str] | None = None,
+    concepts: int = 0,
 ) -> pl.DataFrame:
     """By round, then policy as given, then seed: the order in which one process would write them. Null where nothing was
     measured. A round written twice, by a run that was taken up again, counts as last written."""
-    columns = list(TABLES[table])
-    frames = [_typed(path, read_table(path, table, columns, most, sums), TABLES[table]) for path in paths]
-    frame = pl.concat([pl.DataFrame(schema=TABLES[table]), *frames]).unique(list(KEY), keep="last", maintain_order=True)
+    schema = schema_of(table, concepts)
+    frames = [_typed(path, read_table(path, table, list(schema), most, sums), schema) for path in paths]
+    frame = pl.concat([pl.DataFrame(schema=schema), *frames]).unique(list(KEY), keep="last", maintain_order=True)
     place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
     return frame.sort("t", place, "seed", maintain_order=True)
 

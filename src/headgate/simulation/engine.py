@@ -22,6 +22,8 @@ from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
+from headgate.learning.judgement import Judgement, judgement, sets_to_judge_by
+from headgate.learning.moving import Moving, MovingStream, Seen, moving_of, seen_after
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
@@ -61,14 +63,21 @@ class Prepared:
     """of every sample that is trained on: its run;"""
     samples: Ints
     """its number in the stream of the run's seed"""
+    today: Ints | None
+    """the concept of every client, (S, M), where the world changes;"""
+    seen: Seen | None
+    """then also what is known after the round"""
 
 
-def streams_of(experiment: Experiment, dataset: Dataset, seeds: Ints) -> Iterator[Stream]:
+def streams_of(
+    experiment: Experiment, dataset: Dataset, seeds: Ints, moving: Moving | None = None
+) -> Iterator[Stream | MovingStream]:
     """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients."""
     rule, clients = experiment.data.partition, experiment.system.clients
     owners = rule.split if experiment.training.cohort is None or clients <= FEW else rule.owners
     for seed in map(int, seeds):
-        yield Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
+        stream = Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
+        yield stream if moving is None else moving.stream(stream, experiment.rounds)
 
 
 class Simulation:
@@ -86,16 +95,18 @@ class Simulation:
                 "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
             )
         check_shift(training.shift, *dataset.shape[1:])
-        self.learner = learner_of(given, dataset, device, executor)
-        self.streams = list(streams_of(given, dataset, self.seeds))
-        self._train_labels = dataset.train_labels
+        self.moving = moving_of(given.data, dataset, self.seeds, system.clients)
+        """how the world changes; None: it stands still"""
+        self.learner = learner_of(given, dataset if self.moving is None else self.moving.dataset, device, executor)
+        self.streams = list(streams_of(given, dataset, self.seeds, self.moving))
+        self._train_labels = self.learner.dataset.train_labels
         self.controllers = {
             name: Controller(system, given.policies[name], len(self.seeds), self.seeds, self._labels_at) for name in self.names
         }
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
         self.models = self.learner.start(self.run_seeds)
-        self.uses = UseCounts(len(self.run_seeds), max(int(stream.starts[-1]) for stream in self.streams))
+        self.uses = UseCounts(len(self.run_seeds), max(stream.samples for stream in self.streams))
         self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
         """the round in which a run's model stopped being finite; 0: it has not"""
         self.accuracy = np.full(len(self.run_seeds), np.nan)
@@ -109,6 +120,8 @@ class Simulation:
         self.overlap = device != "cpu"
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
+        self.seen = None if self.moving is None else Seen.nothing(len(self.run_seeds), system.clients)
+        self._today: Ints | None = None
 
     # one round
 
@@ -116,22 +129,26 @@ class Simulation:
         """Round t + 1: decide, admit, train, average, evaluate."""
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
-            now = self._prepare(self.t + 1, self.ledgers)
+            now = self._prepare(self.t + 1, self.ledgers, self.seen)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
-        models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, self._evaluated(now.t))
+        shares = self._shares(now)
+        sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if self._evaluated(now.t) else []
+        models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, sets)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
-        broken, train_loss, accuracy, test_loss, validation = self.learner.read(results)  # waits for the device, once
+        broken, train_loss, *scores = self.learner.read(results)  # waits for the device, once
+        found = judgement(sets, scores, np.tile(shares, (len(self.names), 1)))
         self.diverged = np.where((self.diverged == 0) & (broken > 0), now.t, self.diverged)
-        for values in (train_loss, accuracy, test_loss, validation):
+        for values in (train_loss, *found):
             values[self.diverged > 0] = np.nan
         if self._evaluated(now.t):
-            self.accuracy = accuracy
-        self.t, self.ledgers, self.models, self._ahead = now.t, now.after, models, ahead
-        return Round(now.t, self._metrics(now, train_loss, accuracy, test_loss, validation), self._clients(now))
+            self.accuracy = found.accuracy
+        self.t, self.ledgers, self.models, self.seen, self._ahead = now.t, now.after, models, now.seen, ahead
+        return Round(now.t, self._metrics(now, train_loss, found), self._clients(now))
 
-    def _prepare(self, t: int, before: Mapping[str, Ledger]) -> Prepared:
+    def _prepare(self, t: int, before: Mapping[str, Ledger], seen: Seen | None = None) -> Prepared:
         """All of round t that does not hang on the models. Changes nothing that shows."""
+        self._today = today = None if self.moving is None else self.moving.where.at(t)
         price, after, paid = self._price(t), dict[str, Ledger](), dict[str, Floats | None]()
         for name, controller in self.controllers.items():
             orders = controller.decide(before[name], price)
@@ -149,10 +166,12 @@ class Simulation:
         places = [ledger.places for ledger in ledgers]
         if clients is not None:
             places = [held if held is None else np.take_along_axis(held, clients[..., None], axis=1) for held in places]
-        runs, samples, rows, offsets = self._pack(numbers, first, last, places)
+        if seen is not None and today is not None:
+            seen = seen_after(seen, [before[name] for name in self.names], ledgers, today)
+        runs, samples, rows, offsets = self._pack(numbers, first, last, places, seen)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        return Prepared(t, price, before, after, paid, RoundSamples(rows, moved, offsets, weights), runs, samples)
+        return Prepared(t, price, before, after, paid, RoundSamples(rows, moved, offsets, weights), runs, samples, today, seen)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -180,17 +199,22 @@ class Simulation:
         return Report(np.minimum(orders.admitted, np.maximum(ends - ledger.admitted, 0)))
 
     def _labels_at(self, seeds: Ints, clients: Ints, positions: Ints) -> Ints:
-        return np.asarray(self._train_labels[self._served(seeds, clients, positions).rows])
+        """Of samples that come by in the round that is being prepared."""
+        concepts = None if self._today is None else self._today[seeds, clients]
+        return np.asarray(self._train_labels[self._served(seeds, clients, positions, concepts).rows])
 
-    def _served(self, seeds: Ints, clients: Ints, positions: Ints) -> Served:
+    def _served(self, seeds: Ints, clients: Ints, positions: Ints, concepts: Ints | None) -> Served:
         """What comes at positions of the clients' streams; of the seeds their places among all seeds."""
         samples, rows = np.empty_like(positions), np.empty_like(positions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
-            samples[own], rows[own] = stream.at(clients[own], positions[own])
+            of_concept = () if concepts is None else (concepts[own],)
+            samples[own], rows[own] = stream.at(clients[own], positions[own], *of_concept)
         return Served(samples, rows)
 
-    def _pack(self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None]) -> tuple[Ints, Ints, Ints, Ints]:
+    def _pack(
+        self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None], seen: Seen | None
+    ) -> tuple[Ints, Ints, Ints, Ints]:
         """(run, sample number, row of the training set) of all samples that clients train on in all runs, and the offsets.
 
         They are those of the windows, or of a policy's `places` where it has them.
@@ -204,7 +228,8 @@ class Simulation:
             if held is not None:
                 positions[begin:end] = held[held >= 0]  # run by run, client by client, as the windows are
         owners, runs = clients.ravel()[segments], segments // clients.shape[1]
-        return runs, *self._served(runs % len(self.seeds), owners, positions), offsets
+        concepts = None if seen is None else seen.at(runs, owners, positions)
+        return runs, *self._served(runs % len(self.seeds), owners, positions, concepts), offsets
 
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
@@ -212,9 +237,15 @@ class Simulation:
     def _look_ahead(self, now: Prepared) -> Prepared | None:
         """The next round, prepared; None where it cannot be: what is wrong with it is said when its turn comes."""
         try:
-            return self._prepare(now.t + 1, now.after) if now.t < self.experiment.rounds else None
+            return self._prepare(now.t + 1, now.after, now.seen) if now.t < self.experiment.rounds else None
         except Exception:
             return None
+
+    def _shares(self, now: Prepared) -> Floats:
+        """Of the clients, by their weights: those who are in each concept today, (S, concepts)."""
+        if self.moving is None or now.today is None:
+            return np.ones((len(self.seeds), 1))
+        return self.moving.where.shares(now.today, self.experiment.system.weight)
 
     @property
     def theta(self) -> NDArray[Any]:
@@ -228,9 +259,7 @@ class Simulation:
 
     # the record
 
-    def _metrics(
-        self, now: Prepared, train_loss: Floats, accuracy: Floats, test_loss: Floats, validation: Floats
-    ) -> list[dict[str, Any]]:
+    def _metrics(self, now: Prepared, train_loss: Floats, found: Judgement) -> list[dict[str, Any]]:
         """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
         before, after = ([ledgers[name] for name in self.names] for ledgers in (now.before, now.after))
         N, n_eff = self.uses.distinct, effective_sample_size(self.uses.total, self.uses.squares)
@@ -245,9 +274,11 @@ class Simulation:
             "policy": [name for name in self.names for _ in self.seeds],
             "seed": self.run_seeds,
             "t": [now.t] * len(self.run_seeds),
-            "test_accuracy": accuracy.tolist(),
-            "test_loss": test_loss.tolist(),
-            "validation_accuracy": validation.tolist() if self.experiment.data.validation else [None] * len(self.run_seeds),
+            "test_accuracy": found.accuracy.tolist(),
+            "test_loss": found.loss.tolist(),
+            "validation_accuracy": found.validation.tolist()
+            if self.experiment.data.validation
+            else [None] * len(self.run_seeds),
             "train_loss": train_loss.tolist(),
             "n": held.tolist(),
             "N": N.tolist(),
@@ -259,6 +290,8 @@ class Simulation:
             "bound": bound.tolist(),
             "excess": np.concatenate([(ledger.occupancy - buffer).max(axis=-1) for ledger in after]).tolist(),
         }
+        if self.moving is not None and now.today is not None:
+            columns |= self.moving.where.told(now.t, now.today, self.experiment.system.weight, found.by_concept)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def _clients(self, now: Prepared) -> list[dict[str, Any]]:
@@ -281,6 +314,8 @@ class Simulation:
         """With the ledgers, all that `restore` needs."""
         used, uses = self.uses.table()
         own: dict[str, NDArray[Any]] = {"used": used, "uses": uses, "diverged": self.diverged, "accuracy": self.accuracy}
+        if self.seen is not None:
+            own |= {"seen.begin": self.seen.begin, "seen.concept": self.seen.concept}
         return {**self.learner.tensors(self.models), **own}
 
     def restore(self, t: int, tensors: Mapping[str, NDArray[Any]], ledgers: Mapping[str, Ledger]) -> None:
@@ -291,3 +326,5 @@ class Simulation:
         self.diverged = tensors["diverged"].copy()
         if "accuracy" in tensors:  # older checkpoints lack it
             self.accuracy = tensors["accuracy"].copy()
+        if self.seen is not None:
+            self.seen = self.seen.restored(tensors["seen.begin"], tensors["seen.concept"])

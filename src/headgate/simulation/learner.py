@@ -62,8 +62,11 @@ class Learner(ABC):
         theta = self._beginning(seeds)
         return Models(theta, theta, self.experiment.server.start(theta))
 
-    def launch(self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: bool) -> tuple[Models, Array]:
-        """Round t: the models after it, and what became of each run, which `read` waits for.
+    def launch(
+        self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
+    ) -> tuple[Models, Array]:
+        """Round t: the models after it, and what became of each run, which `read` waits for: whether it is broken, its loss
+        before, and accuracy and loss on each of the sets at the places `judge`.
 
         A model that is no longer finite keeps its last finite state; its run is said to be broken.
         """
@@ -75,7 +78,7 @@ class Learner(ABC):
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
-        judged = self.judge(mean) if judge else [here.full_like(train_loss, np.nan)] * 3
+        judged = [values for place in judge for values in self.judge(mean, place)]
         return Models(theta, mean, server), self._together(broken, train_loss, *judged)
 
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
@@ -97,9 +100,8 @@ class Learner(ABC):
         return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
 
     @abstractmethod
-    def judge(self, theta: Array) -> tuple[Array, Array, Array]:
-        """(accuracy (R,), mean cross-entropy (R,)) of the models on the test set, and their accuracy on what was held out of
-        the training images, NaN where nothing was."""
+    def judge(self, theta: Array, place: int = 0) -> tuple[Array, Array]:
+        """(accuracy (R,), mean cross-entropy (R,)) of the models on the set at this place of `Dataset.judged`."""
 
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:

@@ -97,13 +97,14 @@ class LinearLearner(Learner):
         self.executor.check(self.training)
         self._judged = [Judged(self.task, *own) for own in dataset.judged]
 
-    def launch(self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: bool) -> tuple[Models, Any]:
+    def launch(
+        self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
+    ) -> tuple[Models, Any]:
         with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
             return super().launch(t, models, batch, seeds, judge)
 
-    def judge(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        (accuracy, loss), *held = (own.score(theta) for own in self._judged)
-        return accuracy, loss, held[0][0] if held else np.full_like(accuracy, np.nan)
+    def judge(self, theta: Floats, place: int = 0) -> tuple[Floats, Floats]:
+        return self._judged[place].score(theta)
 
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         return array

@@ -67,7 +67,7 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     One seed is simulated; they differ in how the data are dealt, which is tried for each.
     """
     one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
-    for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation), experiment.seeds[1:]):
+    for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation), experiment.seeds[1:], one.moving):
         pass
     facts: dict[str, Any] = {"environment": _environment(one)}
     if one.learner.device == "cuda":
@@ -75,9 +75,10 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
 
         theta, working = one.models.theta, one.learner.executor.memory
         parameters, itemsize = theta.shape[1], theta.dtype.itemsize
-        images = len(dataset.train_labels) + len(dataset.test_labels)
+        here = one.learner.dataset  # in every concept, where the world changes
+        images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
         clients = experiment.training.cohort or experiment.system.clients
-        del one, theta
+        del one, theta, here
         give_back(device)
         need = footprint(images, math.prod(dataset.shape), parameters, clients, itemsize, EVALUATED, working)
         facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}

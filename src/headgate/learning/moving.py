@@ -1,0 +1,240 @@
+"""A world that changes: data sets as they are in every concept, streams through the concepts, and who saw which sample in
+which of them.
+
+A sample keeps the concept of the round in which it was admitted; models are judged by the concepts of today. All that the
+concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept, and
+whoever trains on rows needs to know no more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Ints, Ledger
+from headgate.errors import SettingError
+from headgate.learning.changes import Whereabouts
+from headgate.learning.concepts import Concept
+from headgate.learning.data import Data
+from headgate.learning.datasets import Dataset
+from headgate.learning.formats import Labels, Pixels
+from headgate.learning.partition import Dealt
+from headgate.learning.streams import Served, Stream
+from headgate.limits import check_memory
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptDataset(Dataset):
+    """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
+
+    by_concept: tuple[tuple[Pixels, Labels], ...] = ()
+    """the test sets and then, where something was held out, what was"""
+
+    @property
+    def judged(self) -> list[tuple[Pixels, Labels]]:
+        return list(self.by_concept)
+
+
+class Moving:
+    """The concepts of an experiment over a data set, and when clients are in which of them."""
+
+    def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
+        """`dataset` as `hold_out` has left it."""
+        assert data.changes is not None
+        self.concepts, self.where = data.concepts, Whereabouts(data.changes, len(data.concepts), seeds, clients)
+        self.rows = len(dataset.train_labels)
+        """of the training set in each look"""
+        looks: list[Concept | None] = []
+        for concept in self.concepts:
+            if (look := _look(concept)) not in looks:
+                looks.append(look)
+        self.looks = len(looks)
+        """how many different ones the concepts have"""
+        self.look = np.array([looks.index(_look(concept)) for concept in self.concepts])
+        """which look each concept has"""
+        _check_room(dataset, self.looks, len(self.concepts))
+        self._labels, self._classes = dataset.train_labels, len(dataset.classes)
+        self.dataset = self._in_all_looks(dataset, looks)
+
+    def _in_all_looks(self, dataset: Dataset, looks: list[Concept | None]) -> ConceptDataset:
+        seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
+        judged = []
+        for images, labels in dataset.judged:
+            for number, concept in enumerate(self.concepts):
+                there = self.served(number, labels)
+                judged.append(_seen(_look(concept), images[there], labels[there]))
+        return ConceptDataset(
+            dataset.name,
+            train_images=np.concatenate([images for images, _ in seen]),
+            train_labels=np.concatenate([labels for _, labels in seen]),
+            test_images=dataset.test_images,
+            test_labels=dataset.test_labels,
+            classes=dataset.classes,
+            mean=dataset.mean,
+            std=dataset.std,
+            by_concept=tuple(judged),
+        )
+
+    def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
+        """Which images of these classes come by in a concept; the same ones whenever it is asked."""
+        shares = self.concepts[number].shares(self._classes)
+        there = np.ones(len(labels), dtype=bool)
+        for c in range(0 if shares is None else len(shares)):
+            own = np.flatnonzero(labels == c)
+            order = np.argsort(uniform(c, Purpose.CONCEPT_SHARE, own), kind="stable")
+            there[own[order[round(float(shares[c]) * own.size) :]]] = False  # type: ignore[index]
+        if not there.any():
+            raise SettingError(f"data.concepts[{number}]: none of {len(labels)} images comes by")
+        return there
+
+    @cached_property
+    def filters(self) -> list[NDArray[np.bool_] | None]:
+        """Which rows of the training set come by in each concept; None: all."""
+        whole = [concept.shares(self._classes) is None for concept in self.concepts]
+        return [None if all_of_it else self.served(number, self._labels) for number, all_of_it in enumerate(whole)]
+
+    # streams
+
+    def stream(self, stream: Stream, rounds: int) -> "MovingStream":
+        return MovingStream(self, stream, rounds)
+
+
+class MovingStream:
+    """The endless stream of every client for one seed, in every concept.
+
+    What comes at a position hangs on the concept. Where concepts differ in looks, it is the same image; where they differ in
+    what comes by, a stream of what does. An image in another look is another sample.
+    """
+
+    def __init__(self, moving: Moving, stream: Stream, rounds: int) -> None:
+        self.moving, self.lengths, self.images = moving, stream.lengths, stream.samples
+        self.samples = self.images * moving.looks
+        self._whole, self._thinned = stream, dict[int, tuple[Stream, Ints]]()
+        for number, there in enumerate(moving.filters):
+            if there is not None:
+                self._thinned[number] = self._without(number, there, rounds)
+
+    def at(self, clients: Ints, positions: Ints, concepts: Ints) -> Served:
+        """What comes at positions[i] of the stream of clients[i] in concepts[i], for every i."""
+        samples, rows = np.empty_like(positions), np.empty_like(positions)
+        rest = np.ones(positions.shape, dtype=bool)
+        for number, (stream, numbers) in self._thinned.items():
+            own = np.flatnonzero(concepts == number)
+            if own.size:
+                rest[own] = False
+                found = stream.at(clients[own], positions[own])
+                samples[own], rows[own] = numbers[found.samples], found.rows
+        samples[rest], rows[rest] = self._whole.at(clients[rest], positions[rest])
+        look = self.moving.look[concepts]
+        return Served(samples + self.images * look, rows + self.moving.rows * look)
+
+    def _without(self, number: int, there: NDArray[np.bool_], rounds: int) -> tuple[Stream, Ints]:
+        """The stream of what comes by in a concept, and which of all samples each of its samples is."""
+        where, owners = f"data.concepts[{number}]", self._whole.owners
+        if not isinstance(owners, Dealt):
+            raise SettingError(f"{where}: holds images back; of so many clients it is not written down who owns which")
+        if self._whole.kind == "stop":
+            raise SettingError(f"{where}: holds images back; a stream that stops would end at another place in every concept")
+        stays = there[owners.table]
+        client = np.repeat(np.arange(owners.lengths.size), owners.lengths)
+        left = np.bincount(client[stays], minlength=owners.lengths.size)
+        self._check_nobody_is_idle(number, np.flatnonzero(left == 0), rounds)
+        spare = np.maximum(left, 1)  # one who is never in the concept: nobody will ask
+        edges = np.cumsum(left)[:-1]
+        owned = [rows if rows.size else np.zeros(1, np.int64) for rows in np.split(owners.table[stays], edges)]
+        numbers = np.zeros(int(spare.sum()), dtype=np.int64)
+        numbers[np.arange(left.sum()) + np.repeat(np.cumsum(spare - left) - (spare - left), left)] = np.flatnonzero(stays)
+        return Stream(owned, self._whole.seed, self._whole.kind), numbers
+
+    def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
+        """Refuses clients who own nothing of what comes by in a concept that they will be in."""
+        for t in range(1, rounds + 1 if empty.size else 0):
+            found = empty[self.moving.where.changes.at(self._whole.seed, t, empty) == number]
+            if found.size:
+                raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
+
+
+class Seen:
+    """The concept in which each sample was admitted, by its position in its client's stream; it is replaced, not changed."""
+
+    def __init__(self, begin: Ints, concept: NDArray[np.uint8]) -> None:
+        self.begin, self.concept = begin, concept
+        """the first position that is known, (R, M), and the concepts from there on, (R, M, positions)"""
+
+    @classmethod
+    def nothing(cls, runs: int, clients: int) -> "Seen":
+        return cls(np.zeros((runs, clients), np.int64), np.zeros((runs, clients, 0), np.uint8))
+
+    def at(self, runs: Ints, clients: Ints, positions: Ints) -> Ints:
+        return np.asarray(self.concept[runs, clients, positions - self.begin[runs, clients]], dtype=np.int64)
+
+    def restored(self, begin: Ints, concept: NDArray[np.uint8]) -> "Seen":
+        """From what was saved; refused where it is not of as many runs and clients."""
+        if begin.shape != self.begin.shape or concept.shape[:-1] != begin.shape:
+            raise ValueError(f"seen is of {begin.shape} and {concept.shape}, must be of {self.begin.shape}")
+        return Seen(begin.astype(np.int64), concept.astype(np.uint8))
+
+    def admitted(self, least: Ints, before: Ints, last: Ints, today: Ints) -> "Seen":
+        """After samples before..last−1 of every client were admitted in its concept of today; `least` is the oldest that
+        anybody will ask for, all (R, M)."""
+        begin, concept = self.begin, self.concept.copy()
+        if int((last - begin).max(initial=0)) > concept.shape[-1]:
+            begin, concept = self._moved_up(np.minimum(least, before), last)
+        count = (last - before).ravel()
+        owner = np.repeat(np.arange(count.size), count)
+        place = np.arange(owner.size) + ((before - begin).ravel() - (np.cumsum(count) - count))[owner]
+        concept.reshape(count.size, -1)[owner, place] = today.ravel()[owner]
+        return Seen(begin, concept)
+
+    def _moved_up(self, begin: Ints, last: Ints) -> tuple[Ints, NDArray[np.uint8]]:
+        """With room for as many again, and without what nobody will ask for."""
+        room, known = 2 * int((last - begin).max()), self.concept.shape[-1]
+        check_memory(f"data.concepts: the concept of each of {room:,} samples of every client takes", float(begin.size * room))
+        concept = np.zeros((*begin.shape, room), np.uint8)
+        if known:
+            place = np.minimum(np.arange(min(room, known)) + (begin - self.begin)[..., None], known - 1)
+            concept[..., : place.shape[-1]] = np.take_along_axis(self.concept, place, axis=-1)
+        return begin, concept
+
+
+def seen_after(seen: Seen, before: Sequence[Ledger], after: Sequence[Ledger], today: Ints) -> Seen:
+    """After a round in which every policy of these ledgers admitted; `today` is the concept of each client, (S, M)."""
+    least = [
+        ledger.dropped if (held := ledger.places) is None else np.where(held < 0, ledger.admitted[..., None], held).min(axis=-1)
+        for ledger in after
+    ]
+    start, last = (np.concatenate([ledger.admitted for ledger in ledgers]) for ledgers in (before, after))
+    return seen.admitted(np.concatenate(least), start, last, np.tile(today, (len(after), 1)))
+
+
+def moving_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> Moving | None:
+    """None where the world stands still."""
+    return None if data.changes is None else Moving(data, dataset, seeds, clients)
+
+
+def _look(concept: Concept) -> Concept | None:
+    """What makes images and labels what they are; None: nothing does."""
+    return None if concept.untouched else concept
+
+
+def _seen(look: Concept | None, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
+    if look is None:
+        return images, labels
+    pixels, called = np.asarray(look.images(images)), np.asarray(look.labels(images, labels))
+    if (
+        pixels.shape != images.shape
+        or pixels.dtype != np.uint8
+        or called.shape != labels.shape
+        or called.dtype.kind not in "iu"
+    ):
+        raise SettingError(f"data.concepts: {type(look).__name__} must leave shape and kind of images and labels as they are")
+    return pixels, called.astype(np.int64)
+
+
+def _check_room(dataset: Dataset, looks: int, concepts: int) -> None:
+    judged = sum(images.nbytes for images, _ in dataset.judged)
+    wanted = 2.0 * looks * dataset.train_images.nbytes + concepts * judged  # twice while they are put together
+    check_memory(f"data.concepts: {dataset.name} in {looks} looks takes", wanted)

@@ -1,0 +1,151 @@
+"""Who is in which concept when: the makers against what they say, and files of strangers."""
+
+import numpy as np
+import pytest
+
+from headgate.control.randomness import Purpose, uniform
+from headgate.errors import DataError, SettingError
+from headgate.experiment import load
+from headgate.learning.changes import FromFile, Gradual, Recurring, Sudden, Whereabouts, matrix_of
+from headgate.limits import CHANGES_FILE
+
+CLIENTS = np.arange(4)
+
+
+def matrix(changes, rounds, clients=CLIENTS, seed=0):
+    """Rows time, columns clients."""
+    return np.stack([changes.at(seed, t, clients) for t in range(1, rounds + 1)])
+
+
+def test_sudden_changes_of_all_together():
+    found = matrix(Sudden(rounds=(3, 6), order=(0, 2, 1)), 8)
+    assert found.T.tolist() == [[0, 0, 2, 2, 2, 1, 1, 1]] * 4
+
+
+def test_clients_may_change_one_after_the_other_and_some_not_at_all():
+    found = matrix(Sudden(rounds=(3,), stagger=2, clients=(0, 1, 3)), 10)
+    assert found.T.tolist() == [[0, 0] + [1] * 8, [0] * 4 + [1] * 6, [0] * 10, [0] * 8 + [1] * 2]
+
+
+def test_what_recurs():
+    assert matrix(Recurring(every=2, order=(1, 0, 2)), 7)[:, 0].tolist() == [1, 1, 0, 0, 2, 2, 1]
+    assert matrix(Recurring(every=2, stagger=1), 5)[:, 2].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_a_gradual_change_is_as_likely_as_it_says_and_drawn_by_address():
+    changes, clients = Gradual(start=10, stop=20, order=(1, 0)), np.arange(20_000)
+    for t, chance in ((1, 0.0), (10, 0.0), (13, 0.3), (19, 0.9), (20, 1.0), (99, 1.0)):
+        new = changes.at(5, t, clients) == 0
+        assert new.mean() == pytest.approx(chance, abs=0.02)
+        assert np.array_equal(new, uniform(5, Purpose.CONCEPT, t, clients) < chance)
+    assert not np.array_equal(changes.at(5, 15, clients), changes.at(6, 15, clients))
+    assert np.array_equal(changes.at(5, 15, clients[7:9]), changes.at(5, 15, clients)[7:9])
+
+
+def test_a_file_as_feddrift_has_them(tmp_path):
+    """Rows time, columns clients, whole numbers between blanks: what numpy.savetxt writes with fmt="%u"."""
+    rows = np.array([[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 2, 0]])
+    np.savetxt(tmp_path / "A.cp", rows, fmt="%u")
+    changes = FromFile(file=str(tmp_path / "A.cp"), every=2)
+    changes.check(concepts=3, clients=4)
+    assert np.array_equal(matrix(changes, 7), rows[[0, 0, 1, 1, 2, 2, 2]])  # the last row stays
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no row"),
+        ("0 0\n0 0 0\n", "line 2 has 3 columns, the first row has 2"),
+        ("0 1.0\n", '"1.0" in line 1 is no number of a concept, 0 to 255'),
+        ("0 -1\n", '"-1" in line 1'),
+        ("0 256\n", '"256" in line 1'),
+        ("0 ٣\n", "in line 1"),
+        ("0 " + "9" * 5000 + "\n", "in line 1"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_by_name_and_value(text, said):
+    with pytest.raises(DataError) as error:
+        matrix_of(text, "mine.cp")
+    assert said in str(error.value)
+    assert str(error.value).startswith("mine.cp: ")
+    assert len(str(error.value)) < 300
+
+
+def test_files_are_bounded_and_never_followed_through_links(tmp_path):
+    (tmp_path / "large.cp").write_text("0 " * (CHANGES_FILE // 2 + 1))
+    with pytest.raises(DataError, match=r"large\.cp: is larger than 4 MiB"):
+        FromFile(file=str(tmp_path / "large.cp"))
+    (tmp_path / "fine.cp").write_text("0 1\n")
+    (tmp_path / "link.cp").symlink_to(tmp_path / "fine.cp")
+    with pytest.raises(DataError, match="it is a link"):
+        FromFile(file=str(tmp_path / "link.cp"))
+
+
+def test_a_file_that_was_changed_is_refused(tmp_path):
+    (tmp_path / "a.cp").write_text("0 1\n")
+    changes = FromFile(file=str(tmp_path / "a.cp"))
+    assert FromFile(file=str(tmp_path / "a.cp"), sha256=changes.sha256) == changes
+    (tmp_path / "a.cp").write_text("1 1\n")
+    with pytest.raises(DataError, match="was changed since the run began"):
+        FromFile(file=str(tmp_path / "a.cp"), sha256=changes.sha256)
+
+
+def test_a_recipe_names_the_file_beside_it(tmp_path):
+    (tmp_path / "a.cp").write_text("0 0 0\n0 1 1\n")
+    recipe = 'base = "digits"\n[system]\nbuffers = [8, 8, 8]\n[data]\nconcepts = ["same", "rotated"]\n'
+    (tmp_path / "own.toml").write_text(f'{recipe}changes = {{ kind = "file", file = "a.cp", every = 5 }}\n')
+    made = load(tmp_path / "own.toml")
+    again = load(made.tables())
+    assert again.data == made.data
+    assert again.data.changes.at(0, 6, np.arange(3)).tolist() == [0, 1, 1]
+    with pytest.raises(DataError, match=r"a\.cp: has 3 columns for 10 clients"):
+        load(tmp_path / "own.toml", ["system.clients=10"])
+    with pytest.raises(DataError, match=r"a\.cp: concept 1 in row 2; data\.concepts has 0 to 0"):
+        load(tmp_path / "own.toml", ['data.concepts=["same"]'])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (['data.concepts=["same"]'], "data.concepts, data.changes: one says"),
+        (["data.changes={kind='recurring', every=5}"], "data.concepts, data.changes: one says"),
+        (["data.concepts=3"], "data.concepts = 3: must be a list"),
+        (['data.concepts=["turned"]'], "data.concepts[0].kind = turned: no such concept"),
+        (['data.concepts=["same", {kind="rotated", quarters=4}]'], "data.concepts[1].quarters = 4: must be 1, 2 or 3"),
+        (["data.concepts=[{kind='swapped', to=[1, 1]}]"], "data.concepts[0].to = [1, 1]: must name each class once"),
+        (["data.concepts=[{kind='classes', classes=[]}]"], "data.concepts[0].classes = []"),
+        (["data.concepts=[{kind='prior', weights=[2.0]}]"], "data.concepts[0].weights = [2.0]"),
+        (["data.changes={kind='sudden', rounds=[1]}"], "data.changes.rounds = [1]: must be rounds from 2 on"),
+        (["data.changes={kind='sudden', rounds=[9, 5]}"], "data.changes.rounds = [9, 5]"),
+        (["data.changes={kind='sudden', rounds=[5], order=[0, 1, 0]}"], "data.changes.order: has 3 concepts for 1 changes"),
+        (["data.changes={kind='gradual', start=9, stop=9}"], "data.changes.start = 9"),
+        (["data.changes={kind='recurring', every=0}"], "data.changes.every = 0"),
+        (["data.changes={kind='recurring', every=5, stagger=-1}"], "data.changes.stagger = -1"),
+        (["data.changes={kind='file', file='nowhere.cp'}"], "nowhere.cp: cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(settings, said):
+    with pytest.raises((SettingError, DataError)) as error:
+        load("digits", settings)
+    assert said in str(error.value)
+
+
+def test_concepts_and_clients_that_are_not_there_are_refused():
+    two = 'data.concepts=["same", "rotated"]'
+    with pytest.raises(SettingError, match=r"data\.changes\.order: names concept 2; data\.concepts has 0 to 1"):
+        load("digits", [two, "data.changes={kind='sudden', rounds=[5, 9]}"])
+    with pytest.raises(SettingError, match=r"data\.changes\.clients: names client 10; there are 0 to 9"):
+        load("digits", [two, "data.changes={kind='sudden', rounds=[5], clients=[10]}"])
+
+
+def test_shares_of_the_clients_and_what_changed():
+    where = Whereabouts(Sudden(rounds=(3,), stagger=1), 2, np.array([7, 8]), 4)
+    weight = np.array([0.4, 0.3, 0.2, 0.1])
+    today = where.at(4)
+    assert today.tolist() == [[1, 1, 0, 0]] * 2
+    np.testing.assert_allclose(where.shares(today, weight), [[0.3, 0.7]] * 2)
+    np.testing.assert_allclose(where.changed(4, today, weight), [0.3] * 2)
+    assert where.changed(1, where.at(1), weight).tolist() == [0, 0]
+    told = where.told(4, today, weight, np.array([[0.5, 0.6]] * 4))
+    assert list(told) == ["changed", "share_0", "accuracy_0", "share_1", "accuracy_1"]
+    assert [len(column) for column in told.values()] == [4] * 5
