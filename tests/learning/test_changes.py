@@ -1,12 +1,14 @@
 """Who is in which concept when: the makers against what they say, and files of strangers."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
-from headgate.learning.changes import FromFile, Gradual, Recurring, Sudden, Whereabouts, matrix_of
+from headgate.learning.changes import Changes, FromFile, Gradual, Recurring, Sudden, Whereabouts, matrix_of
 from headgate.limits import CHANGES_FILE
 
 CLIENTS = np.arange(4)
@@ -136,6 +138,28 @@ def test_concepts_and_clients_that_are_not_there_are_refused():
         load("digits", [two, "data.changes={kind='sudden', rounds=[5, 9]}"])
     with pytest.raises(SettingError, match=r"data\.changes\.clients: names client 10; there are 0 to 9"):
         load("digits", [two, "data.changes={kind='sudden', rounds=[5], clients=[10]}"])
+
+
+@dataclass(frozen=True)
+class Alternating(Changes):
+    """Changes of a user's own; in round `wrong` it tells of a concept that is not there."""
+
+    wrong: int = 99
+
+    def at(self, seed, t, clients):
+        return (t + clients) % (3 if t == self.wrong else 2)
+
+
+def test_changes_of_ones_own():
+    settings = ['data.concepts=["same", "rotated"]', f"data.changes={{kind='{__name__}:Alternating', wrong=4}}"]
+    e = load("digits", settings)
+    assert load(e.tables()).data == e.data
+    where = Whereabouts(e.data.changes, 2, e.seeds[:1], 3)
+    assert where.at(3).tolist() == [[1, 0, 1]]
+    with pytest.raises(SettingError, match=r"data\.changes: concept 2 in round 4; data\.concepts has 0 to 1"):
+        where.at(4)
+    with pytest.raises(SettingError, match="must be a class, a subclass of Changes"):
+        load("digits", [settings[0], "data.changes={kind='os:system'}"])
 
 
 def test_shares_of_the_clients_and_what_changed():

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.analysis.dips import changes_in
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
@@ -18,6 +19,8 @@ CELLS = (120, 250)
 """a heat map is averaged to at most so many clients and rounds"""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, colour-blind safe
 DASHES = ("-", "--", ":", "-.")
+MARKED = 20
+"""changes of the world that a figure marks, the first of them"""
 MONEY = "Money spent per run so far"
 
 
@@ -104,6 +107,7 @@ def curve(policy: int, values: Floats, x: Floats | None = None) -> Curve | None:
 
 VALUES: dict[str, Callable[[Runs], Floats]] = {
     "accuracy": lambda p: 100 * p.best_so_far[:, : p.complete],
+    "accuracy-daily": lambda p: 100 * p.column("test_accuracy") if changes_in(p) else np.full((1, p.complete), np.nan),
     "accuracy-money": lambda p: 100 * p.best_so_far[:, : p.complete],
     "spend": lambda p: p.spent / np.arange(1, p.complete + 1),
 }
@@ -126,6 +130,9 @@ def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) 
     paid = key == "accuracy-money"
     curves = [curve(i, values(p), p.spent.mean(axis=0) if paid else None) for i, p in enumerate(policies) if p.complete]
     levels = _levels(policies, *LEVELS[key]) if key in LEVELS else []
+    if key == "accuracy-daily":
+        rounds = sorted({t for policy in policies for t in changes_in(policy)})
+        levels = [Level("x", t, f"change in round {t}") for t in rounds[:MARKED]]
     return Panel(key, title, MONEY if paid else "Round", y, digits, [c for c in curves if c], levels)
 
 

@@ -20,12 +20,13 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import label
 from headgate.records.reader import RunFolder
 
-ON_PAPER = {"accuracy": ("accuracy",), "accuracy-money": ("accuracy-money",), "money": ("spend", "debt")}
+ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily", "accuracy-money")} | {"money": ("spend", "debt")}
 """files and the panels in them"""
 
 
 def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str] = (".svg", ".png")) -> list[Path]:
-    """accuracy, accuracy-money, occupancy and money as files in `out_folder`; lines are means, bands their 80 % interval."""
+    """accuracy, accuracy-money, occupancy and money, and accuracy-daily where the world changes, as files in `out_folder`;
+    lines are means, bands their 80 % interval."""
     for suffix in suffixes:
         if suffix not in SUFFIXES:
             raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")

@@ -17,7 +17,6 @@ from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
-from headgate.records.tables import MEASURED
 
 Ints = NDArray[np.int64]
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
@@ -257,7 +256,7 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
         metrics = run.rows("metrics")
         held, admitted, paid = (run.rows("clients", column) for column in ("held", "admitted", "paid"))
         for policy in run.policies:
-            own = runs_of(run, policy, metrics, run.measured, held, admitted, paid)
+            own = runs_of(run, policy, metrics, (), held, admitted, paid)
             label = f"{name}: {policy}" if len(folders) > 1 else policy
             found.append(replace(own, folder=name, label=label))
     return found
@@ -282,12 +281,13 @@ def runs_of(
     run: RunFolder,
     policy: str,
     metrics: Rows,
-    columns: Sequence[str] = MEASURED,
+    columns: Sequence[str] = (),
     held: Rows | None = None,
     admitted: Rows | None = None,
     paid: Rows | None = None,
 ) -> Runs:
-    """One policy's runs, from rows that are in memory: those of the metrics with these columns, and of the clients."""
+    """One policy's runs, from rows that are in memory: those of the metrics with these columns, or all, and of the clients."""
+    columns = columns or run.measured
     seeds = tuple(sorted(run.seeds))
     keys = [(policy, seed) for seed in seeds]
     metrics.check_whole(keys, f"{run.name}: metrics")

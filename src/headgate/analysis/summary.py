@@ -3,12 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.analysis.formatting import DASH, accuracy, money, number, percent, signed
+from headgate.analysis.dips import Dips, summary_of_dips
+from headgate.analysis.formatting import DASH, accuracy, money, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.limits import limits
 from headgate.analysis.pages import words
@@ -64,6 +65,13 @@ class PolicySummary:
     n_eff: float | None
     bound: float | None
     """sum over rounds; none where a round has none, as one without a sample"""
+    daily_accuracy: Estimate | None = None
+    """by the concepts of the day, mean over the evaluated rounds; like what follows, where the world changes alone"""
+    dip_depth: Estimate | None = None
+    dip_length: Estimate | None = None
+    dip_money: Estimate | None = None
+    dips: int | None = None
+    dips_recovered: int | None = None
 
 
 def check_target(target: float | None) -> None:
@@ -75,7 +83,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """`target` is an accuracy between 0 and 1."""
     check_target(target)
     kept, first = limits(one), _first_rounds(one, target)
-    spend, held = _mean(one.spend), one.held
+    spend, held, dips = _mean(one.spend), one.held, summary_of_dips(one)
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -102,7 +110,13 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         N=_mean(one.distinct),
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
+        **({} if dips is None else _told_of_dips(dips)),
     )
+
+
+def _told_of_dips(dips: Dips) -> dict[str, Any]:
+    parts = {"dip_depth": dips.depth, "dip_length": dips.length, "dip_money": dips.money}
+    return {"daily_accuracy": dips.daily, **parts, "dips": dips.count, "dips_recovered": dips.recovered}
 
 
 def _first_rounds(one: Runs, target: float | None) -> Floats:
@@ -121,8 +135,9 @@ def _estimate(values: Floats) -> Estimate | None:
 
 
 def told(summary: PolicySummary) -> dict[str, Any]:
-    """As JSON holds it."""
-    values = {each.name: getattr(summary, each.name) for each in fields(summary)}
+    """As JSON holds it; what only some runs have is left out of the others."""
+    there = [each.name for each in fields(summary) if each.default is MISSING or summary.dips is not None]
+    values = {name: getattr(summary, name) for name in there}
     return {key: estimate_told(value) if isinstance(value, Estimate) else value for key, value in values.items()}
 
 
@@ -151,6 +166,7 @@ class Column(NamedTuple):
 def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> list[Column]:
     """What is said of a policy beside its name, on the page and in a terminal; lost models and chosen ones where there are."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
+    left_out += DIPS if all(one.dips is None for one in summaries) else []
     left_out += ["Chosen"] * all(one.chosen_accuracy is None for one in summaries)
     return [
         Column(
@@ -175,6 +191,13 @@ def _whole(value: float | None) -> str:
     return number(value if value is None else round(value))
 
 
+def _dips_ended(s: PolicySummary) -> str:
+    if s.dip_length is None:
+        return DASH
+    return f"{plus_minus(s.dip_length)} ({s.dips_recovered} of {s.dips})"
+
+
+DIPS = ["Daily", "Dip", "Dip lasts", "Dip costs"]
 AT_TARGET, OVER_BUDGET, EXCESS = "Round at", "Over budget", "Max n_m\u00a0−\u00a0B_m"
 TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Runs": lambda s: str(s.runs),
@@ -183,6 +206,10 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Last": lambda s: accuracy(s.last_accuracy),
     "Mean": lambda s: accuracy(s.mean_accuracy),
     "Chosen": lambda s: accuracy(s.chosen_accuracy),
+    "Daily": lambda s: accuracy(s.daily_accuracy),
+    "Dip": lambda s: accuracy(s.dip_depth),
+    "Dip lasts": _dips_ended,
+    "Dip costs": lambda s: DASH if s.dip_money is None else money(s.dip_money.mean),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
     OVER_BUDGET: _over_budget,

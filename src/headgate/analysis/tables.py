@@ -62,12 +62,33 @@ def comparison_shown(rows: Sequence[dict[str, Any]], places: dict[float, list[Pl
             if row["budget"] == budget
         ]
         tables.append(a_table(f"budget {budget:g} a round", header, lines))
+    if any("dips" in row for row in rows):
+        tables.append(_dips_shown(rows))
     best = [
         [f"{budget:g}", place.measure, place.best.policy if place.best else "nobody", ", ".join(place.level_with) or DASH]
         for budget, own in places.items()
         for place in own
     ]
     return [*tables, a_table("best within the limits", ["budget", "by", "policy", "not told apart (p > 0.05)"], best)]
+
+
+def _dips_shown(rows: Sequence[dict[str, Any]]) -> RenderableType:
+    """Where the world changed: one line a budget and policy."""
+    header = ["budget", "policy", "daily %", "dip, points", "lasts, rounds", "recovered", "costs"]
+    lines = [
+        [
+            f"{row['budget']:g}",
+            row["policy"],
+            _points(row["daily"]),
+            _points(row["depth"]),
+            plus_minus(Estimate(*row["length"])),
+            f"{row['dips_recovered']} of {row['dips']}",
+            money(row["money"][0]),
+        ]
+        for row in rows
+        if "dips" in row
+    ]
+    return a_table("after changes of the world", header, lines)
 
 
 def _points(value: list[float | None] | None) -> str:

@@ -17,7 +17,6 @@ from headgate.analysis.summary import PolicySummary, breakdown_note, columns, su
 from headgate.errors import DataError
 from headgate.escaping import cell
 from headgate.records.reader import RunFolder
-from headgate.records.tables import MEASURED
 from headgate.web.runs import Library, UnknownRun
 
 SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")
@@ -215,7 +214,7 @@ def _curve_lines(found: Sequence[Runs], figure: str) -> Iterator[Sequence[Any]]:
 
 def _metric_lines(library: Library, run: RunFolder) -> Iterator[Sequence[Any]]:
     rows = library.metrics(run.name)
-    yield "policy", "seed", "t", *MEASURED
+    yield "policy", "seed", "t", *run.measured
     for key in run.runs:
         reached = int(rows.reached([key])[0])
         for t, values in enumerate(plain(rows.of([key], reached)[0], None) if reached else (), 1):

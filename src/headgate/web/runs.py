@@ -21,7 +21,7 @@ from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_state, 
 from headgate.records.rows import Follower, Rows
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, FoundRun, find_runs
-from headgate.records.tables import MEASURED, Mark, mark_of, table_files
+from headgate.records.tables import Mark, mark_of, table_files
 from headgate.records.together import Allowance, smallest_first
 
 HELD_BYTES = 2 * MOST_BYTES
@@ -169,9 +169,9 @@ class Library:
             return known[1]
 
     def metrics(self, name: str) -> Rows:
-        """All that was measured, by `MEASURED`."""
+        """All that was measured, by `RunFolder.measured`."""
         with self._lock:
-            return self._followed(name, "metrics", MEASURED)
+            return self._followed(name, "metrics", self.open(name).measured)
 
     def clients(self, name: str, column: str = "held") -> Rows | None:
         """What each client holds, or another column: no runs where it was not recorded, None where it is too large to hold."""

@@ -1,6 +1,7 @@
 """The shapes of all answers. The document of the API is made from them, and tests hold the answers to them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, RootModel, create_model
@@ -26,11 +27,14 @@ def mirrors(source: type | Mapping[str, Any], *but: str) -> Callable[[type[Mirro
     """Adds the fields of a data class that is answered as it is, or those named with their types, but for these and those
     that the shape has of its own."""
     known = source if isinstance(source, Mapping) else get_type_hints(source)
+    own = fields(source) if isinstance(source, type) and is_dataclass(source) else ()
+    may_lack = {each.name for each in own if each.default is None}  # told where there is something to tell
 
     def made(shape: type[Mirror]) -> type[Mirror]:
         hints = {name: hint for name, hint in known.items() if name not in (*but, *shape.model_fields)}
         told: dict[str, Any] = {
-            name: (EstimateShape | None if hint == Estimate | None else hint, ...) for name, hint in hints.items()
+            name: (EstimateShape | None if hint == Estimate | None else hint, None if name in may_lack else ...)
+            for name, hint in hints.items()
         }
         return create_model(shape.__name__, __base__=shape, __doc__=shape.__doc__, __module__=__name__, **told)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.analysis.compare.scores import Cheaper, by_budget, cheaper, closed
+from headgate.analysis.dips import Dips, summary_of_dips
 from headgate.analysis.formatting import DASH, by_column, interval, money, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Difference, Estimate, estimate
 from headgate.analysis.limits import Place, best_place, best_within_limits, limits
@@ -53,6 +54,9 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
         row[f"closed_{measure}"] = None if share is None else share.three
         row[f"leads_{measure}"] = one is leader
         row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
+    if (dips := summary_of_dips(one)) is not None:
+        row |= {name: getattr(dips, name).three for name in ("daily", "depth", "length", "money")}
+        row |= {"dips": dips.count, "dips_recovered": dips.recovered}
     return row
 
 
@@ -66,6 +70,8 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
     parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), words(__file__)["how_to_read"]]
     for budget, own in by_budget(found).items():
         parts += [f"## Budget {budget:g} a round", _table(own, measures(found))]
+        if changing := [one for one in own if summary_of_dips(one) is not None]:
+            parts += [words(__file__)["how_to_read_dips"], dips_table(changing)]
     parts += ["## Best where", _best_table(places(found))]
     if pairs := cheaper(found):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
@@ -93,6 +99,24 @@ def _table(own: Sequence[Runs], known: Sequence[str]) -> str:
         ("worst n_m − B_m", lambda one: signed(limits(one).excess)),
         ("N", lambda one: number(float(one.distinct.mean()))),
         ("limits", _verdict),
+    )
+    return table(*columns)
+
+
+def dips_table(own: Sequence[Runs]) -> str:
+    found = {one.policy: summary_of_dips(one) for one in own}
+
+    def told(text: Callable[[Dips], str]) -> Callable[[Runs], str]:
+        return lambda one: DASH if (dips := found[one.policy]) is None else text(dips)
+
+    columns = by_column(
+        own,
+        ("policy", lambda one: code(one.policy)),
+        ("daily (%)", told(lambda dips: interval(dips.daily.scaled(100), 2))),
+        ("dip (points)", told(lambda dips: interval(dips.depth.scaled(100), 2))),
+        ("lasts (rounds)", told(lambda dips: interval(dips.length, 1))),
+        ("recovered", told(lambda dips: f"{dips.recovered} of {dips.count}")),
+        ("costs", told(lambda dips: interval(dips.money, 0))),
     )
     return table(*columns)
 

@@ -1,0 +1,118 @@
+"""Dips after changes of the world, on curves made by hand."""
+
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from headgate.analysis.compare.page import dips_table, places, rows
+from headgate.analysis.curves import panels
+from headgate.analysis.dips import Dip, begins, changes_in, dips_of, summary_of_dips
+from headgate.analysis.summary import columns, summarise, told
+from headgate.analysis.tables import comparison_shown
+
+from .made_up import outcome
+
+NAN = np.nan
+FALLS = [0.5, 0.8, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9]
+"""a change in round 3: from 80 % to 40 %, and 76 % are 90 % of the way back"""
+CHANGED = np.array([0, 0, 1.0, 0, 0, 0, 0, 0])
+SPEND = np.arange(1.0, 9.0)
+
+
+def test_depth_length_and_money_by_hand():
+    (dip,) = dips_of(np.array(FALLS), SPEND, CHANGED)
+    assert dip == Dip(change=3, depth=pytest.approx(0.4), length=3, money=3 + 4 + 5, recovered=True)
+
+
+def test_what_is_not_recovered_lasts_until_the_end_or_the_next_change():
+    never = np.array([0.8, 0.8, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5])
+    assert dips_of(never, SPEND, CHANGED) == [Dip(3, pytest.approx(0.4), 6, SPEND[2:].sum(), False)]
+    again = np.zeros(12)
+    again[[2, 9]] = 1.0
+    curve = np.array([0.8, 0.8, *[0.4] * 7, 0.1, 0.3, 0.4])
+    first, second = dips_of(curve, np.ones(12), again)
+    assert first == Dip(3, pytest.approx(0.4), 7, 7.0, False)
+    assert second == Dip(10, pytest.approx(0.3), 2, 2.0, True)  # it falls from 40 %, not from 80 %
+
+
+def test_a_change_that_harms_nobody_has_a_dip_of_nothing():
+    assert dips_of(np.array([0.5, 0.6, 0.6, 0.7]), np.ones(4), CHANGED[:4]) == [Dip(3, 0.0, 0, 0.0, True)]
+
+
+def test_the_least_may_come_late():
+    """Accuracy may rise above the mark on its way down; the dip ends after the least."""
+    curve = np.array([0.8, 0.8, 0.79, 0.5, 0.6, 0.78, 0.8, 0.8])
+    assert dips_of(curve, SPEND, CHANGED) == [Dip(3, pytest.approx(0.3), 3, 12.0, True)]
+
+
+def test_where_nobody_looked_nothing_is_made_up():
+    every_third = np.array([NAN, 0.8, NAN, NAN, 0.4, NAN, NAN, 0.8])
+    assert dips_of(every_third, SPEND, CHANGED) == [Dip(3, pytest.approx(0.4), 5, 3 + 4 + 5 + 6 + 7, True)]
+    assert dips_of(np.full(8, NAN), SPEND, CHANGED) == []
+    late = np.array([NAN, NAN, 0.4, 0.5, 0.7, 0.76, 0.9, 0.9])  # nobody knows how good it was before
+    assert dips_of(late, SPEND, CHANGED) == []
+
+
+def test_changes_one_after_the_other_are_one():
+    staggered = np.zeros(40)
+    staggered[[4, 6, 8, 13, 19]] = 0.1
+    assert begins(staggered).tolist() == [5, 20]
+    assert begins(np.zeros(5)).tolist() == []
+
+
+def moving(policy, *curves, changed=CHANGED):
+    one = outcome(policy, curves)
+    return replace(one, values={**one.values, "changed": np.tile(changed, (len(one.seeds), 1))})
+
+
+def test_a_policy_is_told_in_summary_table_and_figure():
+    one = moving("headgate", FALLS, [0.8, 0.8, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8])
+    found = summary_of_dips(one)
+    assert (found.count, found.recovered) == (2, 2)
+    assert (found.depth.mean, found.length.mean, found.money.mean) == pytest.approx((0.3, 2.0, 20.0))
+    assert found.daily.mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
+    summary = summarise(_whole(one))
+    titles = [column.title for column in columns(None, [summary])]
+    assert [title for title in titles if title.startswith(("Daily", "Dip"))] == ["Daily", "Dip", "Dip lasts", "Dip costs"]
+    texts = {column.title: column.text(summary) for column in columns(None, [summary])}
+    assert texts["Dip lasts"].endswith("(2 of 2)")
+    assert told(summary)["dip_depth"]["mean"] == pytest.approx(0.3)
+    (daily,) = [panel for panel in panels([_whole(one)]) if panel.key == "accuracy-daily"]
+    assert [(level.axis, level.value) for level in daily.levels] == [("x", 3)]
+    assert daily.curves[0].mean.tolist() == pytest.approx((100 * one.column("test_accuracy").mean(axis=0)).tolist())
+
+
+def _whole(one):
+    """With the columns that made-up runs lack."""
+    more = dict.fromkeys(("n_eff", "bound", "train_loss", "test_loss", "excess"), np.zeros_like(one.values["n"]))
+    return replace(one, values={**more, **one.values})
+
+
+def test_a_world_that_stands_still_is_told_as_before():
+    one = _whole(outcome("headgate", [FALLS]))
+    assert summary_of_dips(one) is None
+    summary = summarise(one)
+    assert not [title for title in (column.title for column in columns(None, [summary])) if title.startswith(("Daily", "Dip"))]
+    assert not [name for name in told(summary) if "dip" in name or "daily" in name]
+    assert "accuracy-daily" not in [panel.key for panel in panels([one])]
+    assert "dips" not in rows([one])[0]
+    calm = moving("headgate", FALLS, changed=np.zeros(8))
+    assert (changes_in(calm), summary_of_dips(calm)) == ([], None)
+
+
+def test_the_comparison_tells_it_where_the_world_changed():
+    found = [moving("headgate", FALLS, FALLS), moving("constant", [0.8] * 8, [0.8] * 8)]
+    made = rows(found)
+    assert [row["dips"] for row in made] == [2, 2]
+    assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])
+    shown = Console(width=200, file=StringIO())
+    for each in comparison_shown(made, places(found)):
+        shown.print(each)
+    assert "after changes of the world" in shown.file.getvalue()
+    assert "2 of 2" in shown.file.getvalue()
+    lines = dips_table(found).splitlines()
+    assert lines[2].startswith("| `headgate` |")
+    assert "| 40.00 | 3.0 | 2 of 2 | 30 |" in lines[2].replace(" ± 0.00", "").replace(" ± 0.0", "").replace(" ± 0", "")
