@@ -7,10 +7,10 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, Swapped, Threshold
+from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped
 from headgate.learning.data import Sea
 from headgate.learning.datasets import dataset_of, hold_out, load_dataset
-from headgate.learning.moving import Moving, Seen
+from headgate.learning.moving import ConceptsSeen, Moving
 from headgate.learning.sea import above
 from headgate.learning.streams import Stream
 
@@ -58,9 +58,9 @@ def test_sea_as_street_and_kim_state_it():
     assert (x.min(), x.max()) == (0, 10)
     assert np.array_equal(made.train_labels, x[:, 0] + x[:, 1] > 8)
     assert made.train_labels.mean() == pytest.approx(0.68, abs=0.02)  # 1 − 8²/200
-    assert np.array_equal(Threshold(9.5).labels(made.train_images, made.train_labels), x[:, 0] + x[:, 1] > 9.5)
+    assert np.array_equal(SeaThreshold(9.5).labels(made.train_images, made.train_labels), x[:, 0] + x[:, 1] > 9.5)
     with pytest.raises(SettingError, match="is a concept of the data set sea"):
-        Threshold(9.0).labels(DIGITS.train_images, DIGITS.train_labels)
+        SeaThreshold(9.0).labels(DIGITS.train_images, DIGITS.train_labels)
 
 
 def test_one_data_set_holds_every_look_once():
@@ -168,7 +168,7 @@ def test_who_saw_what_against_a_plain_dictionary():
     draw = np.random.default_rng(1)
     for _ in range(20):
         runs, clients = 3, 4
-        seen, known = Seen.nothing(runs, clients), {}
+        seen, known = ConceptsSeen.nothing(runs, clients), {}
         last, least = np.zeros((runs, clients), np.int64), np.zeros((runs, clients), np.int64)
         for _ in range(30):
             today, before = draw.integers(0, 5, (runs, clients)), last

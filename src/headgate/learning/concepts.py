@@ -104,7 +104,7 @@ class Prior(Concept):
 
 
 @dataclass(frozen=True)
-class Threshold(Concept):
+class SeaThreshold(Concept):
     """Of the data set `sea`: class 1 is where the first two features add up to more than this."""
 
     threshold: float
@@ -118,5 +118,5 @@ class Threshold(Concept):
 CONCEPT = Slot(
     "concept",
     Concept,
-    {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior, "threshold": Threshold},
+    {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior, "threshold": SeaThreshold},
 )

@@ -157,7 +157,7 @@ class MovingStream:
                 raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
 
 
-class Seen:
+class ConceptsSeen:
     """The concept in which each sample was admitted, by its position in its client's stream; it is replaced, not changed."""
 
     def __init__(self, begin: Ints, concept: NDArray[np.uint8]) -> None:
@@ -165,19 +165,19 @@ class Seen:
         """the first position that is known, (R, M), and the concepts from there on, (R, M, positions)"""
 
     @classmethod
-    def nothing(cls, runs: int, clients: int) -> "Seen":
+    def nothing(cls, runs: int, clients: int) -> "ConceptsSeen":
         return cls(np.zeros((runs, clients), np.int64), np.zeros((runs, clients, 0), np.uint8))
 
     def at(self, runs: Ints, clients: Ints, positions: Ints) -> Ints:
         return np.asarray(self.concept[runs, clients, positions - self.begin[runs, clients]], dtype=np.int64)
 
-    def restored(self, begin: Ints, concept: NDArray[np.uint8]) -> "Seen":
+    def restored(self, begin: Ints, concept: NDArray[np.uint8]) -> "ConceptsSeen":
         """From what was saved; refused where it is not of as many runs and clients."""
         if begin.shape != self.begin.shape or concept.shape[:-1] != begin.shape:
             raise ValueError(f"seen is of {begin.shape} and {concept.shape}, must be of {self.begin.shape}")
-        return Seen(begin.astype(np.int64), concept.astype(np.uint8))
+        return ConceptsSeen(begin.astype(np.int64), concept.astype(np.uint8))
 
-    def admitted(self, least: Ints, before: Ints, last: Ints, today: Ints) -> "Seen":
+    def admitted(self, least: Ints, before: Ints, last: Ints, today: Ints) -> "ConceptsSeen":
         """After samples before..last−1 of every client were admitted in its concept of today; `least` is the oldest that
         anybody will ask for, all (R, M)."""
         begin, concept = self.begin, self.concept.copy()
@@ -187,7 +187,7 @@ class Seen:
         owner = np.repeat(np.arange(count.size), count)
         place = np.arange(owner.size) + ((before - begin).ravel() - (np.cumsum(count) - count))[owner]
         concept.reshape(count.size, -1)[owner, place] = today.ravel()[owner]
-        return Seen(begin, concept)
+        return ConceptsSeen(begin, concept)
 
     def _moved_up(self, begin: Ints, last: Ints) -> tuple[Ints, NDArray[np.uint8]]:
         """With room for as many again, and without what nobody will ask for."""
@@ -200,7 +200,7 @@ class Seen:
         return begin, concept
 
 
-def seen_after(seen: Seen, before: Sequence[Ledger], after: Sequence[Ledger], today: Ints) -> Seen:
+def seen_after(seen: ConceptsSeen, before: Sequence[Ledger], after: Sequence[Ledger], today: Ints) -> ConceptsSeen:
     """After a round in which every policy of these ledgers admitted; `today` is the concept of each client, (S, M)."""
     least = [
         ledger.dropped if (held := ledger.places) is None else np.where(held < 0, ledger.admitted[..., None], held).min(axis=-1)

@@ -23,7 +23,7 @@ from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.judgement import Judgement, judgement, sets_to_judge_by
-from headgate.learning.moving import Moving, MovingStream, Seen, moving_of, seen_after
+from headgate.learning.moving import ConceptsSeen, Moving, MovingStream, moving_of, seen_after
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
@@ -65,7 +65,7 @@ class Prepared:
     """its number in the stream of the run's seed"""
     today: Ints | None
     """the concept of every client, (S, M), where the world changes;"""
-    seen: Seen | None
+    seen: ConceptsSeen | None
     """then also what is known after the round"""
 
 
@@ -120,7 +120,7 @@ class Simulation:
         self.overlap = device != "cpu"
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
-        self.seen = None if self.moving is None else Seen.nothing(len(self.run_seeds), system.clients)
+        self.seen = None if self.moving is None else ConceptsSeen.nothing(len(self.run_seeds), system.clients)
         self._today: Ints | None = None
 
     # one round
@@ -146,7 +146,7 @@ class Simulation:
         self.t, self.ledgers, self.models, self.seen, self._ahead = now.t, now.after, models, now.seen, ahead
         return Round(now.t, self._metrics(now, train_loss, found), self._clients(now))
 
-    def _prepare(self, t: int, before: Mapping[str, Ledger], seen: Seen | None = None) -> Prepared:
+    def _prepare(self, t: int, before: Mapping[str, Ledger], seen: ConceptsSeen | None = None) -> Prepared:
         """All of round t that does not hang on the models. Changes nothing that shows."""
         self._today = today = None if self.moving is None else self.moving.where.at(t)
         price, after, paid = self._price(t), dict[str, Ledger](), dict[str, Floats | None]()
@@ -213,7 +213,7 @@ class Simulation:
         return Served(samples, rows)
 
     def _pack(
-        self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None], seen: Seen | None
+        self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None], seen: ConceptsSeen | None
     ) -> tuple[Ints, Ints, Ints, Ints]:
         """(run, sample number, row of the training set) of all samples that clients train on in all runs, and the offsets.
 
