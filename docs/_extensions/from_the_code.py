@@ -22,6 +22,8 @@ SLOTS = {
     "prices": "headgate.parts:PRICES",
     "data": "headgate.learning.data:DATA",
     "partition": "headgate.learning.partition:PARTITION",
+    "concept": "headgate.learning.concepts:CONCEPT",
+    "change": "headgate.learning.changes:CHANGES",
     "model": "headgate.learning.models:MODEL",
     "server": "headgate.learning.server:SERVER",
 }
