@@ -10,7 +10,7 @@ from headgate.analysis.learning_figures import draw_run
 from headgate.experiment import load
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "changes.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "do" / "changes.md").read_text("utf-8")
 
 
 def test_the_recipe_on_the_page_is_the_one_that_is_shipped():
