@@ -115,4 +115,4 @@ def test_the_comparison_tells_it_where_the_world_changed():
     assert "2 of 2" in shown.file.getvalue()
     lines = dips_table(found).splitlines()
     assert lines[2].startswith("| `headgate` |")
-    assert "| 40.00 | 3.0 | 2 of 2 | 30 |" in lines[2].replace(" ± 0.00", "").replace(" ± 0.0", "").replace(" ± 0", "")
+    assert "| 40.00 (40.00 … 40.00) | 3.0 (3.0 … 3.0) | 2 of 2 | 30 (30 … 30) |" in lines[2]

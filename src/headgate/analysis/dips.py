@@ -7,6 +7,7 @@ below what it was when last looked at before, and ends when 90 % of that are rec
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -47,10 +48,10 @@ def begins(changed: Floats) -> Ints:
 
 def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
     """The dips of one run, from its rounds; accuracy is NaN where nobody looked. A change before the first look has none."""
-    changes, last = begins(changed), len(accuracy) + 1
+    edges = [*begins(changed).tolist(), len(accuracy) + 1]
     looked = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
-    for change, until in zip(changes.tolist(), [*changes[1:].tolist(), last], strict=True):
+    for change, until in pairwise(edges):
         before, after = looked[looked < change], looked[(looked >= change) & (looked < until)]
         if not before.size or not after.size:
             continue

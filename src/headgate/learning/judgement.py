@@ -33,6 +33,9 @@ def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
 def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -> Judgement:
     """From accuracy and loss, (R,) each, on the sets at these places, one after the other; `shares` is (R, concepts)."""
     runs, concepts = shares.shape
+    if concepts == 1:
+        accuracy, loss, validation, _ = [*scores, *[np.full(runs, np.nan)] * (4 - len(scores))]
+        return Judgement(accuracy, loss, validation.copy(), accuracy[:, None])
     found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
     for nth, place in enumerate(places):
         found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
