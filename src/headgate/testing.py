@@ -22,7 +22,7 @@ from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.retention import Retention
-from headgate.control.types import Arrays, Ask, Floats, Ints, Ledger, Orders, System, View
+from headgate.control.types import Arrays, Ask, Floats, Ints, Ledger, Losses, Orders, Report, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
 from headgate.theory.reuse import effective_sample_size
@@ -41,19 +41,21 @@ def check_policy(
     """Pure, causal, the same in any batch, resumable from a file, and truthful in its accounts.
 
     Its memory is named arrays that keep their names, shapes and types from round to round and hold finite numbers.
+    One that listens is checked without a word about losses, as in a rehearsal, and with losses of which some are missing.
     """
     system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
     policy = policy.completed(Given(system, prices, BoundConstants(), np.arange(RUNS), rounds))
     path = prices.path(np.arange(RUNS), 1, rounds + 1)
     controller = Controller(system, policy, RUNS, labels=_labels)
-    history = list(_play(controller, path))
-    _check_memory(history)
-    _check_accounts(controller, history)
-    _check_samples(controller, history)
-    _check_purity(controller, history, path)
-    _check_batch(policy, system, history, path)
-    _check_causality(controller, history, path)
-    _check_file(controller, history, path)
+    for told in (False, True) if policy.listens else (False,):
+        history = list(_play(controller, path, told=told))
+        _check_memory(history)
+        _check_accounts(controller, history)
+        _check_samples(controller, history)
+        _check_purity(controller, history, path)
+        _check_batch(policy, system, history, path, told)
+        _check_causality(controller, history, path, told)
+        _check_file(controller, history, path, told)
 
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
@@ -95,13 +97,23 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
 Step = tuple[Ledger, Orders, Ledger]
 
 
-def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None) -> Iterator[Step]:
+def _play(controller: Controller, prices: Floats, ledger: Ledger | None = None, told: bool = False) -> Iterator[Step]:
     before = controller.open() if ledger is None else ledger
     for t in range(before.t, prices.shape[1]):
         orders = controller.decide(before, prices[:, t].copy())
-        after = controller.post(before, orders)
+        report = Report(orders.admitted, losses=_losses(controller, orders)) if told else None
+        after = controller.post(before, orders, report)
         yield before, orders, after
         before = after
+
+
+def _losses(controller: Controller, orders: Orders) -> Losses:
+    """From none to large; none where a client admitted nothing, and every now and then nothing is told."""
+    seeds = controller.buffers.streams.seeds[:, None]
+    clients = np.arange(controller.system.clients)
+    large, kept, silent = (uniform(seeds, Purpose.PRICE, orders.t, 3 * clients + part) for part in range(3))
+    new = np.where((orders.admitted > 0) & (silent < 0.8), np.floor(5 * large) ** 3, np.nan)
+    return Losses(new, np.where(silent > 0.1, kept * np.where(np.isnan(new), 1.0, new), np.nan))
 
 
 def _check_memory(history: list[Step]) -> None:
@@ -184,9 +196,9 @@ def _check_purity(controller: Controller, history: list[Step], prices: Floats) -
         _same_fields(before, copy, f"round {orders.t}: post changed {{}} of the ledger it was given")
 
 
-def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], prices: Floats) -> None:
+def _check_batch(policy: AdmissionPolicy, system: System, history: list[Step], prices: Floats, told: bool) -> None:
     for r in range(RUNS):
-        alone = list(_play(Controller(system, policy, 1, np.array([r]), _labels), prices[r : r + 1]))
+        alone = list(_play(Controller(system, policy, 1, np.array([r]), _labels), prices[r : r + 1], told=told))
         for (_, orders, after), (_, own_orders, own) in zip(history, alone, strict=True):
             _same(orders.admitted[r], own_orders.admitted[0], f"round {orders.t}: run {r} decides differently alone")
             if after.places is not None and own.places is not None:
@@ -212,22 +224,22 @@ def _check_retained_alone(controller: Controller, history: list[Step]) -> None:
                     _same(array[0], getattr(after.contents, name)[r], f"round {orders.t}: run {r} keeps other samples alone")
 
 
-def _check_causality(controller: Controller, history: list[Step], prices: Floats) -> None:
+def _check_causality(controller: Controller, history: list[Step], prices: Floats, told: bool) -> None:
     half = prices.shape[1] // 2
     other = prices.copy()
     other[:, half:] = prices.max() + prices.min() - other[:, half:]
-    for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other), strict=False):
+    for (_, orders, _), (_, changed, _) in zip(history[:half], _play(controller, other, told=told), strict=False):
         _same_fields(orders, changed, f"round {orders.t}: a later price changed the decision")
 
 
-def _check_file(controller: Controller, history: list[Step], prices: Floats) -> None:
+def _check_file(controller: Controller, history: list[Step], prices: Floats, told: bool) -> None:
     middle = history[len(history) // 2][2]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.npz"
         save_ledger(middle, path)
         loaded = load_ledger(path, controller)
     _same_fields(middle, loaded, "{} does not survive its file")
-    resumed = list(_play(controller, prices, loaded))
+    resumed = list(_play(controller, prices, loaded, told))
     for (_, orders, _), (_, again, _) in zip(history[middle.t :], resumed, strict=True):
         _same_fields(orders, again, f"round {orders.t}: differs after a restart from a file")
 
@@ -262,7 +274,8 @@ def _same(one: Any, other: Any, message: str) -> None:
         for own, its in zip(one, other, strict=True):
             _same(own, its, message)
     else:
-        _need(np.array_equal(one, other), message)
+        missing = isinstance(one, np.ndarray) and one.dtype.kind == "f"  # losses may be no numbers
+        _need(np.array_equal(one, other, equal_nan=missing), message)
 
 
 def _need(condition: bool, message: str) -> None:

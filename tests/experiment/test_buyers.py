@@ -11,6 +11,7 @@ from headgate.experiment import load
 
 KINDS = {
     "headgate": policies.Headgate,
+    "listening": policies.Listening,
     "threshold": policies.Threshold,
     "resolving": policies.Resolving,
     "pacing": policies.Pacing,

@@ -57,6 +57,12 @@ ONE_PRICE = {
 }
 ANY_PRICE = {
     "headgate": {"early": SOME, "fairness": SOME, **BUYING},
+    "listening": {
+        "by": st.sampled_from(["new", "surprise", "oort", "gap"]),
+        "most": st.floats(1, 9),
+        "smoothing": SOME,
+        **BUYING,
+    },
     "resolving": {"fairness": SOME, **BUYING},
     "threshold": {"limit": st.one_of(st.floats(0, 9), st.just(float("inf"))), "share": SOME, **BUYING},
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, "capacity": CAPACITY},

@@ -18,4 +18,4 @@ from headgate.control.retention import (
     Retention,
     StaticRatio,
 )
-from headgate.control.types import Ask, Ledger, Orders, Report, System, View
+from headgate.control.types import Ask, Ledger, Losses, Orders, Report, System, View

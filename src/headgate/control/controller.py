@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy
-from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Orders, Report, Streams, System, View
+from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Losses, Orders, Report, Streams, System, View
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.theory.drift import debt_update
@@ -94,6 +94,7 @@ class Controller:
             kept_by_client=kept_by_client,
             system=self.system,
             unused=ledger.unused,
+            losses=ledger.losses,
         )
         ask, memory = self._asked(view, ledger.memory)
         limit = self.buffers.limit
@@ -150,6 +151,7 @@ class Controller:
             credit=orders.credit,
             contents=contents,
             memory=orders.memory,
+            losses=None if report is None else self._losses(report, orders),
         )
 
     def _asked(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
@@ -200,6 +202,16 @@ class Controller:
                 f"where {orders.admitted[r, m]} were ordered; nothing was posted"
             )
         return admitted
+
+    def _losses(self, report: Report, orders: Orders) -> Losses | None:
+        if report.losses is None or not self.policy.listens:
+            return None
+        losses = Losses(*(np.asarray(each, dtype=np.float64) for each in report.losses))
+        for each in losses:
+            if each.shape != orders.admitted.shape or not (np.isnan(each) | ((each >= 0) & (each < np.inf))).all():
+                wanted = "one for each run and client, finite and 0 or more, or not a number"
+                raise LedgerError(f"round {orders.t}: losses must be {wanted}; nothing was posted")
+        return losses
 
     def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
 from headgate.control.policies.buying import all_prices
-from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger
+from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses
 from headgate.errors import DataError
 from headgate.writing import replace_file
 
@@ -27,6 +27,8 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
     arrays: dict[str, NDArray[Any]] = {name: getattr(ledger, name) for name in LEDGER_ARRAYS}
     arrays |= {f"contents/{name}": array for name, array in _contents(ledger.contents).items()}
     arrays |= {f"memory/{name}": array for name, array in ledger.memory.items()}
+    if ledger.losses is not None:
+        arrays |= {f"losses/{name}": array for name, array in ledger.losses._asdict().items()}
     head = json.dumps({"format": FORMAT, "t": ledger.t})
     narrow = {name: _narrow(array) for name, array in arrays.items()}
     replace_file(path, lambda file: np.savez(file, head=np.array(head), **narrow))  # type: ignore[arg-type]
@@ -56,11 +58,15 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
         return {key: _matching(path, f"{state}/{key}", stored.pop(f"{state}/{key}", None), like) for key, like in own.items()}
 
     held, memory = matching("contents", _contents(empty.contents)), matching("memory", empty.memory)
+    losses = None
+    if controller.policy.listens and "losses/new" in stored:
+        told = {name: stored.pop(f"losses/{name}", None) for name in Losses._fields}
+        losses = Losses(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")
     recent = tuple(held.pop(f"recent.{slot}") for slot in range(len(empty.contents.recent)))
     contents = Contents(recent, **held)
-    ledger = replace(empty, t=t, contents=contents, memory=memory, **fields)
+    ledger = replace(empty, t=t, contents=contents, memory=memory, losses=losses, **fields)
     if np.any(ledger.occupancy < 0) or np.any(ledger.debt < 0) or np.any(ledger.spent < 0):
         raise DataError(f"{path}: negative occupancy, debt or spend; the file is damaged")
     return ledger
@@ -94,6 +100,15 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
             if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
                 return array.astype(kind)
     return array
+
+
+def _told(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
+    """Losses: not a number where nothing was told."""
+    nothing = np.zeros(like.shape)
+    if found is not None and found.dtype.kind == "f" and found.shape == like.shape:
+        _matching(path, name, np.where(np.isnan(found), 0.0, found), nothing)
+        return found
+    return _matching(path, name, found, nothing)
 
 
 def _matching(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:

@@ -39,6 +39,8 @@ class AdmissionPolicy(ABC):
 
     per_run: ClassVar[tuple[str, ...]] = ()
     """settings that may be one number for each run"""
+    listens: ClassVar[bool] = False
+    """whether it is told what clients' samples lost in the round before, `View.losses`; then control waits for the round"""
 
     def completed(self, given: Given) -> Self:
         """The policy with all that was left out worked out; the record holds what it says."""

@@ -62,6 +62,18 @@ class System:
         return int(self.buffer.sum())
 
 
+class Losses(NamedTuple):
+    """What clients' samples lost in a round, in the mean, under the model that the server sent: before any local step.
+
+    Not a number where there are no such samples, or where nobody told.
+    """
+
+    new: Floats
+    """of those that the client admitted in this round and trains on, (R, M)"""
+    held: Floats
+    """of those that it held before, (R, M)"""
+
+
 class View(NamedTuple):
     """All that a server may know when it decides round t."""
 
@@ -81,6 +93,8 @@ class View(NamedTuple):
     system: System
     unused: Ints
     """samples that were admitted and dropped before anybody trained on them, (R,)"""
+    losses: Losses | None = None
+    """of round t−1, for a policy that listens; None: there were none, as in round 1 or in a rehearsal, which learns nothing"""
 
     @property
     def admitted(self) -> Ints:
@@ -148,7 +162,7 @@ class Orders:
 
 
 class Report(NamedTuple):
-    """What clients really did, where it is not what they were ordered to do."""
+    """What clients really did, where it is not what they were ordered to do, and what their samples lost."""
 
     admitted: Ints
     """(R, M), at most what was ordered"""
@@ -156,6 +170,8 @@ class Report(NamedTuple):
     """samples admitted on orders of earlier rounds that are only now known of, (R, M)"""
     late_charge: Floats | None = None
     """what they cost at the prices of the rounds in which they were ordered, (R,)"""
+    losses: Losses | None = None
+    """kept for a policy that listens"""
 
 
 class Contents(NamedTuple):
@@ -202,6 +218,8 @@ class Ledger:
     contents: Contents
     memory: Arrays
     """the policy's own"""
+    losses: Losses | None = None
+    """of round t, where the policy listens and was told"""
 
     @property
     def occupancy(self) -> Ints:
@@ -226,10 +244,11 @@ class Ledger:
 
         held = {name: some(getattr(self, name)) for name in LEDGER_ARRAYS}
         memory = {name: array[rows] for name, array in self.memory.items()}
-        return Ledger(t=self.t, contents=Contents(*map(some, self.contents)), memory=memory, **held)
+        losses = None if self.losses is None else Losses(*map(some, self.losses))
+        return Ledger(t=self.t, contents=Contents(*map(some, self.contents)), memory=memory, losses=losses, **held)
 
 
-LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory"))
+LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "losses"))
 """its fields that are one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]
 """(runs, clients, positions) → the class of each sample"""

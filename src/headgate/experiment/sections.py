@@ -102,6 +102,8 @@ class Training:
     """pixels by which each image may be moved at random in every round"""
     evaluate_every: int = 1
     """rounds from one evaluation to the next; the last round is always evaluated"""
+    losses: bool | None = None
+    """write down what clients' samples lose before they are trained on, for every policy; left out: for those that listen"""
     target: float | None = None
     """test accuracy whose first round is reported"""
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"

@@ -15,6 +15,7 @@ from headgate.errors import DataError
 from headgate.records import tables
 from headgate.records.tables import (
     KEY,
+    LOSSES,
     MEASURED,
     UNREADABLE,
     Mark,
@@ -124,7 +125,7 @@ class Follower:
         self._start_over()
 
     def _start_over(self) -> None:
-        kind = np.int32 if self.clients and self.columns != ("paid",) else np.float64
+        kind = np.int32 if self.columns in (("admitted",), ("held",)) else np.float64
         self.rows = Rows(self._rounds, self.clients or len(self.columns), kind, self._most)
         self.files: dict[Path, Mark] = {}
         self._read: dict[Path, int] = {}
@@ -212,11 +213,12 @@ class Follower:
         if name != "held":
             frame = frame.filter(pl.col(name).is_not_null())
         told, lengths = frame[name].explode(), frame[name].list.len()
-        if frame.height and (told.null_count() or not lengths.min() == lengths.max() == self.clients):
+        lacking = 0 if name in LOSSES else told.null_count()
+        if frame.height and (lacking or not lengths.min() == lengths.max() == self.clients):
             raise DataError(f"{path.name}: {name} does not hold one number for each of the {self.clients} clients")
-        if frame.height and told.min() < 0:  # type: ignore[operator]
+        if frame.height and (told.min() or 0) < 0:  # type: ignore[operator]
             raise DataError(f"{path.name}: {name} is less than nothing for some client")
-        return frame, told.cast(pl.Float64() if name == "paid" else pl.Int32()).to_numpy().reshape(-1, self.clients)
+        return frame, told.cast(pl.Float64() if self.rows.itemsize == 8 else pl.Int32()).to_numpy().reshape(-1, self.clients)
 
 
 def _numbered(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:

@@ -46,6 +46,9 @@ CLIENTS: Mapping[str, pl.DataType] = {
     "paid": pl.List(pl.Float64()),
 }
 """one number for each client: λ_m(t), n_m(t), and the money it was paid where prices differ between clients"""
+LOSSES: Mapping[str, pl.DataType] = dict.fromkeys(("new_loss", "held_loss"), pl.List(pl.Float64()))
+"""further columns of the clients, where they were asked: what their new samples and those held before lose before a round's
+local steps, in the mean; null where a client has none, or did not tell"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
 """where the world changes: the share of the clients, by weight, whose concept is another one than in the round before"""
@@ -240,9 +243,10 @@ def frame_of(
 ) -> pl.DataFrame:
     """By round, then policy as given, then seed: the order in which one process would write them. Null where nothing was
     measured. A round written twice, by a run that was taken up again, counts as last written."""
-    schema = schema_of(table, concepts)
+    schema = {**schema_of(table, concepts), **(LOSSES if table == "clients" else {})}
     frames = [_typed(path, read_table(path, table, list(schema), most, sums), schema) for path in paths]
     frame = pl.concat([pl.DataFrame(schema=schema), *frames]).unique(list(KEY), keep="last", maintain_order=True)
+    frame = frame.drop(name for name in LOSSES if name in schema and frame[name].null_count() == frame.height)
     place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
     return frame.sort("t", place, "seed", maintain_order=True)
 

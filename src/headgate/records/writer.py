@@ -7,6 +7,7 @@ those and cuts the files back to that length.
 
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -236,7 +237,9 @@ def _remove_others(checkpoint: Path) -> None:
 
 
 def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    if isinstance(value, list):
+        return [_finite(each) for each in value] if value and isinstance(value[0], float) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _json(value: Any) -> bytes:

@@ -1,11 +1,11 @@
 """All runs of an experiment (policies × seeds) in one batch, a round at a time.
 
-Control goes first: no policy looks at the model. What clients then hold becomes rows of the training set, the executor
-does every client's local steps, and the server averages. With a cohort the server still admits for all clients, but only
-the clients drawn for the round train, and only their updates are averaged.
+Control goes first: no policy looks at the model of its round. What clients then hold becomes rows of the training set, the
+executor does every client's local steps, and the server averages. With a cohort the server still admits for all clients,
+but only the clients drawn for the round train, and only their updates are averaged.
 
 A device of its own works while the host goes on, so there the next round is prepared between the launch of a round
-and the reading of its results.
+and the reading of its results; not where a policy listens to what samples lose, for then control waits for the round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.types import Floats, Ints, Ledger, Orders, Report
+from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
@@ -27,6 +27,7 @@ from headgate.learning.moving import ConceptsSeen, Moving, MovingStream, moving_
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
+from headgate.simulation.hearing import heard
 from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
@@ -55,14 +56,19 @@ class Prepared:
     t: int
     price: Floats
     before: Mapping[str, Ledger]
+    orders: Mapping[str, Orders]
     after: Mapping[str, Ledger]
     paid: Mapping[str, Floats | None]
     """to each client, (S, M), where prices differ between clients"""
     batch: RoundSamples
+    clients: Ints
+    """who trains, (R, clients that train)"""
     runs: Ints
     """of every sample that is trained on: its run;"""
     samples: Ints
-    """its number in the stream of the run's seed"""
+    """its number in the stream of the run's seed;"""
+    new: NDArray[np.bool_]
+    """whether it was admitted in this round"""
     today: Ints | None
     """the concept of every client, (S, M), where the world changes;"""
     seen: ConceptsSeen | None
@@ -117,7 +123,11 @@ class Simulation:
         self._first = 1
         self.prices = self._prices_from(1)
         """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
-        self.overlap = device != "cpu"
+        self.listening = [name for name in self.names if given.policies[name].listens]
+        asked = [bool(training.losses) or name in self.listening for name in self.names]
+        self.heard_runs = np.flatnonzero(np.repeat(asked, len(self.seeds)))
+        """of whose samples the losses are asked"""
+        self.overlap = device != "cpu" and not self.listening
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
         self.seen = None if self.moving is None else ConceptsSeen.nothing(len(self.run_seeds), system.clients)
@@ -133,6 +143,7 @@ class Simulation:
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
         shares = self._shares(now)
         sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if self._evaluated(now.t) else []
+        asked = self.learner.losses(self.models, batch, self.heard_runs) if self.heard_runs.size else None
         models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, sets)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
@@ -143,21 +154,27 @@ class Simulation:
             values[self.diverged > 0] = np.nan
         if self._evaluated(now.t):
             self.accuracy = found.accuracy
-        self.t, self.ledgers, self.models, self.seen, self._ahead = now.t, now.after, models, now.seen, ahead
-        return Round(now.t, self._metrics(now, train_loss, found), self._clients(now))
+        told = {} if asked is None else self._told(now, self.learner.read(asked))
+        self.t, self.ledgers, self.models, self.seen, self._ahead = now.t, self._listened(now, told), models, now.seen, ahead
+        return Round(now.t, self._metrics(now, train_loss, found), self._clients(now, told))
 
     def _prepare(self, t: int, before: Mapping[str, Ledger], seen: ConceptsSeen | None = None) -> Prepared:
         """All of round t that does not hang on the models. Changes nothing that shows."""
         self._today = today = None if self.moving is None else self.moving.where.at(t)
-        price, after, paid = self._price(t), dict[str, Ledger](), dict[str, Floats | None]()
+        price, orders = self._price(t), dict[str, Orders]()
+        after, paid = dict[str, Ledger](), dict[str, Floats | None]()
         for name, controller in self.controllers.items():
-            orders = controller.decide(before[name], price)
-            after[name] = controller.post(before[name], orders, self._report(before[name], orders))
-            paid[name] = orders.paid(after[name].admitted - before[name].admitted) if price.ndim == 2 else None
+            orders[name] = controller.decide(before[name], price)
+            after[name] = controller.post(before[name], orders[name], self._report(before[name], orders[name]))
+            paid[name] = orders[name].paid(after[name].admitted - before[name].admitted) if price.ndim == 2 else None
         clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
-        first, last = (
+        first, last, known = (
             np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])
-            for arrays in ([ledger.dropped for ledger in ledgers], [ledger.admitted for ledger in ledgers])
+            for arrays in (
+                [ledger.dropped for ledger in ledgers],
+                [ledger.admitted for ledger in ledgers],
+                [before[name].admitted for name in self.names],
+            )
         )
         everybody = np.arange(self.experiment.system.clients)
         numbers = np.broadcast_to(everybody, first.shape) if clients is None else np.tile(clients, (len(self.names), 1))
@@ -168,10 +185,11 @@ class Simulation:
             places = [held if held is None else np.take_along_axis(held, clients[..., None], axis=1) for held in places]
         if seen is not None and today is not None:
             seen = seen_after(seen, [before[name] for name in self.names], ledgers, today)
-        runs, samples, rows, offsets = self._pack(numbers, first, last, places, seen)
+        runs, positions, samples, rows, offsets = self._pack(numbers, first, last, places, seen)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        return Prepared(t, price, before, after, paid, RoundSamples(rows, moved, offsets, weights), runs, samples, today, seen)
+        batch, new = RoundSamples(rows, moved, offsets, weights), positions >= np.repeat(known.ravel(), np.diff(offsets))
+        return Prepared(t, price, before, orders, after, paid, batch, numbers, runs, samples, new, today, seen)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -214,8 +232,9 @@ class Simulation:
 
     def _pack(
         self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None], seen: ConceptsSeen | None
-    ) -> tuple[Ints, Ints, Ints, Ints]:
-        """(run, sample number, row of the training set) of all samples that clients train on in all runs, and the offsets.
+    ) -> tuple[Ints, ...]:
+        """(run, position, sample number, row of the training set) of all samples that clients train on in all runs, and the
+        offsets.
 
         They are those of the windows, or of a policy's `places` where it has them.
         """
@@ -229,7 +248,27 @@ class Simulation:
                 positions[begin:end] = held[held >= 0]  # run by run, client by client, as the windows are
         owners, runs = clients.ravel()[segments], segments // clients.shape[1]
         concepts = None if seen is None else seen.at(runs, owners, positions)
-        return runs, *self._served(runs % len(self.seeds), owners, positions, concepts), offsets
+        return runs, positions, *self._served(runs % len(self.seeds), owners, positions, concepts), offsets
+
+    # what the server hears
+
+    def _told(self, now: Prepared, losses: NDArray[Any]) -> dict[str, Losses]:
+        """What each policy's clients tell, where it was asked."""
+        runs, sizes = self.heard_runs, np.diff(now.batch.offsets).reshape(now.batch.weights.shape)
+        chosen = np.isin(now.runs, runs)
+        told = heard(losses, now.new[chosen], sizes[runs], now.clients[runs], self.experiment.system.clients)
+        names = [self.names[run // len(self.seeds)] for run in runs[:: len(self.seeds)].tolist()]
+        cuts = (slice(begin, begin + len(self.seeds)) for begin in range(0, len(runs), len(self.seeds)))
+        return {name: Losses(*(each[own] for each in told)) for name, own in zip(names, cuts, strict=True)}
+
+    def _listened(self, now: Prepared, told: Mapping[str, Losses]) -> Mapping[str, Ledger]:
+        """The ledgers after the round; those of policies that listen are posted with what was told."""
+        after = dict(now.after)
+        for name in self.listening:
+            before, orders = now.before[name], now.orders[name]
+            report = self._report(before, orders) or Report(orders.admitted)
+            after[name] = self.controllers[name].post(before, orders, report._replace(losses=told[name]))
+        return after if self.listening else now.after
 
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
@@ -294,8 +333,9 @@ class Simulation:
             columns |= self.moving.where.told(now.t, now.today, self.experiment.system.weight, found.by_concept)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    def _clients(self, now: Prepared) -> list[dict[str, Any]]:
-        """What each client admitted and holds, and was paid where prices differ; nothing where there are too many clients."""
+    def _clients(self, now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
+        """What each client admitted and holds, was paid where prices differ, and told of its losses where it was asked;
+        nothing where there are too many clients."""
         if self.experiment.system.clients > FEW:
             return []
         rows = []
@@ -303,9 +343,17 @@ class Simulation:
             before, after, paid = now.before[name], now.after[name], now.paid[name]
             admitted, held = after.admitted - before.admitted, after.occupancy
             for r, seed in enumerate(self.seeds):
-                told = {"admitted": admitted[r].tolist(), "held": held[r].tolist()}
-                row = {"policy": name, "seed": int(seed), "t": now.t, **told}
-                rows.append({**row, "paid": None if paid is None else paid[r].tolist()})
+                row = {
+                    "policy": name,
+                    "seed": int(seed),
+                    "t": now.t,
+                    "admitted": admitted[r].tolist(),
+                    "held": held[r].tolist(),
+                }
+                row["paid"] = None if paid is None else paid[r].tolist()
+                if name in told:
+                    row |= {f"{which}_loss": each[r].tolist() for which, each in told[name]._asdict().items()}
+                rows.append(row)
         return rows
 
     # going on later

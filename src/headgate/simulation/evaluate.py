@@ -34,16 +34,33 @@ class Evaluator:
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad(), native_kernels():
-            models = None if self.judging or self.linear else [self._model(vector) for vector in theta]
+            models = self._models(theta)
             for start in range(0, len(self.labels), EVALUATED):
                 y = self.labels[start : start + EVALUATED]
                 for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
                     # one kernel that takes every row by itself, and then row by row: in which order a GPU adds up
                     # several rows hangs on their number, and chunks of a study must not
-                    chosen = torch.log_softmax(logits, dim=-1).gather(-1, y.expand(logits.shape[:-1]).unsqueeze(-1))
+                    chosen = log_chances(logits, y)
                     loss[run] -= torch.stack([row.sum() for row in chosen.view(-1, len(y))]).view_as(loss[run]).double()
         return hits.double() / len(self.labels), loss / len(self.labels)
+
+    def losses(self, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Those of other images (S, C, H, W) under one model (1, P), (S,)."""
+        if not len(labels):
+            return theta.new_empty(0)
+        found = []
+        with torch.no_grad(), native_kernels():
+            models = self._models(theta)
+            for start in range(0, len(labels), EVALUATED):
+                own = slice(start, start + EVALUATED)
+                each = self._logits(theta, models, images[own])
+                found += [-log_chances(logits, labels[own]).view(-1) for _, logits in each]
+        return torch.cat(found)
+
+    def _models(self, theta: Tensor) -> list[dict[str, Tensor]] | None:
+        """Where they are called one by one."""
+        return None if self.judging or self.linear else [self._model(vector) for vector in theta]
 
     def _logits(
         self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
@@ -74,3 +91,8 @@ class Evaluator:
             name: view.to(self.task.arithmetic, memory_format=self.format if view.dim() == 4 else torch.preserve_format)
             for name, view in views.items()
         }
+
+
+def log_chances(logits: Tensor, labels: Tensor) -> Tensor:
+    """What models say to the true class of each sample, (…, S, 1), from their answers, (…, S, classes)."""
+    return torch.log_softmax(logits, dim=-1).gather(-1, labels.expand(logits.shape[:-1]).unsqueeze(-1))

@@ -46,6 +46,11 @@ class RoundSamples(NamedTuple):
     weights: Floats
     """of the updates, (R, clients that train)"""
 
+    def part(self, own: slice) -> "RoundSamples":
+        """Some samples, as those of one client."""
+        moves = None if self.moves is None else self.moves[:, own]
+        return RoundSamples(self.rows[own], moves, np.array([0, own.stop - own.start]), np.ones((1, 1)))
+
 
 class Learner(ABC):
     """The data, the executor and the arithmetic of one array library, `arrays`; both libraries have the functions used here."""
@@ -80,6 +85,16 @@ class Learner(ABC):
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
         judged = [values for place in judge for values in self.judge(mean, place)]
         return Models(theta, mean, server), self._together(broken, train_loss, *judged)
+
+    def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
+        """What the samples of these runs lose under the models before the round, one after the other; `read` waits for it.
+
+        A forward pass of each run by itself, so that its numbers hang on no other.
+        """
+        ends = batch.offsets[:: batch.weights.shape[1]].tolist()
+        packed = ((run, self._packed(batch.part(slice(ends[run], ends[run + 1])))) for run in runs.tolist())
+        parts = [self._losses(models.theta[run : run + 1], own) for run, own in packed]
+        return self.arrays.concatenate(parts)
 
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
         """All that `restored` needs."""
@@ -120,6 +135,10 @@ class Learner(ABC):
 
     @abstractmethod
     def _packed(self, batch: RoundSamples) -> Packed: ...
+
+    @abstractmethod
+    def _losses(self, theta: Array, packed: Packed) -> Array:
+        """Of each sample under the one model theta (1, P)."""
 
     @abstractmethod
     def _put(self, values: NDArray[Any]) -> Array:

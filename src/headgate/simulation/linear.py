@@ -103,6 +103,10 @@ class LinearLearner(Learner):
         with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
             return super().launch(t, models, batch, seeds, judge)
 
+    def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Any:
+        with np.errstate(all="ignore"), one_thread():
+            return super().losses(models, batch, runs)
+
     def judge(self, theta: Floats, place: int = 0) -> tuple[Floats, Floats]:
         return self._judged[place].score(theta)
 
@@ -123,6 +127,14 @@ class LinearLearner(Learner):
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
         return Packed(images, self.dataset.train_labels[batch.rows], batch.offsets)
+
+    def _losses(self, theta: Floats, packed: Packed) -> Floats:
+        samples = np.empty((len(packed.labels), math.prod(self.task.shape)), self.dtype)
+        self.task.normalise(packed.images, samples)
+        (weight,), bias = self.task.matrices(theta)
+        logits = weight @ samples.T + bias[0]
+        logits -= logits.max(axis=0)
+        return np.asarray(np.log(np.exp(logits).sum(axis=0)) - logits[packed.labels, np.arange(len(samples))])
 
     def _put(self, values: NDArray[Any]) -> Floats:
         return values.astype(self.dtype)

@@ -83,6 +83,9 @@ class NetLearner(Learner):
             images = shifted(images, to_device(batch.moves, self.task.device), self.experiment.training.shift)
         return Packed(images, self.labels.index_select(0, rows), batch.offsets)
 
+    def _losses(self, theta: Tensor, packed: Packed) -> Tensor:
+        return self.evaluators[0].losses(theta, packed.images, packed.labels)
+
     def _put(self, values: NDArray[Any]) -> Tensor:
         return to_device(values, self.task.device).to(self.task.dtype)
 

@@ -3,6 +3,7 @@
 from headgate.control.policies.buying.bucket import Bucket
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.headgate import Headgate
+from headgate.control.policies.buying.listening import Listening
 from headgate.control.policies.buying.lookahead import Lookahead
 from headgate.control.policies.buying.pacing import Pacing
 from headgate.control.policies.buying.pi import Pi
@@ -21,6 +22,7 @@ from headgate.control.policy import AdmissionPolicy
 
 KINDS: dict[str, type[AdmissionPolicy]] = {
     "headgate": Headgate,
+    "listening": Listening,
     "resolving": Resolving,
     "threshold": Threshold,
     "pacing": Pacing,

@@ -7,7 +7,7 @@ import numpy as np
 
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.buying.fairness import fair
+from headgate.control.policies.buying.fairness import divided, fair
 from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
@@ -51,7 +51,8 @@ class Buyer(AdmissionPolicy):
 
     @abstractmethod
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        """The share of the places to renew, (R,), or (R, M) for a price per client; and the memory for the next round."""
+        """The share of the places to renew, (R,), or (R, M) where clients differ, as with a price per client; and the memory
+        for the next round."""
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """The most that may have been spent after this round, (R,)."""
@@ -66,8 +67,10 @@ class Buyer(AdmissionPolicy):
         if self.fill and view.t == 1:
             share = np.ones_like(view.price)
         places, most = self.places(view.system), self.spending_limit(view, memory)
-        if view.price.ndim == 1:
+        if share.ndim == 1:
             return self._one_price(view, memory, share * places.sum(), most)
+        if view.price.ndim == 1:
+            return self._share_per_client(view, memory, share * places, places, most)
         return self._price_per_client(view, memory, share * places, places, most)
 
     def _one_price(self, view: View, memory: Arrays, samples: Floats, most: Floats) -> tuple[Ask, Arrays]:
@@ -77,6 +80,13 @@ class Buyer(AdmissionPolicy):
         whole = affordable(view, due, most)
         owed[:, 0] = np.clip(due - whole, 0.0, 1.0 - ROUNDING)
         return Ask(whole), {**memory, "owed": owed}
+
+    def _share_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
+        """One price: the purse sees the total alone, as above, and clients get whole samples of it by what they want."""
+        evened = fair(samples, memory["bought"], places, self.fairness)
+        ask, memory = self._one_price(view, memory, evened.sum(axis=-1), most)
+        whole = divided(ask.total, evened, places)
+        return Ask(np.zeros_like(ask.total), given=whole), {**memory, "bought": memory["bought"] + whole}
 
     def _price_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
         evened = fair(samples, memory["bought"], places, self.fairness)

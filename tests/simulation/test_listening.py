@@ -1,0 +1,188 @@
+"""What policies that listen are told: what samples lose before they are trained on, and nothing where nobody listens."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from headgate.control.policies import Headgate, Listening
+from headgate.errors import Interrupted
+from headgate.experiment import load
+from headgate.learning.datasets import load_dataset
+from headgate.records.parts import create
+from headgate.records.reader import RunFolder
+from headgate.records.tables import CLIENTS, LOSSES
+from headgate.simulation import engine
+from headgate.simulation.engine import Simulation
+from headgate.simulation.learner import learner_of
+from headgate.simulation.run import examine, play_folder
+from headgate.simulation.schedule import perform
+
+DATA = load_dataset("digits")
+SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "listening"]', "training.dtype=float64", "training.steps=3"]
+SMALL += ["system.budget=60"]
+MARGINS = ((0, 0), (0, 0), (10, 10), (10, 10))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Attentive(Headgate):
+    """Writes down what it is told."""
+
+    listens: ClassVar[bool] = True
+
+    def start(self, system, runs):
+        none = np.full((runs, system.clients), -1.0)
+        return {**super().start(system, runs), "new": none, "held": none}
+
+    def wanted(self, view, memory):
+        share, memory = super().wanted(view, memory)
+        told = (
+            {} if view.losses is None else {name: np.nan_to_num(each, nan=-1) for name, each in view.losses._asdict().items()}
+        )
+        return share, {**memory, **told}
+
+
+def simulation(*settings, executor="reference"):
+    experiment = load("digits", [*SMALL, *settings]).with_policy("attentive", Attentive())
+    return Simulation(experiment, DATA, "cpu", executor)
+
+
+def by_hand(now, theta, packed, learner):
+    """A forward pass of every client by itself, on torch; (new, held) in nested lists, None where there are none."""
+    weight, bias = (torch.from_numpy(each.copy()).double() for each in (theta[:, :640], theta[:, 640:]))
+    scale, shift = 1 / (255 * np.array(DATA.std)), -np.array(DATA.mean) / np.array(DATA.std)
+    x = torch.from_numpy(np.asarray(packed.images).astype(np.float64) * scale.item() + shift.item()).flatten(1)
+    y, offsets = torch.as_tensor(np.asarray(packed.labels)), packed.offsets
+    told = []
+    for segment in range(len(offsets) - 1):
+        run, own = segment // now.batch.weights.shape[1], slice(offsets[segment], offsets[segment + 1])
+        logits = x[own] @ weight[run].view(10, 64).T + bias[run]
+        losses = cross_entropy(logits, y[own], reduction="none")
+        new = torch.from_numpy(now.new[own])
+        told.append([float(losses[chosen].mean()) if chosen.any() else None for chosen in (new, ~new)])
+    return np.array(told, dtype=object).reshape(*now.batch.weights.shape, 2)
+
+
+@pytest.mark.parametrize("executor", ["reference", "gram"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["training.shift=1"],
+        ["training.cohort=4"],
+        ["policies.listening.kind=listening", "policies.listening.rule=reservoir"],
+    ],
+    ids=["windows", "moved images", "a cohort", "a reservoir"],
+)
+def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, settings):
+    own = simulation(*settings, executor=executor)
+    somewhat = 0
+    for t in range(1, 7):
+        now, theta, before = own._prepare(t, own.ledgers), own.theta.copy(), own.ledgers
+        rows = {(row["policy"], row["seed"]): row for row in own.step().clients}
+        told = by_hand(now, theta, own.learner._packed(now.batch), own.learner)
+        for run, (name, seed) in enumerate((name, seed) for name in own.names for seed in (0, 1)):
+            row = rows[name, seed]
+            if name == "headgate":
+                assert not LOSSES.keys() & row.keys()
+                continue
+            expected = np.full((2, own.experiment.system.clients), np.nan)
+            expected[:, now.clients[run]] = told[run].T.astype(np.float64)
+            for which, column in zip(expected, LOSSES, strict=True):
+                np.testing.assert_allclose(row[column], which, rtol=1e-10, atol=1e-12)
+            somewhat += np.isfinite(expected).all(axis=0).sum()
+            ledger = own.ledgers[name]
+            assert np.array_equal(ledger.losses.new[seed], row["new_loss"], equal_nan=True)
+            if t > 1 and name == "attentive":  # it was told of the round before
+                assert np.array_equal(ledger.memory["held"], np.nan_to_num(before[name].losses.held, nan=-1))
+            admitted = np.array(row["admitted"]) > 0
+            assert not np.isfinite(row["new_loss"])[~admitted].any()
+        assert own.ledgers["headgate"].losses is None
+    assert somewhat > 20
+
+
+def test_nets_are_heard_in_their_own_precision():
+    """LeNet by the compiled kernels and by torch: the same within float32, in the runs of a batch as in each alone."""
+    large = replace(DATA, train_images=np.pad(DATA.train_images, MARGINS), test_images=np.pad(DATA.test_images, MARGINS))
+    settings = ["run.rounds=2", "run.seeds=2", 'run.policies=["listening"]', "training.steps=2", "model.kind=lenet"]
+    told = {}
+    for executor in ("compiled", "reference"):
+        own = Simulation(load("digits", settings), large, "cpu", executor)
+        told[executor] = [own.step().clients for _ in range(2)]
+    for fast, slow in zip(*told.values(), strict=True):
+        for one, other in zip(fast, slow, strict=True):
+            assert np.isfinite(one["new_loss"]).any()
+            np.testing.assert_allclose(one["new_loss"], other["new_loss"], rtol=1e-4)
+            np.testing.assert_allclose(one["held_loss"], other["held_loss"], rtol=1e-4)
+    alone = Simulation(load("digits", [*settings, "run.seeds=1", "run.first_seed=1"]), large, "cpu", "compiled")
+    for rows in told["compiled"]:
+        assert repr(alone.step().clients) == repr(rows[1:])
+
+
+def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(monkeypatch, tmp_path):
+    settings = [*SMALL, 'run.policies=["headgate", "constant"]']
+    plain, asked = (Simulation(load("digits", [*settings, *more]), DATA) for more in ([], ["training.losses=true"]))
+    assert not plain.heard_runs.size
+    monkeypatch.setattr(plain.learner, "losses", lambda *_: pytest.fail("nobody asked"))
+    for _ in range(6):
+        one, other = plain.step(), asked.step()
+        assert repr(one.metrics) == repr(other.metrics)
+        for row, more in zip(one.clients, other.clients, strict=True):
+            assert more.keys() - row.keys() == LOSSES.keys()
+            assert {name: more[name] for name in row} == row
+    assert "losses" not in load("digits", settings).tables()["training"]
+    assert np.array_equal(plain.theta, asked.theta)
+    assert all(ledger.losses is None for ledger in asked.ledgers.values())
+    perform(load("digits", settings), tmp_path / "plain", processes=1)
+    assert RunFolder.open(tmp_path / "plain").clients().schema == CLIENTS
+
+
+def test_control_waits_for_the_round_where_somebody_listens(monkeypatch):
+    """On a device of its own, which another stands for here."""
+    monkeypatch.setattr(engine, "learner_of", lambda given, data, device, executor: learner_of(given, data, "cpu", executor))
+    for policies, overlaps in (('["headgate"]', True), ('["headgate", "listening"]', False)):
+        own = Simulation(load("digits", [*SMALL, f"run.policies={policies}", "training.losses=true"]), DATA, "cuda")
+        assert own.overlap is overlaps
+        own.step()
+        assert (own._ahead is not None) is overlaps
+
+
+def test_stopped_and_resumed_a_listening_run_ends_in_the_same_bytes(tmp_path):
+    settings = [*SMALL, 'run.policies=["listening", "headgate"]', "training.cohort=6"]
+    experiment, done = load("digits", settings), []
+    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    with pytest.raises(Interrupted):
+        play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 3)
+    perform(None, tmp_path / "run", resume=True, processes=1)
+    perform(load("digits", settings), tmp_path / "whole", processes=1)
+    for name in ("metrics.parquet", "clients.parquet"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    run = RunFolder.open(tmp_path / "run")
+    table = run.clients()
+    assert table.schema == {**CLIENTS, **LOSSES}
+    assert table.filter(policy="headgate")["new_loss"].null_count() == 12
+    rows = run.rows("clients", "new_loss")
+    told = rows.of([("listening", 0)], 6)[0]
+    assert told.shape == (6, experiment.system.clients)
+    assert np.array_equal(
+        told[0], np.array(table.filter(policy="listening", seed=0, t=1)["new_loss"][0], dtype=float), equal_nan=True
+    )
+    assert np.isnan(told).any()  # of a cohort only some tell
+    assert np.isfinite(told).any()
+
+
+def test_what_was_heard_moves_what_is_bought():
+    heard, deaf = (
+        Simulation(load("digits", [*SMALL, "run.rounds=20", f'run.policies=["{kind}"]']), DATA)
+        for kind in ("listening", "headgate")
+    )
+    for _ in range(20):
+        heard.step()
+        deaf.step()
+    ((one,), (other,)) = heard.ledgers.values(), deaf.ledgers.values()
+    assert not np.array_equal(one.admitted, other.admitted)
+    assert (one.spent <= 60 * 20).all()
+    assert isinstance(heard.experiment.policies["listening"], Listening)
