@@ -11,7 +11,7 @@ import numpy as np
 
 from headgate.control.controller import Controller
 from headgate.control.policies.buying.purse import kept_back, most_money
-from headgate.control.types import Floats, Ints, Ledger, Orders
+from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
@@ -92,6 +92,8 @@ class Accounts:
         self.rule, self.settings = check_playable(experiment)
         (self.policy,) = experiment.policies
         self.seed = int(experiment.seeds[0])
+        self.asks = experiment.policies[self.policy].listens or bool(experiment.training.losses)
+        """whether clients are to tell what their samples lose"""
         self.controller = Controller(experiment.system, experiment.policies[self.policy], 1, experiment.seeds)
         self.ledger = replay(store, self.controller)
         self.clients = store.clients()
@@ -158,6 +160,7 @@ class Accounts:
             rule=self.rule,
             settings=self.settings,
             seed=self.seed,
+            losses=self.asks,
         )
 
     def judge(self, now: OpenRound, order: Order, told: Told) -> Answer:
@@ -169,8 +172,8 @@ class Accounts:
         check_held(told, order, now.expected(order.client, closes.admitted))
         return Answer(order.client, told, closes)
 
-    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int) -> "Settlement":
-        """What the answers of a round come to. Changes nothing."""
+    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
+        """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
         closed: list[Ordered] = []
         corrected: list[Ordered] = []
         clients: list[ClientRow] = []
@@ -202,8 +205,8 @@ class Accounts:
         for client in away:
             closed += (rows := [row._replace(admitted=0, learned=now.t) for row in now.unheard(client)])
             events += [released(now.t, client, rows)] if rows else []
-        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected]))
-        return Settlement(now, ledger, closed, corrected, clients, events)
+        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
+        return Settlement(now, ledger, closed, corrected, clients, events, losses)
 
     def commit(
         self,
@@ -230,6 +233,7 @@ class Settlement:
     corrected: list[Ordered]
     clients: list[ClientRow]
     events: list[Event]
+    losses: Losses | None = None
 
     def with_events(self, events: Iterable[Event]) -> "Settlement":
         return replace(self, events=[*self.events, *events])

@@ -46,6 +46,8 @@ class HeldSample(NamedTuple):
     key: str
     payload: bytes
     label: Label | None
+    round: int = 0
+    """in which it was admitted"""
 
 
 class BufferStore(Durable):
@@ -201,7 +203,7 @@ class BufferStore(Durable):
 
     def held(self, experiment: str) -> list[HeldSample]:
         rows = self._db.execute(
-            "SELECT position, key, payload, label FROM samples WHERE experiment = ? ORDER BY position", (experiment,)
+            "SELECT position, key, payload, label, round FROM samples WHERE experiment = ? ORDER BY position", (experiment,)
         )
         return [HeldSample(*row) for row in rows]
 

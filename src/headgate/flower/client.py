@@ -22,14 +22,14 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from headgate.control.retention import Retention
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, HeldSample
 from headgate.flower.durable import Watch
 from headgate.flower.keys import NONCE, read_private_key, sign
-from headgate.flower.messages import RECORD, Identity, Order, from_wire, to_wire
+from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Identity, Order, from_wire, to_wire
 from headgate.flower.sources import Label, Source, SourceInRounds, unpack
 
 Train = Callable[[Message, Context, "HeldSamples"], Message]
@@ -62,6 +62,18 @@ class HeldSamples(Sequence[HeldSample]):
     @property
     def keys(self) -> list[str]:
         return [sample.key for sample in self._samples]
+
+    @property
+    def new(self) -> NDArray[np.bool_]:
+        """Which of them were admitted in this round."""
+        return np.array([sample.round == self.order.round for sample in self._samples], dtype=bool)
+
+    def told(self, losses: ArrayLike) -> dict[str, float]:
+        """What a server that asks (`order.losses`) wants in the metrics of the reply: what new samples and those held before
+        lose in the mean. `losses` is of each sample, under the model that came; what a client has none of is left out."""
+        own, new = np.asarray(losses, dtype=np.float64), self.new
+        chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new]}
+        return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """(samples, labels) as arrays, where payloads were made by `sources.pack`."""

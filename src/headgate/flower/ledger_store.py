@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.control.types import Floats, Ledger
+from headgate.control.types import Floats, Ledger, Losses
 from headgate.errors import LedgerError
 from headgate.flower.durable import Durable
 from headgate.flower.messages import one_line
@@ -113,6 +113,8 @@ class LedgerStore(Durable):
         "CREATE TABLE IF NOT EXISTS corrections (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, "
         "free INTEGER NOT NULL, price REAL NOT NULL, admitted INTEGER NOT NULL, learned INTEGER, "
         "PRIMARY KEY (round, client, learned))",
+        # what samples lost: of new ones for each client, then of those held before
+        "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB NOT NULL)",
     )
 
     def _opened(self) -> None:
@@ -170,6 +172,8 @@ class LedgerStore(Durable):
             )
             if done.rowcount != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
+            if ledger.losses is not None:
+                self._db.execute("INSERT INTO losses VALUES (?, ?)", (t, np.concatenate(ledger.losses).tobytes()))
 
     def remember_nodes(self, nodes: Iterable[Node]) -> None:
         """Write which clients these nodes are."""
@@ -284,6 +288,13 @@ class LedgerStore(Durable):
     def corrections(self) -> list[Ordered]:
         """Samples that became known of after their orders were closed."""
         return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
+
+    def losses(self, clients: int) -> dict[int, Losses]:
+        """What a policy that listens was told after each round."""
+        rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
+        if any(len(told) != 16 * clients for _, told in rows):
+            raise LedgerError(f"{self.path}: losses of a round are not two for each of {clients} clients; it is damaged")
+        return {t: Losses(*np.frombuffer(told).reshape(2, 1, clients)) for t, told in rows}
 
     def quarantined(self) -> set[int]:
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}

@@ -13,12 +13,16 @@ from headgate.errors import DataError
 
 RECORD = "headgate"
 """the name of our record beside the arrays and metrics of a message"""
+NEW_LOSS, HELD_LOSS = "new_loss", "held_loss"
+"""metrics of a reply, where the order asks for them"""
 NO_LIMIT = 0
 LARGEST = 2**53
 """larger numbers are refused"""
 TEXT = 200
 """the longest text; an order's settings may have `SETTINGS` characters"""
 SETTINGS = 10_000
+LOSSES = "losses"
+"""the one field that may be missing: who does not ask says nothing, and older clients are not asked"""
 LISTED = 2**16
 """rounds that one answer may tell of"""
 T = TypeVar("T")
@@ -48,6 +52,8 @@ class Order:
     """those of the rule, as JSON"""
     seed: int = 0
     """rules that draw lots draw by the run's seed"""
+    losses: bool = False
+    """whether the server asks what samples lose before the training; not in the message where it does not"""
 
     def __post_init__(self) -> None:
         if self.last < self.known:
@@ -111,7 +117,7 @@ class Identity:
 def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
     """The fields as a record of Flower holds them."""
     entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
-    return {name: list(entry) if isinstance(entry, tuple) else entry for name, entry in entries}
+    return {name: list(entry) if isinstance(entry, tuple) else entry for name, entry in entries if name != LOSSES or entry}
 
 
 def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
@@ -127,6 +133,8 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
     values = {}
     for key, hint in known.items():
         if key not in record:
+            if key == LOSSES:
+                continue
             raise DataError(f"{name}.{key}: is missing")
         values[key] = _checked(f"{name}.{key}", hint, record[key])
     return kind(**values)

@@ -114,13 +114,16 @@ class RecipeTask:
         mean, std = (torch.tensor(x, dtype=self.dtype).view(-1, 1, 1) for x in (self.dataset.mean, self.dataset.std))
         return (torch.from_numpy(images).to(self.dtype) / 255 - mean) / std
 
-    def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, float]:
-        """The model after local training, and the loss of what is held before it."""
+    def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, dict[str, float]]:
+        """The model after local training, and the loss of what is held before it; by parts where the server asks."""
         model = self._loaded(arrays)
         images, labels = held.arrays()
         x, y = self.normalised(images), torch.from_numpy(labels.astype(np.int64))
         with torch.no_grad():
-            before = float(cross_entropy(model(x), y))
+            logits = model(x)
+            told = {"train_loss": float(cross_entropy(logits, y))}
+            if order.losses:
+                told |= held.told(cross_entropy(logits, y, reduction="none").numpy())
         own = self.training
         step = torch.optim.SGD(model.parameters(), lr=own.lr, momentum=own.momentum, weight_decay=own.weight_decay)
         for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
@@ -128,7 +131,7 @@ class RecipeTask:
             loss: Tensor = cross_entropy(model(x[rows]), y[rows])
             torch.autograd.backward(loss)
             step.step()
-        return _record(dict(model.named_parameters())), before
+        return _record(dict(model.named_parameters())), told
 
     def _place(self, order: Order) -> int:
         """The client's place among those that train, by which its mini-batches are drawn."""
@@ -225,8 +228,8 @@ def recipe_client(
     @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
         task = _task(context, recipe, overrides)
-        arrays, loss = task.train(message.content.array_records["arrays"], held, held.order)
-        metrics = MetricRecord({"train_loss": loss, "num-examples": len(held)})
+        arrays, told = task.train(message.content.array_records["arrays"], held, held.order)
+        metrics = MetricRecord({**told, "num-examples": len(held)})
         return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
     return app

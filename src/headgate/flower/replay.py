@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from headgate.control.controller import Controller
-from headgate.control.types import Floats, Ledger, Orders, Report
+from headgate.control.types import Floats, Ledger, Losses, Orders, Report
 from headgate.errors import LedgerError
 from headgate.flower.ledger_store import LedgerStore, Ordered
 
@@ -21,12 +21,14 @@ def replay(store: LedgerStore, controller: Controller) -> Ledger:
     for row in (*orders, *store.corrections()):
         if row.learned is not None:
             learned.setdefault(row.learned, []).append(row)
+    told = store.losses(controller.system.clients) if controller.policy.listens else {}
     for past in store.rounds():
         if past.round != ledger.t + 1:
             raise LedgerError(f"round {ledger.t + 1}: is missing in {store.path}")
         decision = decided(controller, ledger, past.price, past.reserved)
         check_orders(decision, sent.get(past.round, []))
-        ledger = controller.post(ledger, decision, report_of(decision, learned.get(past.round, [])))
+        report = report_of(decision, learned.get(past.round, []), told.get(past.round))
+        ledger = controller.post(ledger, decision, report)
         for name, live, recorded in (("Z", float(ledger.debt[0]), past.debt), ("spend", float(ledger.spent[0]), past.spent)):
             if live != recorded:
                 raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")
@@ -49,7 +51,7 @@ def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:
             )
 
 
-def report_of(orders: Orders, learned: Iterable[Ordered]) -> Report:
+def report_of(orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None) -> Report:
     """The report of a round: admissions on its own orders, and late ones on earlier orders at the prices of those."""
     admitted, late, charge = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted), 0.0
     for row in sorted(learned, key=lambda row: (row.client, row.round)):  # one order, so one sum
@@ -59,7 +61,7 @@ def report_of(orders: Orders, learned: Iterable[Ordered]) -> Report:
         else:
             late[0, row.client] += row.admitted
             charge += row.charge
-    return Report(admitted, late, np.array([charge])) if late.any() else Report(admitted)
+    return Report(admitted, late, np.array([charge]), losses) if late.any() else Report(admitted, losses=losses)
 
 
 def reserve(outstanding: Iterable[Ordered]) -> float:

@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 
 from headgate.control.checks import positive, zero_or_more
+from headgate.control.types import Losses
 from headgate.errors import DataError, SettingError
 from headgate.flower.accounts import Accounts, Answer, OpenRound
 from headgate.flower.keys import NONCE, nonce
 from headgate.flower.ledger_store import Event
-from headgate.flower.messages import LARGEST, RECORD, Order, Told, from_wire, one_line, to_wire
+from headgate.flower.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Order, Told, from_wire, one_line, to_wire
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
 
@@ -137,7 +139,20 @@ def _update(order: Order, told: Told, content: RecordDict, model: NamedArrays, d
         raise DataError(f"its answer has {len(records)} sets of arrays, expected 1")
     arrays = read_arrays(records[0], model)
     check_update(arrays, model, discipline.norm_cap)
-    return Update(order.client, told.n, arrays, numbers(content.metric_records.values()))
+    metrics = numbers(content.metric_records.values())
+    for name in (NEW_LOSS, HELD_LOSS) if order.losses else ():
+        if metrics.get(name, 0.0) < 0:
+            raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more")
+    return Update(order.client, told.n, arrays, metrics)
+
+
+def losses_told(updates: Iterable[Update], clients: int) -> Losses:
+    """What clients told of their samples' losses; not a number where they did not."""
+    told = Losses(np.full((1, clients), np.nan), np.full((1, clients), np.nan))
+    for update in updates:
+        for name, each in zip((NEW_LOSS, HELD_LOSS), told, strict=True):
+            each[0, update.client] = update.metrics.get(name, np.nan)
+    return told
 
 
 def evaluations(replies: Iterable[Message], asked: Mapping[int, int]) -> list[Update]:

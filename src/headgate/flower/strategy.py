@@ -16,17 +16,17 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.control.types import Floats, Ledger
+from headgate.control.types import Floats, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
 from headgate.flower.durable import on_disk
 from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
 from headgate.flower.ledger_store import Event, LedgerStore
-from headgate.flower.messages import Order
+from headgate.flower.messages import HELD_LOSS, NEW_LOSS, Order
 from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
 from headgate.flower.roster import Roster
-from headgate.flower.rounds import Discipline, Heard, evaluations, hear, mean_metrics, order_messages
+from headgate.flower.rounds import Discipline, Heard, evaluations, hear, losses_told, mean_metrics, order_messages
 from headgate.flower.run_folder import LEDGER, RunRecord
 from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
@@ -165,7 +165,9 @@ class AdmissionStrategy(Strategy):
         sent = {node: order.client for node, order in self._sent.items()}
         genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
         heard = hear(self.accounts, now, self._sent, genuine, self._learned.model, self.discipline)
-        done = self.accounts.settled(now, heard.answers, self.discipline.offences).with_events([*forged, *heard.events])
+        losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
+        done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
+        done = done.with_events([*forged, *heard.events])
         learned, events = self._step(now.t, heard)
         arrays = record_of((learned or self._learned).model)
         metrics = self._metrics(done, heard, self._judged(now.t, record_of((learned or self._learned).judged)))
@@ -320,6 +322,7 @@ class AdmissionStrategy(Strategy):
             "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
             "held": done.ledger.occupancy[0].tolist(),
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
+            **({} if done.losses is None else _recorded(done.losses)),
         }
 
     def _told(self, heard: Heard, row: dict[str, Any]) -> str:
@@ -333,6 +336,13 @@ class AdmissionStrategy(Strategy):
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
         )
+
+
+def _recorded(losses: Losses) -> dict[str, list[float | None]]:
+    return {
+        name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
+        for name, each in zip((NEW_LOSS, HELD_LOSS), losses, strict=True)
+    }
 
 
 def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
