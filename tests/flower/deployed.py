@@ -1,9 +1,11 @@
 """An app with places at which it says that it was there and waits while a file is in its way, deployed on this machine.
 
 It is the one that `headgate flower new --training own` writes. A process can be killed at the place that is meant, however
-slow the machine is.
+slow the machine is. SuperNodes of these tests give a sign of life every ten seconds, not every thirty: a killed one is
+missed after twenty, not after a minute.
 """
 
+import os
 import threading
 import time
 from contextlib import contextmanager
@@ -49,6 +51,12 @@ class Grid:
         return replies
 '''
 
+LIVELY = """
+import flwr.common.constant
+
+flwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = flwr.common.constant.HEARTBEAT_MIN_INTERVAL
+"""
+
 
 @dataclass
 class Stage:
@@ -60,6 +68,10 @@ class Stage:
     points: Path
     failed: list = field(default_factory=list)
     """why the run ended before its end"""
+
+    @property
+    def environment(self):
+        return {"HEADGATE_TEST_POINTS": str(self.points)}
 
     def hold(self, *points):
         for point in points:
@@ -106,8 +118,12 @@ def stage(folder, nodes, rounds):
 
 @contextmanager
 def brought_up(folder, staged):
-    said = []
-    with Loopback(folder / "deployment", staged.nodes, said.append, {"HEADGATE_TEST_POINTS": str(staged.points)}) as deployment:
+    said, first = [], folder / "first"
+    first.mkdir()
+    (first / "sitecustomize.py").write_text(LIVELY)  # what every Python imports before anything else
+    path = os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
+    more = {**staged.environment, "PYTHONPATH": path}
+    with Loopback(staged.app / "deployment", staged.nodes, said.append, more) as deployment:
         deployment.said = said
         yield deployment
 

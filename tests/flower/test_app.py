@@ -30,6 +30,7 @@ from headgate.flower.quiet import ENVIRONMENT
 from headgate.flower.run_folder import LEDGER
 from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
+from headgate.simulation.schedule import perform
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -256,6 +257,28 @@ def test_what_cannot_be_is_refused_before_anything_starts(headgate, tmp_path):
     write_app(tmp_path / "app", "digits", clients=3)
     assert "has 3 clients" in headgate("deploy-example", "app", "--nodes", 4, code=2)[1]
     assert not (tmp_path / "app" / "deployment").exists()
+
+
+def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeypatch):
+    """With a deployment of paper, on which the simulator plays: a real one is brought up in test_deploy.py."""
+
+    class Paper:
+        def __init__(self, folder, nodes, say):
+            assert (folder, nodes) == (Path("app") / "deployment", 1)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def run(self, app, out, tick):
+            assert (app / "app" / "task.py").is_file()
+            perform(load(str(app / "app" / "recipe.toml")), out, processes=1)
+
+    monkeypatch.setattr("headgate.flower.deploy.loopback.Loopback", Paper)
+    out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 1, "--training", "own")
+    assert f"run folder: {tmp_path / 'app' / 'runs' / 'digits'}" in out
 
 
 def test_a_superlink_without_its_front_is_for_loopback_alone(headgate, tmp_path):

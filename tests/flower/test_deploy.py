@@ -6,6 +6,8 @@ With HEADGATE_FAULTS=FOLDER set, further faults are tried and every outcome beco
 import json
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,34 +141,56 @@ COMES_BACK = "the supervisor brings it back; what it had bought is charged when 
 GOES_ON = "submitted again, it goes on from the ledger with the same orders"
 
 
-def test_a_supernode_and_the_server_app_are_killed_and_everything_adds_up(tmp_path):
-    staged = stage(tmp_path, nodes=3, rounds=5)  # a client takes a process a round
-    staged.hold("client-1-2", "client-2-3", "client-0-4")
-    with brought_up(tmp_path, staged) as deployment:
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """An app whose run came to its end although a SuperNode and its ServerApp were killed on the way."""
+    folder = tmp_path_factory.mktemp("killed")
+    staged = stage(folder, nodes=2, rounds=3)  # a client takes a process a round
+    staged.hold("client-1-1", "client-0-2", "heard-2")
+    with brought_up(folder, staged) as deployment:
         stranger = deployment.node(staged.nodes)
         make_node_key(stranger.key)
         refused = stranger.start()
         with playing(deployment, staged):
-            staged.await_point("client-1-2")
+            staged.await_point("client-1-1")
             kill_supernode(deployment, 1)
-            staged.release("client-1-2")
-            staged.await_point("client-2-3")
+            staged.release("client-1-1")
+            staged.await_point("client-0-2")
             kill_server_app(deployment)
-            staged.release("client-2-3")
-            staged.await_point("client-0-4")
+            staged.release("client-0-2")
+            staged.await_point("heard-2")
             await_return(deployment, 1, starts=1)
-            staged.release("client-0-4")
+            staged.release("heard-2")
         assert refused.wait(PATIENCE) == 1
-        assert stranger.exit_code() == REFUSED
-        books = audit(staged, deployment)
-        assert sum("submitted again" in line for line in deployment.said) == 1
-        assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 6)), "every round admits something"
-        assert (2, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
-        mark = deployment.mark
-    assert list(marked(mark)) == []
-    write_row("SuperNode", "while its client trains", COMES_BACK, charged(books, 2))
-    write_row("ServerApp", "while clients train", GOES_ON, charged(books, 3))
+    return staged, deployment, stranger
+
+
+def test_a_supernode_and_the_server_app_are_killed_and_everything_adds_up(killed):
+    staged, deployment, stranger = killed
+    assert list(marked(deployment.mark)) == []
+    assert stranger.exit_code() == REFUSED
+    books = audit(staged, deployment)
+    assert sum("submitted again" in line for line in deployment.said) == 1
+    assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 4)), "every round admits something"
+    assert (1, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
+    write_row("SuperNode", "while its client trains", COMES_BACK, charged(books, 1))
+    write_row("ServerApp", "while clients train", GOES_ON, charged(books, 2))
     write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {stranger.exit_code()}")
+
+
+def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to_look_at(killed):
+    staged, deployment, _ = killed
+    tables = [staged.out / name for name in ("metrics.parquet", "clients.parquet")]
+    before = [path.read_bytes() for path in tables]
+    headgate, more = [sys.executable, "-m", "headgate.cli"], {"env": os.environ | staged.environment, "cwd": staged.app.parent}
+    example = [*headgate, "flower", "deploy-example", "staged", "--nodes", str(staged.nodes)]
+    done = subprocess.run(example, **more, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"run folder: {staged.out}" in done.stdout
+    assert list(marked(deployment.mark)) == []
+    assert [path.read_bytes() for path in tables] == before, "there was nothing left to do"
+    listed = subprocess.run([*headgate, "runs", "staged/runs"], **more, capture_output=True, text=True, check=False)
+    assert "finished" in listed.stdout, listed.stderr
 
 
 @pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and makes docs/understand/faults.md")

@@ -135,19 +135,6 @@ def modes(folder):
     return {path.lstat().st_mode & 0o777 for path in folder.rglob("*") if path.suffix not in public and not path.is_socket()}
 
 
-def test_deploy_example_by_command_and_what_it_leaves_to_look_at(tmp_path):
-    headgate = [sys.executable, "-m", "headgate.cli"]
-    example = ["flower", "deploy-example", "app", "--nodes", "1", "--rounds", "1", "--training", "own"]
-    for _ in range(2):  # the second time there is nothing left to do, and it says the same
-        done = subprocess.run([*headgate, *example], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        out = tmp_path / "app" / "runs" / "digits"
-        assert f"run folder: {out}" in done.stdout
-        assert mentioning(tmp_path, "flower.deploy") == []
-    listed = subprocess.run([*headgate, "runs", "app/runs"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "finished" in listed.stdout, listed.stderr
-
-
 def mentioning(folder, word):
     """Processes with both in their command line."""
     found = []
