@@ -29,12 +29,14 @@ from changes import Change, Place, named, watch
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
+from headgate.records.source import commit
 from headgate.simulation import cut, players, run, schedule
 from headgate.simulation.schedule import perform
 
 ROUNDS = 3
-SETTINGS = ["run.seeds=2", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "headgate"]', "training.steps=2"]
+SETTINGS = ["run.seeds=1", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "headgate"]', "training.steps=2"]
 SETTINGS += ["policies.headgate.retention=class-balanced", "policies.headgate.capacity=3"]  # soon full: drops by class and lot
+SETTINGS += ["system.clients=3", "system.budget=20.0", "data.per_class=20"]  # few draws: what is tried is the disk
 EXPECTED = "same bytes"
 TWICE = [  # killed here, runs have the most to put in order when they are taken up
     (Change("moving", "state.json"), 1),  # all is made but the word that it is
@@ -60,6 +62,7 @@ class Runs:
         load("digits", SETTINGS)  # what this imports and makes need not be made in every child; nor what is imported by rounds
         for name in ("simulation.linear", "simulation.executors.gram"):
             import_module(f"headgate.{name}")
+        commit()  # asks git, and remembers
 
     def attempt(self, folder: Path, end: Place | None = None, kill_after: float | None = None) -> bool:
         """Whether it came to its end."""
@@ -82,7 +85,7 @@ class Runs:
 
     def _play(self, folder: Path, end: Place | None) -> None:
         # two parts, a checkpoint every round, and a word of it
-        cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 2, 0.0
+        cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 1, 0.0
         schedule.TOLD = schedule.SEEN = 0.0
         players.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)

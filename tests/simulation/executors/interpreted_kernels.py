@@ -4,6 +4,7 @@ The interpreter must be asked for before triton is imported, and must not be ask
 """
 
 import copy
+import inspect
 import os
 from dataclasses import replace
 
@@ -21,12 +22,15 @@ from headgate.simulation.executors.types import Task
 
 SIZES = [2, 0, 1, 3]
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
+BUILTIN = {}
+"""by package of Triton's language, the names of what the interpreter stands in for"""
 
 
 @pytest.fixture(autouse=True)
 def _interpreter(monkeypatch):
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("only with TRITON_INTERPRET=1")
+    from triton.language.core import is_builtin
     from triton.runtime import interpreter
 
     plain = interpreter._patch_lang_tensor
@@ -36,7 +40,16 @@ def _interpreter(monkeypatch):
         plain(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
+    def patch_builtin(package, builder, scope):
+        """As Triton's own, which looks through all of a package at every call of a function in a kernel."""
+        if package not in BUILTIN:
+            BUILTIN[package] = [name for name, member in inspect.getmembers(package) if is_builtin(member)]
+        for name in BUILTIN[package]:
+            if is_builtin(member := getattr(package, name)):
+                interpreter._patch_attr(package, name, member, builder, scope)
+
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+    monkeypatch.setattr(interpreter, "_patch_builtin", patch_builtin)
     # a third of the time is spent on looking for overflows, which these sizes cannot have
     options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
     monkeypatch.setattr(interpreter.interpreter_builder, "options", options)
