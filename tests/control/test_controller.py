@@ -26,7 +26,7 @@ def play(controller, prices):
 
 @pytest.mark.parametrize("policy", [Acdpp(rate=10, K=10), Acdpp(rate=10, K=10, burst="buffer"), Released()])
 def test_forty_runs_together_equal_forty_alone_bit_for_bit(policy):
-    prices = Uniform(1, 10).path(np.arange(40), 1, 101)
+    prices = Uniform(1, 10).path(np.arange(40), 1, 41)
     together = list(play(Controller(MNIST, policy, 40), prices))
     for r in range(40):
         for (orders, ledger), (own_orders, own) in zip(
