@@ -34,8 +34,8 @@ def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -
     """From accuracy and loss, (R,) each, on the sets at these places, one after the other; `shares` is (R, concepts)."""
     runs, concepts = shares.shape
     if concepts == 1:
-        accuracy, loss, validation, _ = [*scores, *[np.full(runs, np.nan)] * (4 - len(scores))]
-        return Judgement(accuracy, loss, validation.copy(), accuracy[:, None])
+        known = [*scores[:3], *(np.full(runs, np.nan) for _ in range(3 - len(scores)))]
+        return Judgement(known[0], known[1], known[2], known[0][:, None])
     found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
     for nth, place in enumerate(places):
         found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
