@@ -28,8 +28,7 @@ extensions = [
     "mathml",
 ]
 exclude_patterns = ["_*", "tutorials", "learn/*.ipynb", "learn/*.py.md5"]
-nitpicky = False
-language = "en"
+language, smartquotes = "en", False  # two dashes are an option, not a dash
 
 html_theme, html_title, html_favicon = "furo", "headgate", "_static/mark.svg"
 html_static_path, html_css_files = ["_static"], ["site.css"]

@@ -80,8 +80,11 @@ def keys(kind: type) -> list[str]:
     own = [each for each in fields(kind) if each.init and each.metadata.get("setting", True)]
     if not own:
         return ["No settings.", ""]
-    rows = [f"| `{each.name}` | {words(hints[each.name])} | {default(each)} | {meaning(kind, each.name)} |" for each in own]
-    return ["| key | takes | if left out | |", "|---|---|---|---|", *rows, ""]
+    said = [meaning(kind, each.name) for each in own]
+    rows = [f"| `{each.name}` | {words(hints[each.name])} | {default(each)} |" for each in own]
+    if not any(said):
+        return ["| key | takes | if left out |", "|---|---|---|", *rows, ""]
+    return ["| key | takes | if left out | |", "|---|---|---|---|", *map("{} {} |".format, rows, said), ""]
 
 
 def prose(kind: type) -> str:
@@ -134,7 +137,7 @@ class Commands(FromTheCode):
                     rows = [row for row in records if row and not row[0].startswith("--help")]
                     if rows:
                         lines.extend(["| option | |", "|---|---|"])
-                        lines.extend(f"| `{name}` | {cell(text)} |" for name, text in rows)
+                        lines.extend(f"| `{cell(name)}` | {cell(text)} |" for name, text in rows)
                         lines.append("")
                     return
                 for name in command.list_commands(context):
@@ -145,7 +148,7 @@ class Commands(FromTheCode):
 
 
 def cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def setup(app):
