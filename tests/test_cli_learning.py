@@ -99,6 +99,9 @@ def test_a_sweep_runs_every_point_and_compares_them(headgate, tmp_path):
     assert "training.lr=0.5,policies.acdpp.V=10" in (tmp_path / "again.html").read_text()
 
 
+PER_CLIENT = ["--set", f"prices={{kind='per-client', common={{kind='constant', value=2.0}}, factors={[1.0] * 10}}}"]
+
+
 def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
     words = ("run", "digits", "--rounds", "2", "--seeds", "1", "--policies", "constant", "--progress", "none")
     headgate(*words, "--out", tmp_path / "c", "--set", "sweep.training.lr=[0.1, 0.5]", "--set", "sweep.training.steps=[1, 2]")
@@ -110,7 +113,9 @@ def test_a_cartesian_sweep_and_senseless_ones(headgate, tmp_path):
     assert "training.lt: unknown key" in headgate(*words, "--set", "sweep.training.lt=[1]", code=2)[1]
 
 
-def test_resume_from_the_command_line(headgate, tmp_path):
+@pytest.mark.parametrize(("times", "left"), [(1, 3), (2, 2)], ids=["once", "twice"])
+def test_resume_from_the_command_line(headgate, tmp_path, times, left):
+    """Ctrl-C ends after the round; a second one at once, which is told and recorded as well."""
     folder = tmp_path / "r"
     script = (
         "import os, signal, sys\n"
@@ -118,7 +123,7 @@ def test_resume_from_the_command_line(headgate, tmp_path):
         "step = run.Simulation.step\n"
         "def stop(self):\n"
         "    done = step(self)\n"
-        "    if done.t == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"    for _ in range({times} if done.t == 3 else 0): os.kill(os.getpid(), signal.SIGINT)\n"
         "    return done\n"
         "run.Simulation.step = stop\n"
         "from headgate.cli import main\n"
@@ -140,7 +145,7 @@ def test_resume_from_the_command_line(headgate, tmp_path):
     ]
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert done.stderr.strip() == f"interrupted after round 3 of 6; go on with: headgate run --resume {folder}"
+    assert done.stderr.strip() == f"interrupted after round {left} of 6; go on with: headgate run --resume {folder}"
     assert "interrupted" in headgate("runs", tmp_path)[0]
     headgate("run", "--resume", folder, "--progress", "none")
     assert pl.read_parquet(folder / "metrics.parquet")["t"].to_list() == [1, 2, 3, 4, 5, 6]
@@ -216,6 +221,7 @@ def test_data_list_and_get(headgate, tmp_path, monkeypatch):
         (["run", "digits", "--set", "training.dtype=float16"], 2, "training.dtype = float16"),
         (["run", "digits", "--set", "data.partition=pair"], 2, "data.partition.kind = pair"),
         (["run", "digits", "--set", "policies.acdpp.kind=no_module:P"], 2, "no_module cannot be imported"),
+        (["run", "digits", "--policies", "headgate,acdpp", *PER_CLIENT], 2, "policies.acdpp: round 1: Acdpp: needs one price"),
         (["run", "digits", "--executor", "fast"], 2, "fast"),
         (["run", "digits", "--device", "tpu"], 2, "--device tpu"),
         (["run", "digits", "--track", "tensorbord"], 2, "did you mean tensorboard?"),

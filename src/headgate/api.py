@@ -138,6 +138,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     >>> rehearse(load("digits", "run.rounds=20", "run.seeds=2")).frame.columns[:4]
     ['policy', 'seed', 't', 'price']
     """
+    experiment.check_prices()
     results: dict[str, Rehearsal] = {}
     e = experiment
     with progress_bar(quiet) as bar:

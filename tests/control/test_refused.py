@@ -148,3 +148,12 @@ def test_orders_tell_what_each_client_pays_at_one_price_or_at_its_own():
         paid = orders.paid(orders.admitted)
         assert paid.tolist() == (np.broadcast_to(price, (1, 2)) * orders.admitted).tolist()
         assert paid.sum() == pytest.approx(controller.post(controller.open(), orders, Report(orders.admitted)).spent[0])
+
+
+@pytest.mark.parametrize("key", ["room", "given", "free"])
+def test_what_is_said_for_each_client_is_said_for_each_run_and_client(key):
+    controller = Controller(SYSTEM, Own(lambda view, memory: (Ask(np.ones(1), **{key: np.ones(3, int)}), memory)))
+    with pytest.raises(
+        SettingError, match=rf"round 1: Own asked with `{key}` of shape \(3,\); needs one number for each of 1 runs"
+    ):
+        controller.decide(controller.open(), 1.0)

@@ -69,4 +69,17 @@ def plan_shown(experiment: Experiment, name: str, made: Plan) -> Sequence[Render
     things.append(plain_text(f"Why: {made.why}."))
     warning = plan_json(experiment, name, made)["warning"]
     kept = "Keeps the budget and every buffer in all rehearsed runs."
-    return [*things, Text(warning, style="bold red") if warning else Text(kept)]
+    few = scarce(experiment)
+    return [*things, Text(warning, style="bold red") if warning else Text(kept), *([Text(few, style="yellow")] if few else [])]
+
+
+def scarce(experiment: Experiment) -> str:
+    """Said where all the money of a run buys fewer samples than there are places; else nothing."""
+    system, price = experiment.system, experiment.given.mean_price
+    bought, enough = system.budget * experiment.rounds / price, system.memory * price / experiment.rounds
+    if bought >= system.memory:
+        return ""
+    return (
+        f"All the money buys about {bought:.3g} samples, and there are {system.memory} places: the bound tells little then. "
+        f"From a budget of {enough:.3g} a round on the buffers can be filled once."
+    )

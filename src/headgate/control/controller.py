@@ -171,6 +171,11 @@ class Controller:
             raise SettingError(f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run")
         if not ((total >= 0) & (total < np.inf)).all():
             raise SettingError(f"round {view.t}: {name} asked for {shown(total.tolist())} samples")
+        for key in ("room", "given", "free"):
+            each = getattr(ask, key)
+            if each is not None and np.shape(each) != (self.runs, self.system.clients):
+                needed = f"one number for each of {self.runs} runs and {self.system.clients} clients"
+                raise SettingError(f"round {view.t}: {name} asked with `{key}` of shape {np.shape(each)}; needs {needed}")
         most = MOST_ADMITTED / max(self._whole, 1)
         extra = sum(int(each.max(initial=0)) * self.system.clients for each in (ask.given, ask.free) if each is not None)
         if (total > most).any() or extra > MOST_ADMITTED:

@@ -83,6 +83,16 @@ class Experiment:
         """What policies are completed from."""
         return Given(self.system, self.prices, self.bound, self.seeds, self.rounds)
 
+    def check_prices(self) -> None:
+        """Refuses a policy that needs one price a round where each client has its own: before anything is played."""
+        first = self.prices.path(self.seeds[:1], 1, 2)
+        for name, policy in self.policies.items() if first.ndim == 3 else ():
+            alone = Controller(self.system, policy, 1, self.seeds[:1])
+            try:
+                alone.decide(alone.open(), first[:, 0])
+            except SettingError as error:
+                raise SettingError(f"policies.{name}: {error}") from None
+
     # other experiments like it
 
     def with_policy(self, name: str, policy: AdmissionPolicy) -> Self:

@@ -157,20 +157,24 @@ def play_rounds(
 
     with saying_how_to_go_on(writer.folder):
         note("running")
-        while simulation.t < rounds:
-            done = simulation.step()
-            writer.append("metrics", done.metrics)
-            writer.append("clients", done.clients)
-            tick(done)
-            ending = stop()
-            if ending or simulation.t == rounds or time.monotonic() - saved > seconds:
-                writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers, _facts(simulation))
-                saved = time.monotonic()
-                note("running")
-            if ending and simulation.t < rounds:
-                note("interrupted")
-                go_on = f"go on with: {resuming(writer.folder)}"
-                raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
+        try:
+            while simulation.t < rounds:
+                done = simulation.step()
+                writer.append("metrics", done.metrics)
+                writer.append("clients", done.clients)
+                tick(done)
+                ending = stop()
+                if ending or simulation.t == rounds or time.monotonic() - saved > seconds:
+                    writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers, _facts(simulation))
+                    saved = time.monotonic()
+                    note("running")
+                if ending and simulation.t < rounds:
+                    note("interrupted")
+                    go_on = f"go on with: {resuming(writer.folder)}"
+                    raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
+        except KeyboardInterrupt:  # the second: this round is lost, and played again on --resume
+            note("interrupted")
+            raise
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:

@@ -124,6 +124,8 @@ def _found(
         points = [("", points)]
     if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder}: exists already; resume it, or choose another folder")
+    for _, experiment in points:
+        experiment.check_prices()
     alone = len(points) == 1 and not points[0][0]
     return [_begun(experiment, folder if alone else folder / _safe(label), held, trust) for label, experiment in points]
 
@@ -285,11 +287,12 @@ def _play(
             player.play(chunks, device, looking.look, stop)
         if any(run.left() for run in left):  # Ctrl-C in the last round of some, before others began
             raise Interrupted("interrupted")
-    except HeadgateError as error:
+    except (HeadgateError, KeyboardInterrupt) as error:  # the latter: a second Ctrl-C, which does not wait for the round
         with suppress(HeadgateError):  # what went wrong first is said
             looking.look(at_once=True)
             looking.tell("interrupted")
-        raise _explained(error, looking, whole) from None
+        why = error if isinstance(error, HeadgateError) else Interrupted("interrupted")
+        raise _explained(why, looking, whole) from None
     looking.look(at_once=True)
     for note in dict.fromkeys(read_sealed(chunk / STATE).get("note") for chunk in chunks):
         if note is not None:

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.analysis.compare.page import places
 from headgate.analysis.compare.scores import by_budget, cheaper, closed
 from headgate.analysis.intervals import Difference, p_value, student, t_quantile
 from headgate.analysis.limits import best_place, holm, limits
@@ -52,6 +55,13 @@ def test_of_seeds_that_were_lost_by_one_nothing_is_closed_by_the_others():
     one = outcome("x", curve + 0.05).of_seeds([0, 1])
     assert closed(one, low, high, "best").mean == pytest.approx(0.5)
     assert closed(one, low, high, "best").runs == 2
+
+
+def test_within_a_budget_others_are_named_by_their_policies_alone():
+    found = [
+        replace(outcome(name, FLAT + gain + SPREAD), label=f"point: {name}") for name, gain in (("good", 0.1), ("poor", 0))
+    ]
+    assert [list(place.against) for place in places(found)[found[0].budget]] == [["poor"]] * 3
 
 
 def test_the_best_is_one_that_kept_both_limits():

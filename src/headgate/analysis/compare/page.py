@@ -1,6 +1,7 @@
 """A comparison as a page of Markdown, as JSON and as rows."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headgate.analysis.compare.scores import Cheaper, by_budget, cheaper, closed
@@ -61,8 +62,10 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
 
 
 def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
+    """Within a budget a policy's name says which runs are meant."""
     known = measures(found)
-    return {budget: [best_place(own, measure) for measure in known] for budget, own in by_budget(found).items()}
+    named = {budget: [replace(one, label=one.policy) for one in own] for budget, own in by_budget(found).items()}
+    return {budget: [best_place(own, measure) for measure in known] for budget, own in named.items()}
 
 
 def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:

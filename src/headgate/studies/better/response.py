@@ -63,7 +63,9 @@ def draw_response(found: Mapping[str, Sequence[Row]], path: Path, quick: bool = 
                 last = [means(100 * np.array(named[policy]["last_by_seed"])) for policy in own]
                 mean, half = ([float(each[part]) for each in last] for part in (0, 1))
                 label = "every round" if every == 1 else f"every {every} rounds"
-                axes.errorbar([named[policy]["N"] for policy in own], mean, half, fmt="o-", color=colour, label=label, capsize=2)
+                axes.errorbar(
+                    [named[policy]["N"] for policy in own], mean, half, fmt="o-", color=colour, label=label, capsize=2
+                )
             axes.set(title=title(name), xscale="log", xlabel="distinct samples N")
             axes.xaxis.set_major_formatter(ScalarFormatter())
             axes.xaxis.set_minor_formatter(ScalarFormatter())
