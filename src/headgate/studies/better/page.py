@@ -51,7 +51,7 @@ def conclude_regret(folder: Path, quick: bool) -> None:
 
 
 def conclude_page(folder: Path, quick: bool) -> list[Path]:
-    """README.md, front.svg and response.svg from NAME.json and regret.json in the same folder. What was not run with a GPU is left out."""
+    """README.md, front.svg and response.svg from NAME.json and regret.json beside them. What was not run is left out."""
     found = {name: rows for name in NAMES if (rows := read_numbers(folder / f"{name}.json").get("rows"))}
     regret = json.loads((folder / REGRET).read_text("utf-8"))
     written = write(folder, {PAGE: page(found, regret, quick)})
