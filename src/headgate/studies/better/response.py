@@ -6,7 +6,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, save_figure
@@ -67,9 +67,9 @@ def draw_response(found: Mapping[str, Sequence[Row]], path: Path, quick: bool = 
                     [named[policy]["N"] for policy in own], mean, half, fmt="o-", color=colour, label=label, capsize=2
                 )
             axes.set(title=title(name), xscale="log", xlabel="distinct samples N")
+            axes.xaxis.set_major_locator(FixedLocator([250 * 2**k for k in range(8)]))
             axes.xaxis.set_major_formatter(ScalarFormatter())
-            axes.xaxis.set_minor_formatter(ScalarFormatter())
-            axes.tick_params(axis="x", which="both", labelsize=8)
+            axes.xaxis.set_minor_locator(NullLocator())
         grid[0, 0].set_ylabel("accuracy in the last tenth of the rounds (%)")
         if quick:
             figure.suptitle("trial run: these numbers mean nothing", color="#B00020")

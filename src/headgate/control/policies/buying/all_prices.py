@@ -29,10 +29,10 @@ def observe(memory: Arrays, view: View) -> Arrays:
     return remember(memory, todays(view))
 
 
-def remember(memory: Arrays, prices: Floats) -> Arrays:
-    """The memory with these prices in it, (R, any number)."""
+def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
+    """The memory with these prices in it, (R, any number). Where they are prices as felt, `costs` are the real ones."""
     bins, sums, counts, bits = own = [memory[name].copy() for name in NAMES]
-    for price in prices.T:
+    for price, cost in zip(prices.T, (prices if costs is None else costs).T, strict=True):
         free = (bins == bin_of(price, bits)[:, None]) | (bins == NONE)
         for run in np.flatnonzero(~free.any(axis=-1)).tolist():
             _widen(bins, sums, counts, bits, run)
@@ -40,7 +40,7 @@ def remember(memory: Arrays, prices: Floats) -> Arrays:
         # taken bins come first, so this is the price's own where there is one
         at = np.arange(len(bins)), free.argmax(axis=-1)
         bins[at] = bin_of(price, bits)
-        sums[at] += price
+        sums[at] += cost
         counts[at] += 1
     return {**memory, **dict(zip(NAMES, own, strict=True))}
 

@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from headgate.control.policies.buying import all_prices, latest_prices
+from headgate.control.policies.buying import all_prices, latest_prices, wear
 from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.buying.price_limit import spread
 from headgate.control.policies.buying.purse import ceiling, pace
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
@@ -40,6 +41,8 @@ class Headgate(Buyer):
     """0: the error of the last round alone counts; 1: the mean over all rounds. A known horizon is needed to lean"""
     turnover: float = 1.0
     """the share of the places that a round may renew, once the buffers are full"""
+    smooth: float = 0.0
+    """0: whole buffers at the lowest prices; above: old places sooner, and few at a time, the more so the higher"""
     remember: int | Literal["all"] = "all"
     """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift"""
 
@@ -49,20 +52,38 @@ class Headgate(Buyer):
             raise SettingError(f"early = {self.early}: must lie between 0 and 1")
         if not 0 < self.turnover <= 1:
             raise SettingError(f"turnover = {self.turnover}: must be above 0 and at most 1")
+        if not 0 <= self.smooth <= 1:
+            raise SettingError(f"smooth = {self.smooth}: must lie between 0 and 1")
         if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
             raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
 
     def start(self, system: System, runs: int) -> Arrays:
-        seen = all_prices.unseen(runs) if self.remember == "all" else latest_prices.unseen(runs, self.remember)
-        return {**super().start(system, runs), **seen, "even": np.zeros(runs)}
+        if self.remember == "all":
+            seen = all_prices.unseen(runs)
+        elif self.smooth:
+            seen = latest_prices.unseen(runs, self.remember * wear.PARTS, costs=True)
+        else:
+            seen = latest_prices.unseen(runs, self.remember)
+        worn = wear.unused(runs, system.clients) if self.smooth else {}
+        return {**super().start(system, runs), **seen, **worn, "even": np.zeros(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         """Of the places that may be renewed, all where the price is below the limit, and never behind an even spend."""
         prices = all_prices if self.remember == "all" else latest_prices
         places = self.places(view.system)
         renewed = self.turnover * places.sum()
-        memory = prices.observe(memory, view)
-        share = prices.deserved(memory, view.price, self.allowed(view) / renewed)
+        if self.smooth:
+            memory = wear.observe(memory, view, places)
+            felt = wear.felt(memory, view.price, self.smooth)
+            memory = prices.remember(memory, *spread(felt, view.price))
+            spend = self.allowed(view) / renewed
+            if view.price.ndim == 2:
+                share = prices.deserved(memory, felt, spend)
+            else:
+                share = np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0)
+        else:
+            memory = prices.observe(memory, view)
+            share = prices.deserved(memory, view.price, self.allowed(view) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, renewed)

@@ -9,17 +9,26 @@ WINDOW = 256
 """prices that are remembered where nobody says how many"""
 
 
-def unseen(runs: int, window: int = WINDOW) -> Arrays:
-    """No price seen yet."""
-    return {"prices": np.zeros((runs, window)), "prices_seen": np.zeros(runs, dtype=np.int64)}
+def unseen(runs: int, window: int = WINDOW, costs: bool = False) -> Arrays:
+    """No price seen yet; `costs` where prices are remembered as they are felt."""
+    own = {"price_costs": np.zeros((runs, window))} if costs else {}
+    return {"prices": np.zeros((runs, window)), "prices_seen": np.zeros(runs, dtype=np.int64), **own}
 
 
 def observe(memory: Arrays, view: View) -> Arrays:
     """The memory with this round's price in it, in the place of the oldest."""
-    today, seen, prices = todays(view), memory["prices_seen"], memory["prices"].copy()
-    places = (seen[:, None] + np.arange(today.shape[-1])) % prices.shape[-1]
-    np.put_along_axis(prices, places, today, axis=-1)
-    return {**memory, "prices": prices, "prices_seen": seen + today.shape[-1]}
+    return remember(memory, todays(view))
+
+
+def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
+    """The memory with these prices in it, (R, any number). Where they are prices as felt, `costs` are the real ones."""
+    seen, window = memory["prices_seen"], memory["prices"].shape[-1]
+    places = (seen[:, None] + np.arange(prices.shape[-1])) % window
+    new = {"prices": prices} if costs is None else {"prices": prices, "price_costs": costs}
+    kept = {name: memory[name].copy() for name in new}
+    for name, values in new.items():
+        np.put_along_axis(kept[name], places, values, axis=-1)
+    return {**memory, **kept, "prices_seen": seen + prices.shape[-1]}
 
 
 def remembered(memory: Arrays) -> Ints:
@@ -43,8 +52,12 @@ def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
     Today's prices are among the remembered ones. Where there is one it need only be compared, not put in order.
     """
     count, prices = remembered(memory), seen_prices(memory)
+    costs = memory.get("price_costs", prices)
     if price.ndim > 1:
-        return edge_of(np.sort(prices, axis=-1), count, spend).wanted(price)
+        order = np.argsort(prices, axis=-1)
+        ordered, sums = (np.take_along_axis(each, order, axis=-1) for each in (prices, costs))
+        return edge_of(ordered, count, spend, np.where(np.isfinite(ordered), sums, 0.0)).wanted(price)
     today = price[:, None]
-    left = spend * count - np.where(prices < today, prices, 0.0).sum(axis=-1)
-    return share_at_edge(left, price * (prices == today).sum(axis=-1))
+    left = spend * count - np.where(prices < today, costs, 0.0).sum(axis=-1)
+    tied = prices == today
+    return share_at_edge(left, price * tied.sum(axis=-1) if costs is prices else np.where(tied, costs, 0.0).sum(axis=-1))

@@ -30,11 +30,17 @@ class Edge(NamedTuple):
 
 def todays(view: View) -> Floats:
     """The prices of this round that are remembered, (R, 1), or (R, at most `SPREAD`) for a price per client."""
-    if view.price.ndim == 1:
-        return view.price[:, None]
-    clients = view.price.shape[-1]
+    return view.price[:, None] if view.price.ndim == 1 else spread(view.price, view.price)[0]
+
+
+def spread(felt: Floats, price: Floats) -> tuple[Floats, Floats]:
+    """What is remembered of prices as they are felt, (R, any number), and what they really are; of clients at most `SPREAD`."""
+    if price.ndim == 1:
+        return felt, np.broadcast_to(price[:, None], felt.shape)
+    clients = price.shape[-1]
     places = np.round(np.linspace(0, clients - 1, min(clients, SPREAD))).astype(np.int64)
-    return np.asarray(np.sort(view.price, axis=-1)[:, places])
+    chosen = np.argsort(felt, axis=-1, kind="stable")[:, places]
+    return np.take_along_axis(felt, chosen, axis=-1), np.take_along_axis(price, chosen, axis=-1)
 
 
 def share_at_edge(left: Floats, tied: Floats) -> Floats:

@@ -1,0 +1,46 @@
+"""What renewing a place is worth: more the longer its sample has been used, less the more places a round renews.
+
+A net that has used its samples for long fits them better than what comes, and one whose samples all change at once has to
+find its way anew. So renewing the oldest places is worth (a·(1 − j))^smooth, where a is how many rounds such a place has been
+used and j which share of the places comes before it. A price divided by that is the price as it is felt; what feels cheap is
+bought. Clients with prices of their own are not renewed together anyway: there a is a client's mean, and j is 0.
+"""
+
+import numpy as np
+
+from headgate.control.types import Arrays, Floats, Ints, View
+
+PARTS = 10
+"""of the places, from the oldest to the newest, that are told apart"""
+LONGEST = 64
+"""rounds of use; a place that is older counts as one more"""
+
+
+def unused(runs: int, clients: int) -> Arrays:
+    """Nothing is in the places yet. Where clients have prices of their own, `used` alone is needed, else the others."""
+    renewed = {"renewed": np.zeros((runs, LONGEST)), "admitted_before": np.zeros(runs, dtype=np.int64)}
+    return {**renewed, "used": np.ones((runs, clients)), "bought_before": np.zeros((runs, clients), dtype=np.int64)}
+
+
+def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
+    """With what the last round brought: the oldest left. Of a client only the mean age is kept, as if spread evenly."""
+    if view.price.ndim == 1:
+        share = (view.admitted - memory["admitted_before"]) / places.sum()
+        renewed = np.concatenate([share[:, None], memory["renewed"][:, :-1]], axis=-1)
+        return {**memory, "renewed": renewed, "admitted_before": view.admitted}
+    share = np.minimum((memory["bought"] - memory["bought_before"]) / places, 1.0)
+    return {**memory, "used": (1.0 - share) ** 2 * memory["used"] + 1.0, "bought_before": memory["bought"]}
+
+
+def ages(renewed: Floats) -> Ints:
+    """Rounds of use in each part of the places, the oldest first, (R, PARTS), from the shares of the latest rounds."""
+    newer = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
+    return np.asarray(1 + (renewed.cumsum(axis=-1)[:, None] < newer[:, None]).sum(axis=-1))
+
+
+def felt(memory: Arrays, price: Floats, smooth: float) -> Floats:
+    """Today's price as it is felt in each part of the places, (R, PARTS), or at each client, (R, M)."""
+    if price.ndim == 2:
+        return np.asarray(price / memory["used"] ** smooth)
+    left = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
+    return np.asarray(price[:, None] / (ages(memory["renewed"]) * left) ** smooth)
