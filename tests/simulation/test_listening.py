@@ -50,7 +50,7 @@ def simulation(*settings, executor="reference"):
     return Simulation(experiment, DATA, "cpu", executor)
 
 
-def by_hand(now, theta, packed, learner):
+def by_hand(now, theta, packed):
     """A forward pass of every client by itself, on torch; (new, held) in nested lists, None where there are none."""
     weight, bias = (torch.from_numpy(each.copy()).double() for each in (theta[:, :640], theta[:, 640:]))
     scale, shift = 1 / (255 * np.array(DATA.std)), -np.array(DATA.mean) / np.array(DATA.std)
@@ -58,10 +58,11 @@ def by_hand(now, theta, packed, learner):
     y, offsets = torch.as_tensor(np.asarray(packed.labels)), packed.offsets
     told = []
     for segment in range(len(offsets) - 1):
-        run, own = segment // now.batch.weights.shape[1], slice(offsets[segment], offsets[segment + 1])
+        (run, client), own = divmod(segment, now.batch.weights.shape[1]), slice(offsets[segment], offsets[segment + 1])
         logits = x[own] @ weight[run].view(10, 64).T + bias[run]
         losses = cross_entropy(logits, y[own], reduction="none")
-        new = torch.from_numpy(now.new[own])
+        known = np.concatenate([ledger.admitted for ledger in now.before.values()])[run, now.clients[run, client]]
+        new = torch.from_numpy(now.positions[own] >= known)
         told.append([float(losses[chosen].mean()) if chosen.any() else None for chosen in (new, ~new)])
     return np.array(told, dtype=object).reshape(*now.batch.weights.shape, 2)
 
@@ -83,7 +84,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
     for t in range(1, 7):
         now, theta, before = own._prepare(t, own.ledgers), own.theta.copy(), own.ledgers
         rows = {(row["policy"], row["seed"]): row for row in own.step().clients}
-        told = by_hand(now, theta, own.learner._packed(now.batch), own.learner)
+        told = by_hand(now, theta, own.learner._packed(now.batch))
         for run, (name, seed) in enumerate((name, seed) for name in own.names for seed in (0, 1)):
             row = rows[name, seed]
             if name == "headgate":

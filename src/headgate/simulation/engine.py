@@ -67,8 +67,8 @@ class Prepared:
     """of every sample that is trained on: its run;"""
     samples: Ints
     """its number in the stream of the run's seed;"""
-    new: NDArray[np.bool_]
-    """whether it was admitted in this round"""
+    positions: Ints
+    """its position in the stream of its client"""
     today: Ints | None
     """the concept of every client, (S, M), where the world changes;"""
     seen: ConceptsSeen | None
@@ -168,13 +168,9 @@ class Simulation:
             after[name] = controller.post(before[name], orders[name], self._report(before[name], orders[name]))
             paid[name] = orders[name].paid(after[name].admitted - before[name].admitted) if price.ndim == 2 else None
         clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
-        first, last, known = (
+        first, last = (
             np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])
-            for arrays in (
-                [ledger.dropped for ledger in ledgers],
-                [ledger.admitted for ledger in ledgers],
-                [before[name].admitted for name in self.names],
-            )
+            for arrays in ([ledger.dropped for ledger in ledgers], [ledger.admitted for ledger in ledgers])
         )
         everybody = np.arange(self.experiment.system.clients)
         numbers = np.broadcast_to(everybody, first.shape) if clients is None else np.tile(clients, (len(self.names), 1))
@@ -188,8 +184,8 @@ class Simulation:
         runs, positions, samples, rows, offsets = self._pack(numbers, first, last, places, seen)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        batch, new = RoundSamples(rows, moved, offsets, weights), positions >= np.repeat(known.ravel(), np.diff(offsets))
-        return Prepared(t, price, before, orders, after, paid, batch, numbers, runs, samples, new, today, seen)
+        batch = RoundSamples(rows, moved, offsets, weights)
+        return Prepared(t, price, before, orders, after, paid, batch, numbers, runs, samples, positions, today, seen)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -255,8 +251,9 @@ class Simulation:
     def _told(self, now: Prepared, losses: NDArray[Any]) -> dict[str, Losses]:
         """What each policy's clients tell, where it was asked."""
         runs, sizes = self.heard_runs, np.diff(now.batch.offsets).reshape(now.batch.weights.shape)
-        chosen = np.isin(now.runs, runs)
-        told = heard(losses, now.new[chosen], sizes[runs], now.clients[runs], self.experiment.system.clients)
+        known = np.concatenate([now.before[name].admitted for name in self.names])[np.arange(len(sizes))[:, None], now.clients]
+        new = (now.positions >= np.repeat(known, sizes.ravel()))[np.isin(now.runs, runs)]
+        told = heard(losses, new, sizes[runs], now.clients[runs], self.experiment.system.clients)
         names = [self.names[run // len(self.seeds)] for run in runs[:: len(self.seeds)].tolist()]
         cuts = (slice(begin, begin + len(self.seeds)) for begin in range(0, len(runs), len(self.seeds)))
         return {name: Losses(*(each[own] for each in told)) for name, own in zip(names, cuts, strict=True)}
