@@ -100,6 +100,7 @@ pages: $(READY)   # renews the pages and pictures that are made from the code an
 	$(BIN)/python tools/regret.py
 	$(BIN)/python tools/benchmarks.py
 	$(BIN)/headgate reproduce better --quiet --pages docs/better
+	$(BIN)/headgate leaderboard --out docs
 	$(BIN)/python tools/pictures.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt

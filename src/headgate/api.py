@@ -257,7 +257,7 @@ def open(folder: str | Path) -> Run:  # headgate.open, as there is gzip.open
 
 
 def compare(
-    experiment: Experiment,
+    experiment: Experiment | Points,
     budgets: Sequence[float] | None = None,
     out: str | Path | None = None,
     *,
@@ -269,16 +269,14 @@ def compare(
 ) -> Comparison:
     """Accuracy against the money really spent, at every budget; by default 0.5 to 2 times the experiment's.
 
+    The points of a sweep are compared as they are, each with its own budget and prices.
     Runs and page go to `out`, by default compared/NAME; what is finished there is used. `page` is where else the page is
     written: a folder and a name.
     """
     from headgate.simulation.schedule import perform
 
-    money = [round(share * experiment.system.budget, 6) for share in SHARES] if budgets is None else list(map(float, budgets))
-    if len(set(money)) < len(money) or not money:
-        raise SettingError(f"budgets = {money}: each must be named once")
-    folder = Path(out) if out is not None else Path("compared") / experiment.name
-    points = [(f"system.budget={budget}", experiment.with_budget(budget)) for budget in money]
+    points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
+    folder = Path(out) if out is not None else Path("compared") / points[0][1].name
     with counted("learning", quiet) as tick:
         try:
             done = perform(points, folder, device=device, processes=processes, resume=True, tick=tick)
@@ -287,3 +285,10 @@ def compare(
     where, name = page if page is not None else (folder, "compare")
     where.mkdir(parents=True, exist_ok=True)
     return conclude_comparison(done, where, name, command)
+
+
+def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:
+    money = [round(share * experiment.system.budget, 6) for share in SHARES] if budgets is None else list(map(float, budgets))
+    if len(set(money)) < len(money) or not money:
+        raise SettingError(f"budgets = {money}: each must be named once")
+    return [(f"system.budget={budget}", experiment.with_budget(budget)) for budget in money]

@@ -30,6 +30,22 @@ def money(value: float | None) -> str:
     return DASH if value is None or math.isnan(value) else _minus(f"{value:,.2f}")
 
 
+def money_in(unit: str, value: float | None) -> str:
+    """
+    >>> money_in("$", 1234.5), money_in("", 5.5)
+    ('$ 1,234.50', '5.50')
+    """
+    return f"{unit} {money(value)}".strip()
+
+
+def in_unit(what: str, unit: str) -> str:
+    """
+    >>> in_unit("paid", "$"), in_unit("paid", "")
+    ('paid ($)', 'paid')
+    """
+    return f"{what} ({unit})" if unit else what
+
+
 def signed(value: int | None) -> str:
     """
     >>> signed(2), signed(0), signed(-3), signed(None)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.price_words import prices_said, unit_of
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
@@ -61,6 +62,10 @@ class Runs:
     """runs that ended no better than guessing"""
     kind: str = ""
     data: str | None = None
+    prices: str = ""
+    """the price process in a few words"""
+    unit: str = ""
+    """what its money is counted in, where prices are real ones"""
     label: str = ""
     """as shown: the policy's name, with the folder's before it where several are compared"""
 
@@ -111,6 +116,17 @@ class Runs:
     def spent_in_all(self) -> Floats:
         """Money of each run up to its own last round, (runs,)."""
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
+
+    @property
+    def price_offered(self) -> float | None:
+        """c(t), mean over rounds and runs; over clients, too, where prices differ between them."""
+        return float(self.column("price").mean()) if self.complete and "price" in self.values else None
+
+    @property
+    def price_paid(self) -> float | None:
+        """What a sample cost that was admitted, mean over samples."""
+        admitted = self.column("admitted").sum() if "admitted" in self.values else 0.0
+        return float(self.column("spend").sum() / admitted) if admitted > 0 else None
 
     @property
     def distinct(self) -> Floats:
@@ -326,6 +342,8 @@ def runs_of(
         guessing=sum(one["policy"] == policy for one in run.state.get("guessing", [])),
         kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
         data=run.kind("data"),
+        prices=prices_said(run.config.get("prices")),
+        unit=unit_of(run.config.get("prices")),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headgate.analysis.dips import Dips, summary_of_dips
-from headgate.analysis.formatting import DASH, accuracy, money, number, percent, plus_minus, signed
+from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.limits import limits
 from headgate.analysis.pages import words
@@ -51,6 +51,14 @@ class PolicySummary:
     spend_per_round: float | None
     spend_share: float | None
     """the same as a share of the budget"""
+    paid: float | None
+    """money of a run in all, mean over runs"""
+    price_paid: float | None
+    """what a sample cost that was admitted, mean over samples"""
+    price_offered: float | None
+    """the price, mean over rounds and runs"""
+    unit: str
+    """what money is counted in, where prices are real ones"""
     runs_over_budget: int
     """runs that spent more than the budget of all rounds asked for"""
     dearest_share: float | None
@@ -100,6 +108,10 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         first_round=_mean(first),
         spend_per_round=spend,
         spend_share=None if spend is None or one.budget <= 0 else spend / one.budget,
+        paid=_mean(one.spent_in_all),
+        price_paid=one.price_paid,
+        price_offered=one.price_offered,
+        unit=one.unit,
         runs_over_budget=kept.runs_over_budget,
         dearest_share=kept.dearest if one.complete else None,
         kept_limits=kept.kept,
@@ -187,6 +199,10 @@ def _over_budget(s: PolicySummary) -> str:
     return f"{s.runs_over_budget} of {s.runs}{dearest}"
 
 
+def _paid(s: PolicySummary) -> str:
+    return DASH if s.price_paid is None else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
+
+
 def _whole(value: float | None) -> str:
     return number(value if value is None else round(value))
 
@@ -212,6 +228,8 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Dip costs": lambda s: DASH if s.dip_money is None else money(s.dip_money.mean),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
+    "Paid in all": lambda s: money_in(s.unit, s.paid),
+    "Paid a sample": _paid,
     OVER_BUDGET: _over_budget,
     "Vio_S": lambda s: number(s.cost_violation),
     "Vio_B": lambda s: number(s.buffer_violation),

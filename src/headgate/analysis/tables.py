@@ -1,11 +1,12 @@
 """Results as tables, for the terminal and for notebooks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from headgate.analysis.compare.scores import Offer
 from headgate.analysis.formatting import DASH, counted, money, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import Place, conclusion
@@ -40,33 +41,34 @@ def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> lis
     return [a_table(title, names.split(","), lines)]
 
 
-def comparison_shown(rows: Sequence[dict[str, Any]], places: dict[float, list[Place]]) -> list[RenderableType]:
-    """A table for each budget, and then who is best where."""
+def comparison_shown(rows: Sequence[dict[str, Any]], places: Mapping[Offer, list[Place]]) -> list[RenderableType]:
+    """A table for each budget and kind of price, and then who is best where."""
     measures = [place.measure for place in next(iter(places.values()))]
     learnt = [f"{measure} %" for measure in measures]
     closed = [f"closed, {measure}" for measure in measures]
-    header = ["policy", *learnt, *closed, "spend a round", "over budget", "n_m-B_m", "limits"]
+    header = ["policy", *learnt, *closed, "spend a round", "paid a sample", "over budget", "n_m-B_m", "limits"]
     tables: list[RenderableType] = []
-    for budget in dict.fromkeys(row["budget"] for row in rows):
+    for offer in places:
         lines = [
             [
                 row["policy"],
                 *(_points(row[measure]) for measure in measures),
                 *(_share(row[f"closed_{measure}"]) for measure in measures),
                 money(row["spend"]),
-                f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(row['worst_spend'] / budget)}",
+                money(row["price_paid"]),
+                f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(row['worst_spend'] / offer.budget)}",
                 signed(row["worst_excess"]),
                 "reference" if row["reference"] else "kept" if row["kept_limits"] else "broken",
             ]
             for row in rows
-            if row["budget"] == budget
+            if Offer(row["prices"], row["budget"]) == offer
         ]
-        tables.append(a_table(f"budget {budget:g} a round", header, lines))
+        tables.append(a_table(f"budget {offer.said(places)}", header, lines))
     if any("dips" in row for row in rows):
         tables.append(_dips_shown(rows))
     best = [
-        [f"{budget:g}", place.measure, place.best.policy if place.best else "nobody", ", ".join(place.level_with) or DASH]
-        for budget, own in places.items()
+        [offer.said(places), place.measure, place.best.policy if place.best else "nobody", ", ".join(place.level_with) or DASH]
+        for offer, own in places.items()
         for place in own
     ]
     return [*tables, a_table("best within the limits", ["budget", "by", "policy", "not told apart (p > 0.05)"], best)]

@@ -8,6 +8,7 @@ from rich.console import Console
 from headgate import __version__
 from headgate.cli import control, flower, learning, theory
 from headgate.cli.compare import compare
+from headgate.cli.leaderboard import leaderboard
 from headgate.cli.reproduce import reproduce
 from headgate.cli.saying import say
 from headgate.cli.serve import serve
@@ -50,6 +51,7 @@ app.command()(control.plan)
 app.command()(control.rehearse)
 app.command()(control.recipes)
 app.command()(compare)
+app.command()(leaderboard)
 app.command()(reproduce)
 app.command()(serve)
 app.add_typer(data, name="data")

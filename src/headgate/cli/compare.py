@@ -18,7 +18,10 @@ def compare(
     recipe: Recipe = "digits",
     budgets: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="Budgets a round; default: 0.5, 0.75, 1, 1.5 and 2 times the recipe's."),
+        typer.Option(
+            metavar="A,B,...",
+            help="Budgets a round, or `recipe`: the points of its sweep; default: 0.5, 0.75, 1, 1.5 and 2 times its own.",
+        ),
     ] = None,
     policies: Annotated[
         str, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, or kinds; `recipe`: those it runs.")
@@ -46,11 +49,11 @@ def compare(
     """
     from headgate.analysis.shown import show
 
-    chosen = None if policies == "recipe" else policies
-    experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, chosen))
-    money = _budgets(budgets, experiment.system.budget)
+    overrides = recipe_overrides(set_, rounds, seeds, None if policies == "recipe" else policies)
+    experiment = headgate.load(recipe, *overrides)
+    money = None if budgets == "recipe" else _budgets(budgets, experiment.system.budget)
     found = headgate.compare(
-        experiment,
+        experiment if money is not None else headgate.sweep(recipe, *overrides),
         money,
         out,
         device=device,
@@ -80,9 +83,12 @@ def _budgets(said: str | None, own: float) -> list[float]:
     return money
 
 
-def _command(recipe: str, money: list[float], policies: str, rounds: int | None, seeds: int | None, set_: list[str]) -> str:
+def _command(
+    recipe: str, money: list[float] | None, policies: str, rounds: int | None, seeds: int | None, set_: list[str]
+) -> str:
     """What makes the same page again."""
-    parts = ["headgate", "compare", recipe, "--budgets", ",".join(f"{each:g}" for each in money)]
+    said = "recipe" if money is None else ",".join(f"{each:g}" for each in money)
+    parts = ["headgate", "compare", recipe, "--budgets", said]
     parts += [] if policies == POLICIES else ["--policies", policies]
     for option, value in (("--rounds", rounds), ("--seeds", seeds)):
         parts += [] if value is None else [option, str(value)]

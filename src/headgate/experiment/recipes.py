@@ -38,9 +38,10 @@ def _shipped(name: str) -> bool:
     return plain and RECIPES.joinpath(f"{name}.toml").is_file()
 
 
-def study_table(name: str) -> dict[str, Any]:
-    """The table [study] of a shipped recipe: what a study says of it beside the experiment."""
-    return dict(read_toml(recipe_text(name), f"recipe {name}").get("study", {}))
+def study_table(recipe: str) -> dict[str, Any]:
+    """The table [study] of a shipped recipe or a TOML file: what a study says of it beside the experiment."""
+    raw = read_toml(recipe_text(recipe), f"recipe {recipe}") if _shipped(recipe) else _read_file(Path(recipe))
+    return dict(raw.get("study", {}))
 
 
 def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
@@ -53,12 +54,16 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     if path.suffix != ".toml":
         said = shown(recipe)
         raise SettingError(f"recipe {said}: no such recipe{nearest(said, recipe_names())}; a file must end in .toml")
+    return path.stem, _on_base(_read_file(path)), path.parent.resolve()
+
+
+def _read_file(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             text = file.read(RECIPE + 1)
     except (OSError, ValueError) as error:
         raise DataError(f"recipe {shown(path, 300)}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    return path.stem, _on_base(read_toml(text, f"recipe {shown(path, 300)}")), path.parent.resolve()
+    return read_toml(text, f"recipe {shown(path, 300)}")
 
 
 def _on_base(raw: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+import headgate
 from headgate.analysis.runs import read_finished
 from headgate.cli import app
 from headgate.errors import Interrupted, SettingError
@@ -51,6 +52,50 @@ def test_the_page_says_what_the_runs_say(compared):
     svg = (folder / "compare.svg").read_text("utf-8")
     assert svg.count("<svg") == 1
     assert "broke a limit" in svg
+
+
+def test_what_was_paid_is_told_beside_what_was_offered(compared):
+    """Against the rows of the metrics themselves."""
+    folder, _, output = compared
+    rows = json.loads((folder / "compare.json").read_text("utf-8"))["rows"]
+    for run in points_of(folder):
+        metrics, budget = headgate.open(run).frame, headgate.open(run).folders[0].budget
+        for row in (row for row in rows if row["budget"] == budget):
+            own = metrics.filter(policy=row["policy"])
+            assert row["paid"] == pytest.approx(own["spend"].sum() / 3)
+            assert row["price_paid"] == pytest.approx(own["spend"].sum() / own["admitted"].sum())
+            assert row["price_offered"] == pytest.approx(own["price"].mean())
+    text = (folder / "compare.md").read_text("utf-8")
+    offered = rows[0]["price_offered"]
+    assert f"Prices: uniform, low 1, high 10; {offered:.2f} a sample, mean over rounds and seeds." in text
+    (ours,) = (row for row in rows if (row["policy"], row["budget"]) == ("headgate", 20.0))
+    assert ours["price_paid"] < 0.9 * offered  # it waits for low prices
+    assert f"| {ours['paid']:.2f} | {ours['price_paid']:.2f}, {100 * ours['price_paid'] / offered:.0f} % |" in text
+    assert "paid a sample" in output
+
+
+def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
+    (tmp_path / "priced.toml").write_text(
+        'base = "digits"\n[run]\nrounds = 4\nseeds = 2\npolicies = ["headgate", "oracle", "constant"]\n[sweep]\nmode = "zip"\n'
+        'prices = [{ kind = "brent" }, { kind = "constant", value = 5.5 }]\nsystem.budget = [46.0, 46.0]\n'
+    )
+    words = ["--budgets", "recipe", "--policies", "recipe", "--quiet", "--processes", "1"]
+    output = call(str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")).output
+    text = (tmp_path / "out" / "compare.md").read_text("utf-8")
+    assert "## Budget 46 a round, brent, scale 0.1" in text
+    assert "## Budget 46 a round, constant, value 5.5" in text
+    assert "paid in all ($)" in text
+    assert "; 5.50 a sample, mean over rounds and seeds." in text
+    assert "compare.svg" not in text  # money means something else in each of them
+    assert not (tmp_path / "out" / "compare.svg").exists()
+    assert "46 a round, brent, scale 0.1" in output
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
+    assert [row["unit"] for row in rows] == ["$"] * 3 + [""] * 3
+    assert {row["price_paid"] for row in rows[3:]} == {5.5}
+    (report,) = (tmp_path / "out").glob("*brent*")
+    page = headgate.open(report).report().read_text("utf-8")
+    assert "Paid a sample" in page
+    assert "$ " in page
 
 
 def test_what_is_finished_is_not_run_again(compared):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.analysis.compare.page import places
-from headgate.analysis.compare.scores import by_budget, cheaper, closed
+from headgate.analysis.compare.scores import Offer, by_offer, cheaper, closed
 from headgate.analysis.intervals import Difference, p_value, student, t_quantile
 from headgate.analysis.limits import best_place, holm, limits
 from headgate.analysis.runs import gaps
@@ -61,7 +61,7 @@ def test_within_a_budget_others_are_named_by_their_policies_alone():
     found = [
         replace(outcome(name, FLAT + gain + SPREAD), label=f"point: {name}") for name, gain in (("good", 0.1), ("poor", 0))
     ]
-    assert [list(place.against) for place in places(found)[found[0].budget]] == [["poor"]] * 3
+    assert [list(place.against) for (own,) in [places(found).values()] for place in own] == [["poor"]] * 3
 
 
 def test_the_best_is_one_that_kept_both_limits():
@@ -91,7 +91,21 @@ def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
     assert (only.one.policy, only.other.policy, only.other.budget) == ("spender", "good", 15.0)
     assert only.share == pytest.approx(0.75)
     assert cheaper(found[:2]) == []
-    assert list(by_budget(found)) == [10.0, 15.0, 18.0]
+    assert [offer.budget for offer in by_offer(found)] == [10.0, 15.0, 18.0]
+
+
+def test_only_those_who_met_the_same_prices_are_compared():
+    """In the order in which they were run: a budget means nothing without its prices."""
+    found = [
+        replace(outcome(name, FLAT + gain, spend=spend, budget=budget), prices=prices)
+        for prices, budget in (("dear", 15.0), ("cheap", 10.0), ("fair", 10.0))
+        for name, gain, spend in (("good", 0.1, 1.0), ("spender", 0.2 if prices == "dear" else 0.1, 100.0))
+    ]
+    offers = by_offer(found)
+    assert list(offers) == [("dear", 15.0), ("cheap", 10.0), ("fair", 10.0)]
+    assert Offer("dear", 15.0).said(offers) == "15 a round, dear"
+    assert Offer("dear", 15.0).said([Offer("dear", 15.0), Offer("dear", 20.0)]) == "15 a round"
+    assert [(pair.one.prices, pair.other.prices) for pair in cheaper(found)] == [("cheap", "cheap"), ("fair", "fair")]
 
 
 def test_differences_are_taken_seed_by_seed():

@@ -50,7 +50,8 @@ def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick:
     facts = facts_of(command, [machine(run) for run in folders], quick)
     text = page.markdown(name, found, _setting(folders[0]), facts)
     write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
-    draw(found, folder / f"{name}.svg")
+    if page.one_price(found):
+        draw(found, folder / f"{name}.svg")
     return Comparison(folder / f"{name}.md", found, rows)
 
 

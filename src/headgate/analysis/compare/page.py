@@ -4,9 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.analysis.compare.scores import Cheaper, by_budget, cheaper, closed
+from headgate.analysis.compare.scores import Cheaper, Offer, by_offer, cheaper, closed
 from headgate.analysis.dips import Dips, summary_of_dips
-from headgate.analysis.formatting import DASH, by_column, interval, money, number, percent, plus_minus, signed
+from headgate.analysis.formatting import (
+    DASH,
+    by_column,
+    in_unit,
+    interval,
+    money,
+    money_in,
+    number,
+    percent,
+    plus_minus,
+    signed,
+)
 from headgate.analysis.intervals import Difference, Estimate, estimate
 from headgate.analysis.limits import Place, best_place, best_within_limits, limits
 from headgate.analysis.markdown import table
@@ -14,13 +25,14 @@ from headgate.analysis.pages import figure, page, words
 from headgate.analysis.provenance import how_made
 from headgate.analysis.runs import Runs, measures
 from headgate.escaping import code
+from headgate.escaping import markdown as escape
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     """One row a budget and policy: all that the page shows, and every seed."""
     return [
         _row(one, _ends(own), {measure: best_within_limits(own, measure) for measure in measures(found)})
-        for own in by_budget(found).values()
+        for own in by_offer(found).values()
         for one in own
     ]
 
@@ -34,14 +46,20 @@ def _ends(own: Sequence[Runs]) -> tuple[Runs, Runs] | None:
 def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]) -> dict[str, Any]:
     kept = limits(one)
     row: dict[str, Any] = {
+        "prices": one.prices,
+        "unit": one.unit,
         "budget": one.budget,
         "policy": one.policy,
         "reference": one.reference,
         "seeds": len(one.learnt),
         "diverged": one.lost_runs,
+        "learnt": list(one.learnt),
         "rounds": one.rounds,
         "spend": float(one.spend.mean()),
         "worst_spend": float(one.spend.max()),
+        "paid": float(one.spent_in_all.mean()),
+        "price_paid": one.price_paid,
+        "price_offered": one.price_offered,
         "overspent_runs": kept.runs_over_budget,
         "peak_n": one.peak_n,
         "worst_excess": kept.excess,
@@ -61,24 +79,45 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
     return row
 
 
-def places(found: Sequence[Runs]) -> dict[float, list[Place]]:
+def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:
     """Within a budget a policy's name says which runs are meant."""
     known = measures(found)
-    named = {budget: [replace(one, label=one.policy) for one in own] for budget, own in by_budget(found).items()}
-    return {budget: [best_place(own, measure) for measure in known] for budget, own in named.items()}
+    named = {offer: [replace(one, label=one.policy) for one in own] for offer, own in by_offer(found).items()}
+    return {offer: [best_place(own, measure) for measure in known] for offer, own in named.items()}
 
 
 def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
-    """The page NAME.md, with NAME.svg beside it; `facts` say how the runs were made."""
-    parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg"), words(__file__)["how_to_read"]]
-    for budget, own in by_budget(found).items():
-        parts += [f"## Budget {budget:g} a round", _table(own, measures(found))]
+    """The page NAME.md, with NAME.svg beside it where that was drawn; `facts` say how the runs were made."""
+    offers = by_offer(found)
+    parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""]
+    parts += [words(__file__)["how_to_read"]]
+    for offer, own in offers.items():
+        parts += [f"## Budget {escape(offer.said(offers))}", _offered(own[0]), _table(own, measures(found))]
         if changing := [one for one in own if summary_of_dips(one) is not None]:
             parts += [words(__file__)["how_to_read_dips"], dips_table(changing)]
     parts += ["## Best where", _best_table(places(found))]
     if pairs := cheaper(found):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
     return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
+
+
+def one_price(found: Sequence[Runs]) -> bool:
+    """Whether money means the same for all of them."""
+    return len({one.prices for one in found}) == 1
+
+
+def _offered(one: Runs) -> str:
+    """What a sample cost, bought or not."""
+    if one.price_offered is None or not one.prices:
+        return ""
+    return f"Prices: {escape(one.prices)}; {money_in(one.unit, one.price_offered)} a sample, mean over rounds and seeds."
+
+
+def _paid(one: Runs) -> str:
+    """What a sample cost that was bought, and that as a share of what was offered."""
+    if one.price_paid is None or not one.price_offered:
+        return DASH
+    return f"{money(one.price_paid)}, {percent(one.price_paid / one.price_offered)}"
 
 
 def _table(own: Sequence[Runs], known: Sequence[str]) -> str:
@@ -97,6 +136,8 @@ def _table(own: Sequence[Runs], known: Sequence[str]) -> str:
         *((f"{measure} (%)", learnt(measure)) for measure in known),
         *((f"closed, {measure}", gap(measure)) for measure in known),
         ("money a round", lambda one: money(float(one.spend.mean()))),
+        (in_unit("paid in all", own[0].unit), lambda one: money(float(one.spent_in_all.mean()))),
+        (in_unit("paid a sample", own[0].unit), _paid),
         ("over budget", lambda one: f"{limits(one).runs_over_budget} of {limits(one).runs}, {percent(limits(one).dearest)}"),
         ("peak n", lambda one: f"{one.peak_n} of {one.buffers.sum()}"),
         ("worst n_m − B_m", lambda one: signed(limits(one).excess)),
@@ -136,16 +177,16 @@ def _verdict(one: Runs) -> str:
     return f"✗ {broken.replace(' and ', ', ')}" if broken else "✓"
 
 
-def _best_table(found: dict[float, list[Place]]) -> str:
+def _best_table(found: dict[Offer, list[Place]]) -> str:
     lines = [
         [
-            f"{budget:g}",
+            escape(offer.said(found)),
             place.measure,
             code(place.best.policy) if place.best else "nobody kept both limits",
             ", ".join(map(code, place.level_with)) or DASH,
             "; ".join(f"{code(name)} {_gap(gap)}" for name, gap in place.against.items()) or DASH,
         ]
-        for budget, own in found.items()
+        for offer, own in found.items()
         for place in own
     ]
     return table(["budget", "by", "best within the limits", "not told apart", "ahead of the others by (points)"], lines)

@@ -1,11 +1,11 @@
 """What a policy learnt for what it took: how much of the gap to the oracle, and what the same costs within the limits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from headgate.analysis.intervals import LEVEL, Estimate
+from headgate.analysis.intervals import LEVEL, Estimate, Floats
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
@@ -22,17 +22,22 @@ def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | 
     if not seeds:
         return None
     ours, low, high = (end.of_seeds(seeds).measure(measure) for end in ends)
+    return closed_share(ours, low, high, known=one is constant or one is oracle)
+
+
+def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -> Estimate | None:
+    """The same of arrays, (seeds,); `known`: it is 0 or 1 by definition, so it has no interval."""
     if high.mean() <= low.mean():
         return None
-    share = float((ours.mean() - low.mean()) / (high.mean() - low.mean()))
-    if len(seeds) == 1 or one is constant or one is oracle:
-        return Estimate(share, runs=len(seeds))
-    drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
+    share, seeds = float((ours.mean() - low.mean()) / (high.mean() - low.mean())), len(ours)
+    if seeds == 1 or known:
+        return Estimate(share, runs=seeds)
+    drawn = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
     again = [values[drawn].mean(axis=1) for values in (ours, low, high)]
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a gap says nothing
         shares = (again[0] - again[1]) / (again[2] - again[1])
     least, most = np.quantile(shares[np.isfinite(shares)], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(share, float(least), float(most), len(seeds))
+    return Estimate(share, float(least), float(most), seeds)
 
 
 class Cheaper(NamedTuple):
@@ -51,18 +56,35 @@ def cheaper(found: Sequence[Runs]) -> list[Cheaper]:
     ranked = rankable(found)
     fair = sorted((one for one in ranked if limits(one).kept), key=lambda one: one.spend.mean())
     broke = [one for one in ranked if not limits(one).kept]
-    others = [next((other for other in fair if other.best.mean() >= one.best.mean()), None) for one in broke]
+    others = [next((other for other in fair if _as_far(other, one)), None) for one in broke]
     return [Cheaper(one, other) for one, other in zip(broke, others, strict=True) if other is not None]
 
 
-def by_budget(found: Sequence[Runs]) -> dict[float, list[Runs]]:
-    """In order of the budgets; refused where runs cannot be compared."""
+def _as_far(one: Runs, other: Runs) -> bool:
+    return one.prices == other.prices and bool(one.best.mean() >= other.best.mean())
+
+
+class Offer(NamedTuple):
+    """What all policies that are compared have: the same prices and the same money."""
+
+    prices: str
+    budget: float
+
+    def said(self, offers: Iterable["Offer"]) -> str:
+        """With its prices where those of the others differ."""
+        prices = f", {self.prices}" if len({each.prices for each in offers}) > 1 else ""
+        return f"{self.budget:g} a round{prices}"
+
+
+def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
+    """In order of the budgets, or as they were run where prices differ too; refused where runs cannot be compared."""
     if not found:
         raise DataError("compare: there is no run to compare")
     kinds = sorted({str(one.data) for one in found})
     if len(kinds) > 1:
         raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
-    budgets: dict[float, list[Runs]] = {}
-    for one in sorted(found, key=lambda one: one.budget):
-        budgets.setdefault(one.budget, []).append(one)
-    return budgets
+    offers: dict[Offer, list[Runs]] = {}
+    one_price = len({one.prices for one in found}) == 1
+    for one in sorted(found, key=lambda one: one.budget) if one_price else found:
+        offers.setdefault(Offer(one.prices, one.budget), []).append(one)
+    return offers

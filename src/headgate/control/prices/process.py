@@ -1,6 +1,7 @@
 """What a price process is: c(1), c(2), …, the price of one sample in each round."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +14,9 @@ class PriceProcess(ABC):
     Asking for more rounds never changes earlier ones, every policy with the same seed meets the same prices, and each
     process knows its mean, which the plan needs.
     """
+
+    unit: ClassVar[str] = ""
+    """what prices are counted in; nothing where they are made up"""
 
     @abstractmethod
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:

@@ -15,9 +15,10 @@ from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_n
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table
+from headgate.studies.better import every_price
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
-from headgate.studies.better.studies import NAMES, RESPONSES, study, title
+from headgate.studies.better.studies import NAMES, PRICED, RESPONSES, study, title
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
@@ -61,6 +62,7 @@ def conclude_page(folder: Path, quick: bool) -> list[Path]:
 
 
 def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
+    pairs = every_price.pairs_in(found)
     return filled(
         beside(__file__, "page.md"),
         quick,
@@ -73,6 +75,8 @@ def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
         paces=_paces(found),
         regret=_regret(regret),
         above=_above(regret),
+        every_price=every_price.prices_table(pairs),
+        exceptions=every_price.exceptions(pairs),
         **_said(found),
     )
 
@@ -100,7 +104,8 @@ def _closed(found: Found) -> str:
     closed = [f"closed, {key}" for key in MEASURES]
     header = ["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"]
     lines = []
-    for name, rows in ((name, rows) for name, rows in found.items() if name not in ("ablations", "acdpp-grid", *RESPONSES)):
+    left_out = ("ablations", "acdpp-grid", "prices", *RESPONSES)
+    for name, rows in ((name, rows) for name, rows in found.items() if name not in left_out):
         own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
         headgate, constant, oracle = (at(own, policy) for policy in ("headgate", "constant", "oracle"))
         lines.append(
@@ -168,7 +173,7 @@ def _paces(found: Found) -> str:
     lines = [
         [title(name), said, *(_share(row[f"closed_{key}"]) for key in MEASURES), f"{row['N']:.0f}"]
         for name, rows in found.items()
-        if name not in ("mnist", "acdpp-grid")
+        if name not in ("mnist", "acdpp-grid", *PRICED)
         for policy, said in PACES.items()
         for row in rows
         if row["policy"] == policy

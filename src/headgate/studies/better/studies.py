@@ -2,12 +2,26 @@
 
 from dataclasses import dataclass
 
+from headgate.analysis.price_words import prices_said
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment.recipes import study_table
 
+PRICED = ("ercot", "brent", "prices")
+"""with other prices than the paper's"""
+AT_EQUAL_SPEND = (
+    "mnist",
+    "ablations",
+    "acdpp-grid",
+    "logistic-helped",
+    "lenet",
+    "lenet-helped",
+    "cifar10",
+    "imagenette",
+    *PRICED,
+)
 RESPONSES = ("response-logistic", "response-lenet", "response-cifar10")
 """what accuracy depends on"""
-NAMES = ("mnist", "ablations", "acdpp-grid", "logistic-helped", "lenet", "lenet-helped", "cifar10", "imagenette", *RESPONSES)
+NAMES = (*AT_EQUAL_SPEND, *RESPONSES)
 """in the order of the page"""
 
 
@@ -20,7 +34,8 @@ class BetterStudy:
     @property
     def command(self) -> str:
         """What makes its numbers again, by themselves."""
-        money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points)
+        one_price = len({prices_said(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
+        money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points) if one_price else "recipe"
         return f"headgate compare better/{self.name} --budgets {money} --policies recipe"
 
 

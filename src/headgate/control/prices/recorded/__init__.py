@@ -31,6 +31,7 @@ class Market(PriceProcess):
     """a sample's price is so many times the market's"""
 
     market: ClassVar[str]
+    unit = "$"
 
     def __post_init__(self) -> None:
         positive("scale", self.scale)

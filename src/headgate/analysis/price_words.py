@@ -1,0 +1,48 @@
+"""A price process in a few words, from its table in a recipe or in a run folder, which may be a stranger's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.control.prices import KINDS
+from headgate.escaping import shown
+
+SHORT = 4
+"""values of a list that are said one by one; of a longer one it is said how many there are"""
+
+
+def prices_said(table: Any) -> str:
+    """
+    >>> prices_said({"kind": "switches", "levels": [10.0, 1.0], "lengths": [50, 50], "repeat": False})
+    'switches, levels 10/1, lengths 50/50'
+    >>> prices_said({"kind": "ercot", "scale": 0.1, "points": ["HB_WEST"] * 15})
+    'ercot, scale 0.1, 15 points'
+    >>> prices_said({"kind": "per-client", "common": {"kind": "uniform", "low": 1.0, "high": 2.0}, "noise": 0.2})
+    'per-client, common (uniform, low 1, high 2), noise 0.2'
+    """
+    if not isinstance(table, Mapping):
+        return ""
+    settings = [_said(str(key), value) for key, value in table.items() if key != "kind" and value is not False]
+    return shown(", ".join([str(table.get("kind", "")), *settings]), 200)
+
+
+def _said(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{key} ({prices_said(value)})"
+    if isinstance(value, list):
+        plain = len(value) <= SHORT and not any(isinstance(each, list | Mapping) for each in value)
+        return f"{key} {'/'.join(map(_value, value))}" if plain else f"{len(value)} {key}"
+    return key if value is True else f"{key} {_value(value)}"
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else shown(value)
+
+
+def unit_of(table: Any) -> str:
+    """What the money is counted in, where prices are recorded ones; else nothing.
+
+    >>> unit_of({"kind": "brent"}), unit_of({"kind": "uniform"}), unit_of(None)
+    ('$', '', '')
+    """
+    kind = table.get("kind") if isinstance(table, Mapping) else None
+    return KINDS[kind].unit if isinstance(kind, str) and kind in KINDS else ""

@@ -1,0 +1,60 @@
+"""The comparisons under other prices: every kind is there, budgets are alike, and who is not ahead is named."""
+
+import numpy as np
+import pytest
+
+from headgate.control.prices import KINDS
+from headgate.experiment import sweep_points
+from headgate.studies.better.every_price import exceptions, pairs_in, prices_table
+from headgate.studies.better.studies import PRICED, study
+
+POINTS = {name: [point for _, point in sweep_points(f"better/{name}")] for name in PRICED}
+
+
+def test_every_kind_of_price_is_compared():
+    """A trace is a file of the user's; the recorded ones are what it would be."""
+    kinds = {point.tables()["prices"]["kind"] for points in POINTS.values() for point in points}
+    assert kinds == KINDS.keys() - {"trace"}
+
+
+@pytest.mark.parametrize("name", PRICED)
+def test_a_budget_is_a_tenth_of_what_full_buffers_would_cost(name):
+    for point in POINTS[name]:
+        full = point.prices.mean(point.rounds) * point.system.buffer.sum()
+        assert point.system.budget == pytest.approx(full / 10, rel=0.011)
+        assert (len(point.seeds), point.seeds[0]) == (40, 100)
+
+
+@pytest.mark.parametrize("name", ["ercot", "brent"])
+def test_recorded_prices_differ_by_seed(name):
+    """Each begins at a row that is drawn for it: two of forty may meet."""
+    (point,) = POINTS[name]
+    path = point.prices.path(point.seeds, 1, point.rounds + 1)
+    assert len(np.unique(path.reshape(len(path), -1), axis=0)) >= len(path) - 1
+    assert point.prices.unit == "$"
+
+
+def test_the_command_names_the_sweep_where_prices_differ():
+    assert study("prices").command == "headgate compare better/prices --budgets recipe --policies recipe"
+    assert study("brent").command == "headgate compare better/brent --budgets 46 --policies recipe"
+
+
+def row(policy, best, last, prices="markov"):
+    common = {"reference": False, "seeds": 4, "diverged": 0, "rounds": 5, "spend": 9.0, "worst_spend": 10.0}
+    limits = {"overspent_runs": 0, "worst_excess": 0, "kept_limits": True, "price_paid": 2.0, "price_offered": 5.5}
+    seeds = np.array([0.0, 0.01, -0.01, 0.0])
+    learnt = {}
+    for measure, value in (("best", best), ("last", last), ("mean", best)):
+        learnt |= {measure: [value, None, None], f"{measure}_by_seed": (value + (1 + value) * seeds).tolist()}
+    return {"policy": policy, "budget": 10.0, "prices": prices, **common, **limits, **learnt}
+
+
+def test_who_is_not_clearly_ahead_is_named():
+    clear = [row("headgate", 0.8, 0.8), row("constant", 0.6, 0.6)]
+    short = [row("headgate", 0.8, 0.5, "drift"), row("constant", 0.6, 0.6, "drift")]
+    pairs = pairs_in({"prices": [*clear, *short], "ablations": clear})
+    assert [pair.short for pair in pairs] == [[], ["last"]]
+    assert exceptions(pairs[:1]) == "In 1 of 1 rows `headgate` is ahead by all three: no exception."
+    assert "In 1 of 2 rows" in exceptions(pairs)
+    assert "drift, budget 10 (last)." in exceptions(pairs)
+    assert "| 5.50 / 2.00 / 2.00 | **last** |" in prices_table(pairs)

@@ -1,0 +1,155 @@
+"""docs/leaderboard.md is what the command makes, and a policy of one's own is put on it by one command."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate.cli import app
+from headgate.errors import DataError, SettingError
+from headgate.studies.leaderboard.results import compared_in, shipped_results
+
+ROOT = Path(__file__).parents[3]
+TINY = """base = "digits"
+[study]
+title = "Digits, tried"
+[run]
+rounds = 6
+seeds = 3
+policies = ["headgate", "oracle", "constant", "random"]
+[sweep]
+system.budget = [20.0, 55.0]
+"""
+MINE = '''from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.control.policies import Buyer, Headgate
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Below(Buyer):
+    low: float = 2.0
+
+    def wanted(self, view, memory):
+        return np.where(view.price <= self.low, 1.0, 0.0), memory
+
+
+class Twin(Headgate):
+    """headgate by another name"""
+'''
+
+
+def call(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder with a recipe that was compared, and policies of one's own beside it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "tiny.toml").write_text(TINY)
+    (folder / "mine.py").write_text(MINE)
+    words = ("--budgets", "recipe", "--policies", "recipe", "--quiet", "--processes", 1)
+    call("compare", folder / "tiny.toml", *words, "--out", folder / "compared", "--pages", folder / "results")
+    return folder
+
+
+def add(folder, kind, *more):
+    here = ("--on", folder / "tiny.toml", "--results", folder / "results", "--out", folder / "board")
+    return call("leaderboard", "--add", kind, *here, "--quiet", "--processes", 1, *more)
+
+
+def test_the_page_is_up_to_date(tmp_path):
+    call("leaderboard", "--out", tmp_path)
+    made = (tmp_path / "leaderboard.md").read_text("utf-8")
+    assert made == (ROOT / "docs" / "leaderboard.md").read_text("utf-8"), "run headgate leaderboard --out docs"
+    assert shipped_results() == ROOT / "docs" / "better"
+    for one in compared_in(shipped_results()):
+        assert f"- `{one.recipe}`: " in made
+        assert all(f" | `{row.policy}`" in made for row in one.rows)
+
+
+def test_a_policy_of_ones_own_stands_beside_the_others(tiny):
+    """Twin is headgate, so it must have met the same prices and samples: its numbers are headgate's, to the last digit."""
+    written = add(tiny, "mine:Twin").split()
+    assert written == [str(tiny / "board" / "added" / "Twin-tiny.json"), str(tiny / "board" / "leaderboard.md")]
+    theirs = json.loads((tiny / "results" / "tiny.json").read_text("utf-8"))["rows"]
+    added = json.loads((tiny / "board" / "added" / "Twin-tiny.json").read_text("utf-8"))
+    assert added["recipe"] == str(tiny / "tiny.toml")
+    own = [row for row in theirs if row["policy"] == "headgate"]
+    assert [row["budget"] for row in added["rows"]] == [20.0, 55.0]
+    for mine, other in zip(added["rows"], own, strict=True):
+        for key in mine.keys() & other.keys() - {"policy"}:
+            assert mine[key] == (pytest.approx(other[key], abs=1e-4) if key.startswith("closed") else other[key]), key
+    text = (tiny / "board" / "leaderboard.md").read_text("utf-8")
+    assert "## Digits, tried" in text
+    assert text.count("`Twin` (added) |") == 2
+    assert re.search(r"\| \d \| `Twin` \(added\) \|", text)
+    add(tiny, "mine:Below", "--name", "cheap", "--with", "low=4.0")
+    settings = [each.read_text("utf-8") for each in (tiny / "board" / "runs" / "cheap-tiny").rglob("config.toml")]
+    assert len(settings) == 2
+    assert all("low = 4.0" in each and "mine:Below" in each for each in settings)
+    text = (tiny / "board" / "leaderboard.md").read_text("utf-8")
+    assert "`cheap` (added)" in text
+    assert "`Twin` (added)" in text
+    with pytest.raises(DataError, match="Twin stands there already"):
+        add(tiny, "mine:Twin")
+
+
+def test_who_broke_a_limit_is_listed_apart(tiny):
+    add(tiny, "released", "--out", tiny / "broken")
+    lines = (tiny / "broken" / "leaderboard.md").read_text("utf-8").splitlines()
+    one, _ = (line for line in lines if "`released` (added)" in line)
+    assert one.startswith("| ✗ money: 3 of 3 runs, up to ")
+    assert "; memory: up to " in one
+    assert [line for line in lines if line.startswith("| reference | `oracle` |")]
+
+
+@pytest.mark.parametrize(
+    ("words", "refused", "says"),
+    [
+        (["--add", "mine:Below", "--name", "random"], SettingError, "has a policy of that name"),
+        (["--add", "mine:Below", "--name", "../x"], SettingError, "must be letters, digits"),
+        (["--add", "mine:Nobody"], SettingError, "mine:Nobody"),
+        (["--name", "x"], SettingError, "a policy that --add names"),
+        (["--add", "mine:Below", "--on", "better/lenet"], DataError, "better/lenet: has no results"),
+    ],
+)
+def test_what_cannot_be_added_is_refused_before_anything_runs(tiny, words, refused, says, tmp_path):
+    here = [] if "--on" in words else ["--on", str(tiny / "tiny.toml")]
+    with pytest.raises(refused, match=re.escape(says)):
+        call("leaderboard", *words, *here, "--results", tiny / "results", "--out", tmp_path / "board")
+    assert not (tmp_path / "board").exists()
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"rows": [{"policy": 3}]}', '{"rows": [1e999]}', "\0"])
+def test_results_that_are_none_are_refused_in_one_line(content, tmp_path):
+    (tmp_path / "mnist.json").write_text(content)
+    with pytest.raises(DataError, match=r"mnist\.json: "):
+        call("leaderboard", "--results", tmp_path, "--out", tmp_path / "board")
+
+
+def test_results_of_another_recipe_are_refused(tiny, tmp_path):
+    rows = json.loads((tiny / "results" / "tiny.json").read_text("utf-8"))
+    (tmp_path / "mnist.json").write_text(json.dumps(rows))
+    with pytest.raises(DataError, match="better/mnist: its results were made with other rounds, seeds or budgets"):
+        call("leaderboard", "--results", tmp_path, "--out", tmp_path / "board")
+
+
+def test_the_results_come_with_the_package(tmp_path):
+    from zipfile import ZipFile
+
+    from hatchling.builders.wheel import WheelBuilder
+
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    assert Path(wheel).stat().st_size < 1.5e6
+    with ZipFile(wheel) as inside:
+        for path in (ROOT / "docs" / "better").glob("*.json"):
+            assert inside.read(f"headgate/studies/leaderboard/shipped/{path.name}") == path.read_bytes()
+        assert "headgate/cli/leaderboard.py" in inside.namelist()
+        assert not [name for name in inside.namelist() if name.startswith(("src/", "docs/"))]
