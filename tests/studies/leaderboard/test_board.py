@@ -127,7 +127,7 @@ def test_what_cannot_be_added_is_refused_before_anything_runs(tiny, words, refus
     assert not (tmp_path / "board").exists()
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"rows": [{"policy": 3}]}', '{"rows": [1e999]}', "\0"])
+@pytest.mark.parametrize("content", ["[]", "{}", '{"rows": []}', '{"rows": [{"policy": 3}]}', '{"rows": [1e999]}', "\0"])
 def test_results_that_are_none_are_refused_in_one_line(content, tmp_path):
     (tmp_path / "mnist.json").write_text(content)
     with pytest.raises(DataError, match=r"mnist\.json: "):

@@ -69,8 +69,8 @@ def read_added(folder: Path) -> dict[str, list[Result]]:
     """What was added so far, by recipe."""
     found: dict[str, list[Result]] = {}
     for path in sorted((folder / ADDED).glob("*.json")):
-        said, own = read_results(path)
-        if not isinstance(said.get("recipe"), str):
+        made, own = read_results(path)
+        if made.recipe is None:
             raise DataError(f"{path}: does not say with which recipe it was made")
-        found.setdefault(said["recipe"], []).extend(replace(row, added=True) for row in own)
+        found.setdefault(made.recipe, []).extend(replace(row, added=True) for row in own)
     return found

@@ -1,6 +1,7 @@
 """The leaderboard as a page of Markdown."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from headgate.analysis.formatting import DASH, by_column, interval, money, percent, plus_minus
@@ -23,7 +24,7 @@ def conclude_page(groups: Sequence[BoardGroup], folder: Path, by: str) -> Path:
 
 
 def page(groups: Sequence[BoardGroup], by: str) -> str:
-    quick = any(one.facts.get("quick") for group in groups for one in group.compared)
+    quick = any(one.made.quick for group in groups for one in group.compared)
     overview, tables = _overview(groups, by), "\n\n".join(_group(group, by) for group in groups)
     return filled(beside(__file__, "page.md"), quick, by=by, overview=overview, tables=tables)
 
@@ -68,7 +69,7 @@ def _group(group: BoardGroup, by: str) -> str:
 
 def _made(one: ComparedStudy) -> str:
     point = one.points[0][1]
-    made = f"{runs_of(dict(one.facts))}; {'; '.join(one.facts['devices'])}"
+    made = f"{runs_of(asdict(one.made))}; {'; '.join(one.made.devices)}"
     return f"{code(one.recipe)}: {point.rounds} rounds, {len(point.seeds)} seeds; {escape(made)}"
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 import headgate
 from headgate.analysis.compare.scores import Offer
@@ -77,14 +77,26 @@ def of_one_seed(rows: Sequence[Result], measure: str) -> list[Floats] | None:
     return [row.by_seed(measure)[[row.learnt.index(seed) for seed in both]] for row in rows] if both else None
 
 
-ROWS = TypeAdapter(list[Result])
+@dataclass(frozen=True)
+class HowMade:
+    """What a comparison says of its runs."""
+
+    commits: Annotated[list[str], Field(min_length=1)]
+    dates: Annotated[list[str], Field(min_length=1)]
+    devices: list[str]
+    quick: bool = False
+    recipe: str | None = None
+    """of what was added: the comparison that it stands beside"""
 
 
-def read_results(path: Path) -> tuple[dict[str, Any], list[Result]]:
-    """What a comparison says of itself, and its rows."""
+ROWS, HOW_MADE = TypeAdapter(list[Result]), TypeAdapter(HowMade)
+
+
+def read_results(path: Path) -> tuple[HowMade, list[Result]]:
+    """What a comparison says of its runs, and its rows."""
     said = read_object(path)
     try:
-        return said, ROWS.validate_python(said.get("rows"))
+        return HOW_MADE.validate_python(said), ROWS.validate_python(said.get("rows"))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "rows"
@@ -99,7 +111,7 @@ class ComparedStudy:
     """A recipe and what came of it."""
 
     recipe: str
-    facts: Mapping[str, Any]
+    made: HowMade
     rows: Sequence[Result]
     points: Sequence[tuple[str, Experiment]]
 
