@@ -17,11 +17,14 @@ def prices_said(table: Any) -> str:
     >>> prices_said({"kind": "ercot", "scale": 0.1, "points": ["HB_WEST"] * 15})
     'ercot, scale 0.1, 15 points'
     >>> prices_said({"kind": "per-client", "common": {"kind": "uniform", "low": 1.0, "high": 2.0}, "noise": 0.2})
-    'per-client, common (uniform, low 1, high 2), noise 0.2'
+    'per-client, noise 0.2, common (uniform, low 1, high 2)'
+
+    Tables come last, as in a file of TOML, so that a recipe and a run folder say the same.
     """
     if not isinstance(table, Mapping):
         return ""
-    settings = [_said(str(key), value) for key, value in table.items() if key != "kind" and value is not False]
+    told = [(str(key), value) for key, value in table.items() if key != "kind" and value is not False and not _nested(value)]
+    settings = [_said(key, value) for key, value in sorted(told, key=lambda each: isinstance(each[1], Mapping))]
     return shown(", ".join([str(table.get("kind", "")), *settings]), 200)
 
 
@@ -29,9 +32,13 @@ def _said(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{key} ({prices_said(value)})"
     if isinstance(value, list):
-        plain = len(value) <= SHORT and not any(isinstance(each, list | Mapping) for each in value)
-        return f"{key} {'/'.join(map(_value, value))}" if plain else f"{len(value)} {key}"
+        return f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}"
     return key if value is True else f"{key} {_value(value)}"
+
+
+def _nested(value: Any) -> bool:
+    """Lists in lists take too many words."""
+    return isinstance(value, list) and any(isinstance(each, list | Mapping) for each in value)
 
 
 def _value(value: Any) -> str:

@@ -71,5 +71,5 @@ def prices_table(pairs: Sequence[Beside]) -> str:
 def exceptions(pairs: Sequence[Beside]) -> str:
     """Where headgate is not ahead of constant by every measure, in a sentence."""
     short = [f"{escape(each.name)} ({listed(each.short)})" for each in pairs if each.short]
-    ahead = f"In {len(pairs) - len(short)} of {len(pairs)} rows `headgate` is ahead by all three"
+    ahead = f"In {len(pairs) - len(short)} of {len(pairs)} rows `headgate` is clearly ahead by all three"
     return ahead + (f". The exceptions: {'; '.join(short)}." if short else ": no exception.")
