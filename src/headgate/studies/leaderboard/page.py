@@ -1,6 +1,6 @@
 """The leaderboard as a page of Markdown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,23 +25,26 @@ def conclude_page(groups: Sequence[BoardGroup], folder: Path, by: str) -> Path:
 
 def page(groups: Sequence[BoardGroup], by: str) -> str:
     quick = any(one.made.quick for group in groups for one in group.compared)
-    overview, tables = _overview(groups, by), "\n\n".join(_group(group, by) for group in groups)
+    titled: dict[str, BoardGroup] = {}
+    for group in groups:
+        titled[group.title(titled)] = group
+    overview, tables = _overview(titled, by), "\n\n".join(_group(title, group, by) for title, group in titled.items())
     return filled(beside(__file__, "page.md"), quick, by=by, overview=overview, tables=tables)
 
 
-def _overview(groups: Sequence[BoardGroup], by: str) -> str:
-    """Where the recommended policy stands in each table."""
+def _overview(groups: Mapping[str, BoardGroup], by: str) -> str:
+    """Where the recommended policy stands in each table in which two can be ranked."""
     lines = []
-    for group in groups:
+    for title, group in groups.items():
         for offer, standing in group.standings.items():
             found = ranked(standing, by)
-            if not found.names:
+            if len(found.names) < 2:
                 continue
             place = found.names.index(OURS) + 1 if OURS in found.names else None
             gap = found.gaps[by].get(OURS)
             lines.append(
                 [
-                    escape(group.title),
+                    escape(title),
                     escape(offer.said(group.standings)),
                     f"{_policy(found.names[0], standing)} {_points(standing.rows[found.names[0]], by)}",
                     f"{len(found.level(by))} of {len(found.names) - 1}",
@@ -60,8 +63,8 @@ def _overview(groups: Sequence[BoardGroup], by: str) -> str:
     return table(header, lines)
 
 
-def _group(group: BoardGroup, by: str) -> str:
-    said = [f"## {escape(group.title)}", bullets(map(_made, group.compared))]
+def _group(title: str, group: BoardGroup, by: str) -> str:
+    said = [f"## {escape(title)}", bullets(map(_made, group.compared))]
     for offer, standing in group.standings.items():
         said += [f"### Budget {escape(offer.said(group.standings))}", _table(standing, ranked(standing, by))]
     return "\n\n".join(said)

@@ -1,7 +1,7 @@
 """What the leaderboard is made from: the rows of comparisons, those that come with headgate and those that a user has added."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -161,12 +161,13 @@ class BoardGroup:
     compared: list[ComparedStudy] = field(default_factory=list)
     standings: dict[Offer, BoardTable] = field(default_factory=dict)
 
-    @property
-    def title(self) -> str:
-        """What the titles of its comparisons begin with alike."""
+    def title(self, others: Collection[str] = ()) -> str:
+        """What the titles of its comparisons begin with alike; all of them where another group is called so."""
         parts = [each.title.split(", ") for each in self.compared]
         alike = [names[0] for names in zip(*parts, strict=False) if len(set(names)) == 1]
-        return ", ".join(alike or parts[0])
+        short = ", ".join(alike or parts[0])
+        own = [each.title.removeprefix(f"{short}, ") for each in self.compared]
+        return f"{short}: {', '.join(own)}" if short in others else short
 
 
 def compared_in(results: Path, more: Sequence[str] = ()) -> list[ComparedStudy]:
