@@ -1,5 +1,6 @@
 """Dips after changes of the world, on curves made by hand."""
 
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -7,9 +8,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from headgate.analysis import curves
 from headgate.analysis.compare.page import dips_table, places, rows
 from headgate.analysis.curves import panels
 from headgate.analysis.dips import Dip, begins, changes_in, dips_of, summary_of_dips
+from headgate.analysis.inlined import drawing
+from headgate.analysis.pages import words
 from headgate.analysis.summary import columns, summarise, told
 from headgate.analysis.tables import comparison_shown
 
@@ -83,6 +87,12 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     (daily,) = [panel for panel in panels([_whole(one)]) if panel.key == "accuracy-daily"]
     assert [(level.axis, level.value) for level in daily.levels] == [("x", 3)]
     assert daily.curves[0].mean.tolist() == pytest.approx((100 * one.column("test_accuracy").mean(axis=0)).tolist())
+
+
+def test_every_figure_has_its_place_in_the_report():
+    """The report shows panels by name, in groups."""
+    placed = re.findall(r'"([\w-]+)"', drawing("report.js"))
+    assert {key for key in words(curves.__file__)["panels"] if key not in placed} == set()
 
 
 def _whole(one):

@@ -10,7 +10,7 @@ import { labelOf, longTable, tableOf } from "./numbers.js";
 import { startTheme } from "./theme.js";
 
 const SECTIONS = [
-  ["Accuracy", ["accuracy", "accuracy-money"]],
+  ["Accuracy", ["accuracy", "accuracy-daily", "accuracy-money"]],
   ["Money", ["spend", "debt"]],
   ["Memory and samples", ["heat", "n", "N", "n_eff"]],
   ["Learning", ["bound", "train_loss", "test_loss"]],
