@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages faults fuzz mutants screenshots clean
+.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages packages faults fuzz mutants screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -104,6 +104,9 @@ pages: $(READY)   # renews the pages and pictures that are made from the code an
 	$(BIN)/python tools/pictures.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
+
+packages: $(READY)   # wheel and sdist into dist/, each tried in a clean environment of every Python that is here
+	$(BIN)/python tools/packages.py
 
 screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews those of the documentation
 	$(BIN)/python tools/screenshots.py build/screenshots --docs

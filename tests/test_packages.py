@@ -1,0 +1,60 @@
+"""What is shipped: small, whole, quick to import, and the extras' weights can be told."""
+
+import re
+import resource
+import runpy
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+pytest.importorskip("build", reason="the extra dev is not installed")
+TOOL = runpy.run_path(str(ROOT / "tools" / "packages.py"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Of the sdist, as `python -m build` makes it: what the sdist lacks the wheel lacks."""
+    return TOOL["build"](tmp_path_factory.mktemp("dist"))[0]
+
+
+def test_the_wheel_is_small_and_holds_what_git_has_of_the_package(wheel):
+    assert wheel.stat().st_size < TOOL["MOST"]
+    with zipfile.ZipFile(wheel) as file:
+        inside = {name for name in file.namelist() if name.startswith("headgate/")}
+    listed = subprocess.run(["git", "ls-files", "src/headgate"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout: nobody knows which files belong to it")
+    assert {name.removeprefix("src/") for name in listed.stdout.splitlines()} <= inside
+    assert not [name for name in inside if name.endswith(".pyc")]
+
+
+def test_importing_headgate_takes_less_than_a_quarter_of_a_second():
+    """Of processor time, Python's own start included; the best of three, because others use the machine as well."""
+
+    def taken():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", "import headgate"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(taken() for _ in range(3)) < 0.25
+
+
+def test_the_weight_of_every_extra_is_told():
+    weights = runpy.run_path(str(ROOT / "tools" / "weights.py"))["weights"]()
+    assert {"", "sim", "flower", "web"} <= weights.keys()
+    alone = weights[""]
+    assert alone[0] > 10
+    assert alone[1] > 10e6
+    for extra, (count, size, _) in weights.items():
+        assert (count, size) >= alone[:2], extra
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_workflows_call_targets_that_the_makefile_has(path):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"run: make ([a-z-]+)", path.read_text("utf-8"))) <= targets
