@@ -5,9 +5,9 @@
 The recipe `million` with another number of clients and a budget in proportion; each size in a fresh process of one thread,
 which is asked for its peak memory, and sizes by turns. Times are of the rounds after buffers have filled. Beside the time by
 the clock there is that of the processor, which others on the machine disturb less, and its parts: control (decide and post,
-all clients, all policies), packing (drawing the cohort and finding its samples), training (with averaging), and the rest (use
-counts and metrics). A straight line is fitted to the processor's time and to memory over the number of clients; the exponent
-says how what clients add grows from the last size but one to the last: 1 is linear.
+all clients, all policies; and of each policy), packing (drawing the cohort and finding its samples), training (with
+averaging), and the rest (use counts and metrics). A straight line is fitted to the processor's time and to memory over the
+number of clients; the exponent says how what clients add grows from the last size but one to the last: 1 is linear.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from machine import RESULTS, command, peak_memory_mib, rounded, say, target, way
 from headgate.simulation.players import ONE_THREAD
 
 PARTS = ("cpu", "control", "packing", "training", "rest")
+POLICIES = ("headgate", "acdpp", "constant")
 COHORT = 1_000
 
 
@@ -59,7 +60,7 @@ def main() -> None:
         {
             "name": "clients",
             "title": f"A round of all policies of `million`, one seed, {COHORT} clients train (digits, logistic regression)",
-            "columns": [f"{part}_ms" for part in PARTS],
+            "columns": [f"{part}_ms" for part in (*PARTS, *POLICIES)],
             "ways": ways,
             "fit": fits,
         }
@@ -67,6 +68,12 @@ def main() -> None:
     targets = [
         target(f"{what}: exponent of what clients add to it", 1.1, fits[key]["exponent"], unit="", at_most=True)
         for what, key in (("time of a round", "cpu_ms"), ("peak memory", "peak_memory_mib"))
+    ]
+    targets += [
+        target(
+            f"control of a round of {given.clients[-1]:,} clients, {name}", 50, ways[-1][f"{name}_ms"], unit="ms", at_most=True
+        )
+        for name in POLICIES
     ]
     settings = {"recipe": "million", "rounds": given.rounds, "repeat": given.repeat, "cohort": COHORT, "threads": 1}
     write(given.out, "scale", settings, cases, targets)
@@ -105,12 +112,12 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
 
         return call
 
-    for controller in simulation.controllers.values():
-        controller.decide = timed(controller.decide, "control")  # type: ignore[method-assign]
-        controller.post = timed(controller.post, "control")  # type: ignore[method-assign]
+    for name, controller in simulation.controllers.items():
+        controller.decide = timed(controller.decide, name)  # type: ignore[method-assign]
+        controller.post = timed(controller.post, name)  # type: ignore[method-assign]
     simulation._prepare = timed(simulation._prepare, "prepare")  # type: ignore[method-assign]
     simulation.learner.launch = timed(simulation.learner.launch, "training")  # type: ignore[method-assign]
-    times: dict[str, list[float]] = {part: [] for part in ("round", *PARTS)}
+    times: dict[str, list[float]] = {part: [] for part in ("round", *PARTS, *POLICIES)}
     for t in range(1, rounds):  # the last round is left out: it evaluates
         clock.clear()
         start, began = time.perf_counter(), time.process_time()
@@ -119,8 +126,10 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
         if t > rounds // 2:
             times["round"].append(passed)
             times["cpu"].append(whole)
-            times["control"].append(clock["control"])
-            times["packing"].append(clock["prepare"] - clock["control"])
+            for name in POLICIES:
+                times[name].append(clock[name])
+            times["control"].append(sum(clock[name] for name in POLICIES))
+            times["packing"].append(clock["prepare"] - times["control"][-1])
             times["training"].append(clock["training"])
             times["rest"].append(whole - clock["prepare"] - clock["training"])
     return {"times": times, "setup_s": setup, "peak_memory_mib": peak_memory_mib(), "before_mib": before}
@@ -128,7 +137,7 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
 
 def summed_up(clients: int, results: list[dict[str, Any]]) -> dict[str, Any]:
     rounds = [each for result in results for each in result["times"]["round"]]
-    parts = {f"{part}_ms": 1e3 * median(x for result in results for x in result["times"][part]) for part in PARTS}
+    parts = {f"{part}_ms": 1e3 * median(x for result in results for x in result["times"][part]) for part in (*PARTS, *POLICIES)}
     memory = max(result["peak_memory_mib"] for result in results)
     more = {**parts, "peak_memory_mib": memory, "setup_s": median(result["setup_s"] for result in results)}
     return way(f"{clients:,} clients", rounds, **{key: rounded(value) for key, value in more.items()})
@@ -146,7 +155,7 @@ def line(clients: list[int], values: list[float]) -> dict[str, float]:
 
 
 def show(ways: list[dict[str, Any]], fits: dict[str, dict[str, float]]) -> None:
-    keys = ["median_ms", "min_ms", *(f"{part}_ms" for part in PARTS), "setup_s", "peak_memory_mib"]
+    keys = ["median_ms", "min_ms", *(f"{part}_ms" for part in (*PARTS, *POLICIES)), "setup_s", "peak_memory_mib"]
     print(f"{'':18}" + "".join(f"{key:>16}" for key in keys))
     for each in ways:
         print(f"{each['way']:18}" + "".join(f"{each[key]:16.5g}" for key in keys))

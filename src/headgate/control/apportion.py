@@ -1,7 +1,9 @@
 """From a real number of samples to whole samples per client, with nothing lost in the long run."""
 
 import numpy as np
+from numpy.typing import NDArray
 
+from headgate.control.nth import nth
 from headgate.control.types import Floats, Ints
 
 FEW = 64
@@ -35,10 +37,16 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
     if not total.any():
         return np.zeros_like(credit), credit
     whole = int(shares.sum())
-    owed = credit + total[:, None] * shares
-    given = np.maximum(owed // whole, 0)
+    owed = total[:, None] * shares
+    owed += credit
     if room is not None:
-        given = np.minimum(given, room)
+        places = room if shares.all() else np.where(shares != 0, room, 0)
+        if np.array_equal(total, places.sum(axis=-1)):  # everybody gets as much as fits
+            return np.array(places), owed - places * whole
+    given = owed // whole
+    np.maximum(given, 0, out=given)
+    if room is not None:
+        np.minimum(given, room, out=given)
     left = total - given.sum(axis=-1)
     if (left < 0).any():  # only after room has kept somebody back: others are ahead, and stay so
         given = _largest_first(given, owed, total)
@@ -47,14 +55,17 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
         spare = np.where(shares > 0, room - given, 0)
         if (left >= (spare > 0).sum(axis=-1)).any():
             given, left = _fill_up(given, left, spare)
+    rest = owed - given * whole
     if (left > 0).any():
-        rest = owed - given * whole
         open_to_more = shares > 0 if room is None else (shares > 0) & (given < room)
-        due = np.where(open_to_more, (whole - rest) / np.maximum(shares, 1), np.inf)
         entitled = open_to_more & (rest > 0)
-        short = left > entitled.sum(axis=-1)  # only after room has kept somebody back
-        given = given + _smallest(np.where(entitled | short[:, None], due, np.inf), left)
-    return given, owed - given * whole
+        short = left > np.count_nonzero(entitled, axis=-1)  # only after room has kept somebody back
+        if short.any():
+            entitled |= open_to_more & short[:, None]
+        served = _smallest(np.where(entitled, (whole - rest) / np.maximum(shares, 1), np.inf), left)
+        given += served
+        rest -= served * whole
+    return given, rest
 
 
 def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
@@ -68,19 +79,19 @@ def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
     return given + more, left - more.sum(axis=-1)
 
 
-def _smallest(values: Floats, count: Ints) -> Ints:
-    """1 at the `count[r]` smallest finite values of each row, the first of equals first; 0 elsewhere."""
+def _smallest(values: Floats, count: Ints) -> NDArray[np.bool_]:
+    """Which are the `count[r]` smallest finite values of each row, the first of equals first."""
     if values.shape[-1] <= FEW:  # a sort takes fewer steps than finding the edge, and more time for many
         rank = np.empty(values.shape, dtype=np.int64)
         rank[np.arange(len(values))[:, None], values.argsort(axis=-1, kind="stable")] = np.arange(values.shape[-1])
-        return np.asarray((rank < count[:, None]) & (values < np.inf), dtype=np.int64)
-    count = np.minimum(count, np.isfinite(values).sum(axis=-1))
-    last = np.maximum(count - 1, 0)
-    ordered = np.partition(values, sorted(set(last.tolist())), axis=-1)
-    edge = ordered[np.arange(len(values)), last][:, None]
-    below, tied = values < edge, values == edge
-    missing = (count - below.sum(axis=-1))[:, None]
-    return np.asarray(below | (tied & (np.cumsum(tied, axis=-1) <= missing)), dtype=np.int64)
+        return np.asarray((rank < count[:, None]) & (values < np.inf))
+    chosen = np.zeros(values.shape, dtype=np.bool_)
+    for own, row, wanted in zip(chosen, values, count, strict=True):
+        if places := min(int(wanted), int(np.count_nonzero(row < np.inf))):
+            edge = nth(row, places - 1)
+            np.less(row, edge, out=own)
+            own[np.flatnonzero(row == edge)[: places - np.count_nonzero(own)]] = True
+    return chosen
 
 
 def _largest_first(given: Ints, owed: Ints, total: Ints) -> Ints:

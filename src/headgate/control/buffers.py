@@ -127,19 +127,21 @@ class Buffers:
         assert limit is not None
         gone = np.minimum(first, ledger.admitted) - ledger.dropped  # of what was held
         come = last - np.maximum(ledger.admitted, first)  # and stays
-        if not gone.any() and not come.any():
+        none = not gone.any()
+        if none and not come.any():
             return Settled(contents, first, 0, np.zeros(len(last), dtype=np.int64))
         passed = np.maximum(first - ledger.admitted, 0).sum(axis=-1)  # more arrived than there is room for
-        none, all_of_them = not gone.any(), bool((gone == limit).all())
+        all_of_them = bool((gone == limit).all())
         if (none or all_of_them) and (come == limit).all():  # whole buffers are filled: no need to look for places
             uses = t * gone.sum(axis=-1) - (0 if none else born.sum(axis=(1, 2), dtype=np.int64))
             return Settled(contents._replace(born=self._all_born(t)), first, passed, uses)
         left = self._each(ledger.dropped, gone)
-        used = np.cumsum(t - born.ravel()[left], dtype=np.int64)  # once in every round from the one of admission to the last
-        upto = np.cumsum(gone.sum(axis=-1))
-        uses = np.diff(np.append(0, used)[upto], prepend=0)
+        count = gone.sum(axis=-1)
+        since = np.add.reduceat(np.append(born.ravel()[left], np.int32(0)), np.cumsum(count) - count, dtype=np.int64)
+        uses = np.where(count > 0, t * count - since, 0)  # once in every round from the one of admission to the last
+        same = np.array_equal(gone, come) and not (gone * (ledger.admitted - ledger.dropped - limit)).any()
         born = born.copy()
-        born.ravel()[self._each(np.maximum(ledger.admitted, first), come)] = t
+        born.ravel()[left if same else self._each(np.maximum(ledger.admitted, first), come)] = t  # full ones: where others left
         return Settled(contents._replace(born=born), first, passed, uses)
 
     def _all_born(self, t: int) -> NDArray[np.int32]:
@@ -157,11 +159,12 @@ class Buffers:
         """Places, counted over all runs and clients, of samples begin ≤ i < begin + count, at most a buffer of each client."""
         assert self.limit is not None
         count, slots = count.ravel(), int(self.limit.max())
-        owner = np.repeat(np.arange(count.size), count)
         room = np.broadcast_to(self.limit, begin.shape).ravel()
-        place = np.arange(owner.size) + (begin.ravel() % room - (np.cumsum(count) - count))[owner]
-        place -= np.where(place >= room[owner], room[owner], 0)
-        return np.asarray(place + slots * owner)
+        place = np.repeat(begin.ravel() % room - (np.cumsum(count) - count), count)
+        place += np.arange(place.size)
+        place -= (place >= (most := np.repeat(room, count))) * most
+        place += np.repeat(slots * np.arange(count.size), count)
+        return place
 
     # rules that choose
 

@@ -49,7 +49,7 @@ class Controller:
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
-        self._whole = int(shares.sum())
+        self._whole, self._everybody = int(shares.sum()), bool(shares.all())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
         self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels))
@@ -101,9 +101,8 @@ class Controller:
         room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
         if room is None and limit is not None:
             room = np.broadcast_to(limit, (self.runs, self.system.clients))
-        total, carry, asked = whole_total(
-            ask.total, ledger.carry, None if room is None else np.where(self.shares > 0, room, 0).sum(axis=-1)
-        )
+        open_to_all = room if room is None or self._everybody else np.where(self.shares > 0, room, 0)
+        total, carry, asked = whole_total(ask.total, ledger.carry, None if open_to_all is None else open_to_all.sum(axis=-1))
         admitted, credit = apportion(total, ledger.credit, self.shares, room)
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra

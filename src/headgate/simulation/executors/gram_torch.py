@@ -1,7 +1,8 @@
 """The Gram form for torch modules. On the CPU it is that of `gram`. On CUDA starting a kernel is dear, so there bins of
 about the same size go together.
 
-A group of G bins is a rectangle of G x p samples, and a step of it is one batched product.
+A group of G bins is a rectangle of G x p samples, and a step of it is one batched product. It is here because a round of forty
+logistic runs takes 7.8 ms on an H200, and 2,940 by a lean loop (benchmarks/results/gpu.json at b4f2e74b5a).
 """
 
 import math
