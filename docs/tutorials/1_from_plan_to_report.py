@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pictures import level, line, panels
+from pictures import level, line, panels, spread
 
 import headgate
 
@@ -63,7 +63,8 @@ t = np.arange(1, 21)
 line(money, t, e.system.budget * t, "budget", color="#7c8794", linestyle="--")
 level(memory, e.system.memory, "places")
 for axes in (money, memory):
-    axes.set(xlabel="round", xlim=(0, 24))
+    axes.set(xlabel="round", xlim=(0, 25))
+spread(money, memory)
 
 # %%
 # ``headgate`` fills the buffers first, then waits for low prices. ``acdpp`` begins with a burst: for some rounds it holds
@@ -96,6 +97,7 @@ best = (
 )
 level(by_money, best, "oracle: everything new in every round, at any price")
 by_money.set(xlabel="money spent", ylim=(60, None))
+spread(by_money)
 
 # %%
 # Compare

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pictures import line, panels
+from pictures import line, panels, spread
 
 import headgate
 from headgate.control import AdmissionPolicy, Ask
@@ -109,6 +109,7 @@ for name in e.policies:
 for axes in (money, distinct):
     axes.set(xlabel="round", xlim=(0, 29))
 money.axhline(100, color="#7c8794", linestyle="--", linewidth=1)
+spread(money, distinct)
 
 # %%
 # At equal money

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pictures import line, panels
+from pictures import line, panels, spread
 
 import headgate
 
@@ -120,6 +120,7 @@ for name in ("headgate", "constant"):
     line(bought, own["t"].to_numpy(), np.cumsum(own["admitted"].to_numpy()), name)
 for axes in (prices, bought):
     axes.set(xlabel="round", xlim=(0, 58))
+spread(bought)
 
 # %%
 # Mistakes are told in one line, with the key, before anything runs.

@@ -9,7 +9,7 @@ its stream each client holds, and keeps the accounts.
 """
 
 import numpy as np
-from pictures import line, panels
+from pictures import line, panels, spread
 
 from headgate import Controller, System
 from headgate.control.policies import Constant, Headgate
@@ -76,6 +76,7 @@ for name, policy in {"constant": Constant(K=10, rate=10.0), "headgate": Headgate
     print(f"{name}: {accuracy[-1]:.1f} %, spent {ledger.spent[0]:.0f} of {system.budget * rounds:.0f}")
     line(axes, np.arange(1, rounds + 1), accuracy, name)
 axes.set(xlabel="round", xlim=(0, 70), ylim=(50, None))
+spread(axes)
 
 # %%
 # Clients that do something else

@@ -6,7 +6,14 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 GREY = "#7c8794"
-COLOURS = {"headgate": "#0d9488", "constant": "#d97706", "acdpp": "#db2777", "oracle": GREY, "mine": "#6366f1"}
+COLOURS = {
+    "headgate": "#0d9488",
+    "constant": "#d97706",
+    "acdpp": "#db2777",
+    "oracle": GREY,
+    "mine": "#6366f1",
+    "below average": "#d97706",
+}
 STYLE = {
     "axes.edgecolor": GREY,
     "axes.labelcolor": GREY,
@@ -38,7 +45,25 @@ def line(axes, x, y, name, **how):
     """A line with its name at its end, in its colour."""
     colour = how.pop("color", COLOURS.get(name, "#6366f1"))
     axes.plot(x, y, color=colour, linewidth=2.2 if name in ("headgate", "mine") else 1.4, **how)
-    axes.annotate(f" {name}", (x[-1], y[-1]), color=colour, va="center", fontsize=10, annotation_clip=False)
+    end = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 10, "annotation_clip": False}
+    axes.annotate(name, (x[-1], y[-1]), color=colour, gid="end", **end)
+
+
+def spread(*panels, gap=13):
+    """Names at the ends of lines that lie together are moved apart, by points."""
+    for axes in panels:
+        axes.figure.canvas.draw()  # only then are places known
+        points = 72 / axes.figure.dpi
+        names = sorted((own for own in axes.texts if own.get_gid() == "end"), key=lambda own: own.xy[1])
+        places = [points * axes.transData.transform(own.xy)[1] for own in names]
+        moved = list(places)
+        for _ in range(100):  # neighbours push each other
+            for i in range(1, len(moved)):
+                short = gap - (moved[i] - moved[i - 1])
+                if short > 0:
+                    moved[i - 1], moved[i] = moved[i - 1] - short / 2, moved[i] + short / 2
+        for own, place, new in zip(names, places, moved, strict=True):
+            own.set_position((4, new - place))
 
 
 def level(axes, y, text):
