@@ -68,5 +68,5 @@ def spread(*panels, gap=13):
 
 def level(axes, y, text):
     """A dashed line with its name above its left end."""
-    axes.axhline(y, color=GREY, linewidth=1, linestyle="--")
+    axes.axhline(y, xmax=0.79, color=GREY, linewidth=1, linestyle="--")
     axes.annotate(text, (0.02, y), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
