@@ -43,6 +43,9 @@ def test_every_rule_passes_the_public_check(rule):
 @example([[4, 4, 4], [0, 0, 0], [5, 4, 6], [0, 1, 0], [4, 4, 4]], None, [3, 2, 4], set())  # whole buffers, filled and renewed
 @example([[4, 4, 4], [0, 0, 0], [0, 0, 0], [4, 4, 4], [3, 2, 4]], 2, [3, 2, 4], set())  # and after all of them have aged out
 @example([[4, 4, 4], [0, 0, 0], [1, 1, 1], [4, 4, 4]], 2, [3, 2, 4], set())  # or most of them
+@example(
+    [[1, 1, 1], [2, 2, 2], [0, 0, 0], [2, 2, 2], [0, 0, 0], [1, 1, 1]], 2, [4, 4, 4], set()
+)  # as many go as come, not full
 def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrivals, K, capacity, forever):
     """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `keeps`, uses counted."""
     if K is None and capacity is None:
