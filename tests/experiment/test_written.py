@@ -56,7 +56,7 @@ ONE_PRICE = {
     "clairvoyant": {"aim": st.sampled_from(["bound", "samples"]), **BUYING},
 }
 ANY_PRICE = {
-    "headgate": {"early": SOME, "fairness": SOME, **BUYING},
+    "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
     "listening": {
         "by": st.sampled_from(["new", "surprise", "oort", "gap"]),
         "most": st.floats(1, 9),
@@ -74,6 +74,7 @@ ANY_PRICE = {
         "paid": st.booleans(),
     },
     "oracle": {},
+    "periodic": {"share": SOME, "every": st.integers(1, 5)},
 }
 
 

@@ -1,24 +1,27 @@
 """Concepts: what a data set looks like while the world is in one state. `changes` says who is in which concept when."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headgate.control.types import Floats
 from headgate.errors import SettingError
-from headgate.learning.formats import Labels, Pixels
 from headgate.learning.sea import above
 from headgate.parts import Slot
+
+if TYPE_CHECKING:  # polars, which reads some of the formats, is not needed to plan
+    from headgate.learning.formats import Labels, Pixels
 
 
 class Concept:
     """A frozen value whose fields are its settings: how images look, what they are called, and which of them come by."""
 
-    def images(self, images: Pixels) -> Pixels:
+    def images(self, images: "Pixels") -> "Pixels":
         """The images as they look now, of the same shape."""
         return images
 
-    def labels(self, images: Pixels, labels: Labels) -> Labels:
+    def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
         """What the images, as they are in the data set, are called now."""
         return labels
 
@@ -48,7 +51,7 @@ class Rotated(Concept):
         if self.quarters not in (1, 2, 3):
             raise SettingError(f"quarters = {self.quarters}: must be 1, 2 or 3")
 
-    def images(self, images: Pixels) -> Pixels:
+    def images(self, images: "Pixels") -> "Pixels":
         height, width = images.shape[2:]
         if self.quarters != 2 and height != width:
             raise SettingError(f"quarters = {self.quarters}: images of {height} x {width} pixels can only be turned by 2")
@@ -65,7 +68,7 @@ class Swapped(Concept):
         if not self.to or sorted(self.to) != list(range(len(self.to))):
             raise SettingError(f"to = {list(self.to)[:20]}: must name each class once, by its number from 0 on")
 
-    def labels(self, images: Pixels, labels: Labels) -> Labels:
+    def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
         if labels.max(initial=0) >= len(self.to):
             raise SettingError(f"to: names {len(self.to)} classes, the data set has class {labels.max()}")
         return np.array(self.to, dtype=np.int64)[labels]
@@ -109,7 +112,7 @@ class SeaThreshold(Concept):
 
     threshold: float
 
-    def labels(self, images: Pixels, labels: Labels) -> Labels:
+    def labels(self, images: "Pixels", labels: "Labels") -> "Labels":
         if images.shape[1:] != (1, 1, 3):
             raise SettingError("kind = threshold: is a concept of the data set sea")
         return above(images, self.threshold)
