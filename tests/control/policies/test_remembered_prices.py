@@ -198,3 +198,10 @@ def test_a_price_of_minus_zero_is_a_price_of_zero():
     memory = all_prices.remember(all_prices.unseen(1), np.array([[0.0, -0.0, 1.0]]))
     assert memory["price_counts"][0, :2].tolist() == [2, 1]
     assert all_prices.deserved(memory, np.array([-0.0]), np.array([0.0]))[0] == 1.0
+
+
+@BOTH
+def test_a_price_of_next_to_nothing_is_bought_whole(memory):
+    """Money over it is more than a float holds."""
+    seen = remember(memory, [[5e-324, 1e11]])
+    assert memory.deserved(seen, np.array([5e-324]), np.array([1e11])).tolist() == [1.0]

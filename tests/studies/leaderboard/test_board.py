@@ -53,7 +53,7 @@ def tiny(tmp_path_factory):
     """A folder with a recipe that was compared, and policies of one's own beside it."""
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "tiny.toml").write_text(TINY)
-    (folder / "mine.py").write_text(MINE)
+    (folder / "for_the_board.py").write_text(MINE)
     words = ("--budgets", "recipe", "--policies", "recipe", "--quiet", "--processes", 1)
     call("compare", folder / "tiny.toml", *words, "--out", folder / "compared", "--pages", folder / "results")
     return folder
@@ -76,7 +76,7 @@ def test_the_page_is_up_to_date(tmp_path):
 
 def test_a_policy_of_ones_own_stands_beside_the_others(tiny):
     """Twin is headgate, so it must have met the same prices and samples: its numbers are headgate's, to the last digit."""
-    written = add(tiny, "mine:Twin").split()
+    written = add(tiny, "for_the_board:Twin").split()
     assert written == [str(tiny / "board" / "added" / "Twin-tiny.json"), str(tiny / "board" / "leaderboard.md")]
     theirs = json.loads((tiny / "results" / "tiny.json").read_text("utf-8"))["rows"]
     added = json.loads((tiny / "board" / "added" / "Twin-tiny.json").read_text("utf-8"))
@@ -90,15 +90,15 @@ def test_a_policy_of_ones_own_stands_beside_the_others(tiny):
     assert "## Digits, tried" in text
     assert text.count("`Twin` (added) |") == 2
     assert re.search(r"\| \d \| `Twin` \(added\) \|", text)
-    add(tiny, "mine:Below", "--name", "cheap", "--with", "low=4.0")
+    add(tiny, "for_the_board:Below", "--name", "cheap", "--with", "low=4.0")
     settings = [each.read_text("utf-8") for each in (tiny / "board" / "runs" / "cheap-tiny").rglob("config.toml")]
     assert len(settings) == 2
-    assert all("low = 4.0" in each and "mine:Below" in each for each in settings)
+    assert all("low = 4.0" in each and "for_the_board:Below" in each for each in settings)
     text = (tiny / "board" / "leaderboard.md").read_text("utf-8")
     assert "`cheap` (added)" in text
     assert "`Twin` (added)" in text
     with pytest.raises(DataError, match="Twin stands there already"):
-        add(tiny, "mine:Twin")
+        add(tiny, "for_the_board:Twin")
 
 
 def test_who_broke_a_limit_is_listed_apart(tiny):
@@ -113,11 +113,11 @@ def test_who_broke_a_limit_is_listed_apart(tiny):
 @pytest.mark.parametrize(
     ("words", "refused", "says"),
     [
-        (["--add", "mine:Below", "--name", "random"], SettingError, "has a policy of that name"),
-        (["--add", "mine:Below", "--name", "../x"], SettingError, "must be letters, digits"),
-        (["--add", "mine:Nobody"], SettingError, "mine:Nobody"),
+        (["--add", "for_the_board:Below", "--name", "random"], SettingError, "has a policy of that name"),
+        (["--add", "for_the_board:Below", "--name", "../x"], SettingError, "must be letters, digits"),
+        (["--add", "for_the_board:Nobody"], SettingError, "for_the_board:Nobody"),
         (["--name", "x"], SettingError, "a policy that --add names"),
-        (["--add", "mine:Below", "--on", "better/lenet"], DataError, "better/lenet: has no results"),
+        (["--add", "for_the_board:Below", "--on", "better/lenet"], DataError, "better/lenet: has no results"),
     ],
 )
 def test_what_cannot_be_added_is_refused_before_anything_runs(tiny, words, refused, says, tmp_path):

@@ -43,6 +43,7 @@ def spread(felt: Floats, price: Floats) -> tuple[Floats, Floats]:
     return np.take_along_axis(felt, chosen, axis=-1), np.take_along_axis(price, chosen, axis=-1)
 
 
+@np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
 def share_at_edge(left: Floats, tied: Floats) -> Floats:
     """Of what costs `tied`, what `left` money buys; all of what costs nothing."""
     return np.asarray(np.clip(np.divide(left, tied, out=np.ones_like(left), where=tied > 0), 0.0, 1.0))
