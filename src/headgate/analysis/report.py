@@ -20,6 +20,7 @@ from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
+from headgate.records.scored import read_scored
 
 
 def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = None) -> Path:
@@ -82,6 +83,7 @@ def _facts(run: RunFolder, named: bool) -> str:
         "diverged": f"all models diverged, round {state['round']} of {run.rounds}",
     }[run.status]
     machine = [environment[key] for key in ("executor", "device", "dtype") if environment.get(key)]
+    took = read_scored([state])
     facts = [
         ("State", status),
         ("Policies", len(state["policies"])),
@@ -92,6 +94,7 @@ def _facts(run: RunFolder, named: bool) -> str:
         ("Model", run.kind("model") or ""),
         ("Computed with", ", ".join(map(str, machine))),
         ("Time", _elapsed(state.get("elapsed_s"))),
+        ("Looking at samples", f"{took.samples:,} in {duration(took.seconds)}" if took.samples else ""),
     ]
     items = "".join(f"<div><dt>{_escape(key)}</dt><dd>{_escape(value)}</dd></div>" for key, value in facts if value != "")
     heading = f'<h2 class="run">{_escape(run.name)}</h2>' if named else ""

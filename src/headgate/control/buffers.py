@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.retention import Candidates, KStep, Retention, WindowRule
+from headgate.control.scores import check_asked
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
@@ -43,6 +44,7 @@ class Buffers:
         self.window = isinstance(rule, WindowRule)
         if self.limit is None and not self.window:
             raise SettingError(f"{type(rule).__name__}: needs a capacity; only window rules go without")
+        check_asked(rule, rule.scores)
         self.K = rule.K if isinstance(rule, KStep) else None
         if np.ndim(self.K) and np.shape(self.K) != (runs,):  # type: ignore[arg-type]  # None has no dimensions
             raise SettingError(f"K: has {np.size(self.K)} entries for {runs} runs")  # type: ignore[arg-type]
@@ -191,7 +193,8 @@ class Buffers:
             client=client[:, None],
             room=self.limit[client, None],
         )
-        stays = checked(self.rule, given)
+        looks = self.rule.scores and self.streams.scores is not None
+        stays = self._looked(run, client, given) if looks else checked(self.rule, given)
         left = given.there & ~stays
         slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # those that stay, in their order, and then others
         empty = ~np.take_along_axis(stays, slot, axis=1)
@@ -202,6 +205,23 @@ class Buffers:
         used = np.where(left, given.age, 0)  # once in every round since it was admitted; a new one never
         unused = _by_run(len(last), run, left & given.new)
         return Settled(Contents(contents.recent, **after), first, unused, _by_run(len(last), run, used))
+
+    def _looked(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
+        """Who stays under a rule that looks. A client with room for all is not asked, so nothing is worked out for it.
+
+        Run by run: no number hangs on the runs beside, and no more is in memory than one of them takes.
+        """
+        assert self.streams.scores is not None
+        stays = given.there.copy()
+        crowded = np.flatnonzero(stays.sum(axis=1) > given.room[:, 0])
+        for own in np.split(crowded, np.flatnonzero(np.diff(run[crowded])) + 1 if crowded.size else []):
+            if own.size:
+                some = given.of(own)
+                row, nth = np.nonzero(some.there)
+                who = own[row]
+                found = self.streams.scores(run[who], client[who], some.position[row, nth], self.rule.scores)
+                stays[own, : some.position.shape[1]] = checked(self.rule, some._replace(scores=found.placed(some.there)))
+        return stays
 
     def _labels(self, run: Ints, client: Ints, arriving: Ints) -> NDArray[np.int32]:
         """The classes of the new samples; 0 where there is none."""

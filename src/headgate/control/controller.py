@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy
+from headgate.control.scores import ScoresAt
 from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Losses, Orders, Report, Streams, System, View
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
@@ -22,7 +23,7 @@ class Controller:
     """One policy over `runs` independent runs of the same system.
 
     Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
-    ask `labels`, and take all samples for one class where there are none.
+    ask `labels`, and take all samples for one class where there are none; those that look at samples ask `scores`.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -33,7 +34,13 @@ class Controller:
     """
 
     def __init__(
-        self, system: System, policy: AdmissionPolicy, runs: int = 1, seeds: Ints | None = None, labels: Labels | None = None
+        self,
+        system: System,
+        policy: AdmissionPolicy,
+        runs: int = 1,
+        seeds: Ints | None = None,
+        labels: Labels | None = None,
+        scores: ScoresAt | None = None,
     ) -> None:
         if runs < 1:
             raise SettingError(f"runs = {runs}: must be at least 1")
@@ -52,7 +59,7 @@ class Controller:
         self._whole, self._everybody = int(shares.sum()), bool(shares.all())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
-        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels))
+        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
 
     def open(self) -> Ledger:
         """The ledger before round 1: Z(1) = 0, nothing admitted."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive, whole_numbers
+from headgate.control.scores import ScoresAt
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES
 
@@ -255,9 +256,11 @@ Labels = Callable[[Ints, Ints, Ints], Ints]
 
 
 class Streams(NamedTuple):
-    """Whose streams they are: for rules that draw lots or look at classes."""
+    """Whose streams they are: for rules that draw lots, look at classes or at what a model says of samples."""
 
     seeds: Ints
     """(R,)"""
     labels: Labels | None = None
     """None: nobody knows the classes"""
+    scores: ScoresAt | None = None
+    """None: there is no model to ask, as in a plan"""

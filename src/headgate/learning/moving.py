@@ -171,6 +171,12 @@ class ConceptsSeen:
     def at(self, runs: Ints, clients: Ints, positions: Ints) -> Ints:
         return np.asarray(self.concept[runs, clients, positions - self.begin[runs, clients]], dtype=np.int64)
 
+    def at_or(self, today: Ints, known: NDArray[np.bool_], runs: Ints, clients: Ints, positions: Ints) -> Ints:
+        """Of samples of which some are known and the others come today, in the concepts `today`."""
+        concepts = today.copy()
+        concepts[known] = self.at(runs[known], clients[known], positions[known])
+        return concepts
+
     def restored(self, begin: Ints, concept: NDArray[np.uint8]) -> "ConceptsSeen":
         """From what was saved; refused where it is not of as many runs and clients."""
         if begin.shape != self.begin.shape or concept.shape[:-1] != begin.shape:

@@ -18,6 +18,7 @@ from headgate.experiment import named_outside
 from headgate.limits import ROUNDS
 from headgate.reading import opened
 from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, check_count, lost_runs, read_config, read_state
+from headgate.records.scored import read_scored
 from headgate.records.sums import newest_checkpoint, read_sealed
 from headgate.records.sweeps import STATE, points_of
 from headgate.records.tables import PARTS, TABLES, concepts_of, frame_of, part_folders
@@ -75,8 +76,8 @@ def tell(folder: Path, state: str, t: int, elapsed: float) -> None:
     whole = read_played(folder)
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
-    for part in part_folders(folder):
-        said = read_sealed(part / STATE) if (part / STATE).exists() else {}
+    states = {part: read_sealed(part / STATE) if (part / STATE).exists() else {} for part in part_folders(folder)}
+    for part, said in states.items():
         for key, runs in lost.items():
             runs += lost_runs(part / STATE, said, key)
         if "note" in said:
@@ -85,7 +86,9 @@ def tell(folder: Path, state: str, t: int, elapsed: float) -> None:
     for runs in lost.values():
         runs.sort(key=lambda run: (places.get(run["policy"], len(places)), run["seed"]))
     runs_ = {"policies": whole.policies, "seeds": whole.seeds}
-    RunWriter(folder).state(state, t, whole.rounds, elapsed_s=round(elapsed, 3), **runs_, **lost, **note)
+    RunWriter(folder).state(
+        state, t, whole.rounds, elapsed_s=round(elapsed, 3), **runs_, **lost, **note, **read_scored(states.values()).told()
+    )
 
 
 def conclude(folder: Path, elapsed: float = 0.0) -> None:

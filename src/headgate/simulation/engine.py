@@ -1,21 +1,24 @@
 """All runs of an experiment (policies × seeds) in one batch, a round at a time.
 
-Control goes first: no policy looks at the model of its round. What clients then hold becomes rows of the training set, the
-executor does every client's local steps, and the server averages. With a cohort the server still admits for all clients,
-but only the clients drawn for the round train, and only their updates are averaged.
+Control goes first: no policy looks at the model of its round, but a retention rule may. What clients then hold becomes rows of
+the training set, the executor does every client's local steps, and the server averages. With a cohort the server still admits
+for all clients, but only the clients drawn for the round train, and only their updates are averaged.
 
 A device of its own works while the host goes on, so there the next round is prepared between the launch of a round
-and the reading of its results; not where a policy listens to what samples lose, for then control waits for the round.
+and the reading of its results; not where a policy listens to what samples lose, or a rule looks at what the model says of
+them, for then control waits for the round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
+from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
@@ -29,6 +32,8 @@ from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
 from headgate.simulation.hearing import heard
 from headgate.simulation.learner import RoundSamples, learner_of
+from headgate.simulation.rounds import Prepared, Round
+from headgate.simulation.scoring import Scoring
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -38,41 +43,6 @@ FEW = 1_000
 """clients of whom each is written down: the images it owns, and in the record what it admits and holds"""
 PRICES = 1 << 22
 """prices that are fetched and kept at once: of all rounds, unless every one of many clients has its own"""
-
-
-@dataclass(frozen=True)
-class Round:
-    """What a round did, as rows for the record."""
-
-    t: int
-    metrics: list[dict[str, Any]]
-    clients: list[dict[str, Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A round as far as it is known before the models are: what is admitted, and who trains on what."""
-
-    t: int
-    price: Floats
-    before: Mapping[str, Ledger]
-    orders: Mapping[str, Orders]
-    after: Mapping[str, Ledger]
-    paid: Mapping[str, Floats | None]
-    """to each client, (S, M), where prices differ between clients"""
-    batch: RoundSamples
-    clients: Ints
-    """who trains, (R, clients that train)"""
-    runs: Ints
-    """of every sample that is trained on: its run;"""
-    samples: Ints
-    """its number in the stream of the run's seed;"""
-    positions: Ints
-    """its position in the stream of its client"""
-    today: Ints | None
-    """the concept of every client, (S, M), where the world changes;"""
-    seen: ConceptsSeen | None
-    """then also what is known after the round"""
 
 
 def streams_of(
@@ -106,9 +76,11 @@ class Simulation:
         self.learner = learner_of(given, dataset if self.moving is None else self.moving.dataset, device, executor)
         self.streams = list(streams_of(given, dataset, self.seeds, self.moving))
         self._train_labels = self.learner.dataset.train_labels
-        self.controllers = {
-            name: Controller(system, given.policies[name], len(self.seeds), self.seeds, self._labels_at) for name in self.names
-        }
+        self.scoring = Scoring(self.learner)
+        self.controllers = {name: self._controller(name) for name in self.names}
+        rules = {name: controller.buffers.rule for name, controller in self.controllers.items()}
+        for name, rule in rules.items():
+            self.learner.check_scores(rule.scores, f"{type(rule).__name__} (policies.{name})")
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
         self.models = self.learner.start(self.run_seeds)
@@ -127,11 +99,17 @@ class Simulation:
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.heard_runs = np.flatnonzero(np.repeat(asked, len(self.seeds)))
         """of whose samples the losses are asked"""
-        self.overlap = device != "cpu" and not self.listening
+        self.overlap = device != "cpu" and not self.listening and not any(rule.scores for rule in rules.values())
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
         self.seen = None if self.moving is None else ConceptsSeen.nothing(len(self.run_seeds), system.clients)
         self._today: Ints | None = None
+        self._before: tuple[Mapping[str, Ledger], ConceptsSeen | None] = self.ledgers, self.seen
+
+    def _controller(self, name: str) -> Controller:
+        policy = self.experiment.policies[name]
+        asked = self._labels_at, partial(self._scores_at, name)
+        return Controller(self.experiment.system, policy, len(self.seeds), self.seeds, *asked)
 
     # one round
 
@@ -161,6 +139,7 @@ class Simulation:
     def _prepare(self, t: int, before: Mapping[str, Ledger], seen: ConceptsSeen | None = None) -> Prepared:
         """All of round t that does not hang on the models. Changes nothing that shows."""
         self._today = today = None if self.moving is None else self.moving.where.at(t)
+        self._before = before, seen
         price, orders = self._price(t), dict[str, Orders]()
         after, paid = dict[str, Ledger](), dict[str, Floats | None]()
         for name, controller in self.controllers.items():
@@ -217,6 +196,15 @@ class Simulation:
         concepts = None if self._today is None else self._today[seeds, clients]
         return np.asarray(self._train_labels[self._served(seeds, clients, positions, concepts).rows])
 
+    def _scores_at(self, name: str, seeds: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) -> Scores:
+        """Of samples that a policy's clients hold or that come by, in the round that is being prepared."""
+        (ledgers, seen), concepts = self._before, None
+        runs = seeds + self.names.index(name) * len(self.seeds)
+        if seen is not None and self._today is not None:
+            known = positions < ledgers[name].admitted[seeds, clients]
+            concepts = seen.at_or(self._today[seeds, clients], known, runs, clients, positions)
+        return self.scoring(self.models, asked, runs, self._served(seeds, clients, positions, concepts).rows)
+
     def _served(self, seeds: Ints, clients: Ints, positions: Ints, concepts: Ints | None) -> Served:
         """What comes at positions of the clients' streams; of the seeds their places among all seeds."""
         samples, rows = np.empty_like(positions), np.empty_like(positions)
@@ -259,13 +247,9 @@ class Simulation:
         return {name: Losses(*(each[own] for each in told)) for name, own in zip(names, cuts, strict=True)}
 
     def _listened(self, now: Prepared, told: Mapping[str, Losses]) -> Mapping[str, Ledger]:
-        """The ledgers after the round; those of policies that listen are posted with what was told."""
-        after = dict(now.after)
-        for name in self.listening:
-            before, orders = now.before[name], now.orders[name]
-            report = self._report(before, orders) or Report(orders.admitted)
-            after[name] = self.controllers[name].post(before, orders, report._replace(losses=told[name]))
-        return after if self.listening else now.after
+        """The ledgers after the round; those of policies that listen hold what was told."""
+        heard_by = {name: replace(now.after[name], losses=told[name]) for name in self.listening}
+        return {**now.after, **heard_by} if heard_by else now.after
 
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds

@@ -2,12 +2,14 @@
 
 import copy
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
+from headgate.learning.last_layer import last_layer, with_features
 from headgate.simulation.executors.gram_torch import is_linear
 from headgate.simulation.executors.types import Task, native_kernels
 from headgate.simulation.learner import EVALUATED
@@ -57,6 +59,34 @@ class Evaluator:
                 each = self._logits(theta, models, images[own])
                 found += [-log_chances(logits, labels[own]).view(-1) for _, logits in each]
         return torch.cat(found)
+
+    def answers(self, theta: Tensor, images: Tensor, features: bool) -> tuple[Tensor, Tensor | None]:
+        """What one model (1, P) says to images (S, C, H, W), (S, classes), and, if asked for, what goes into its last layer."""
+        said, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
+        with torch.no_grad(), native_kernels():
+            models = self._models(theta)
+            for start in range(0, len(images), EVALUATED):
+                some = images[start : start + EVALUATED]
+                if features:
+                    logits, inputs = self._with_features(theta, some)
+                    went_in.append(inputs)
+                else:
+                    logits = next(self._logits(theta, models, some))[1].reshape(len(some), -1)
+                said.append(logits)
+        return torch.cat(said), torch.cat(went_in) if went_in else None
+
+    def _with_features(self, theta: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """By the module itself: what goes into its last layer no executor tells."""
+        layer = self.last
+        assert layer is not None
+        x = self.task.normalised(images).to(self.task.arithmetic, memory_format=self.format)
+        said, went_in = with_features(layer, lambda: functional_call(self.model, self._model(theta[0]), (x,)))
+        return said.to(theta.dtype), went_in.to(theta.dtype)
+
+    @cached_property
+    def last(self) -> nn.Linear | None:
+        """The linear layer that the model ends with, if it does."""
+        return last_layer(self.model, self.task.shape)
 
     def _models(self, theta: Tensor) -> list[dict[str, Tensor]] | None:
         """Where they are called one by one."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.scores import Scores, scores_of
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
@@ -96,6 +97,25 @@ class Learner(ABC):
         parts = [self._losses(models.theta[run : run + 1], own) for run, own in packed]
         return self.arrays.concatenate(parts)
 
+    def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
+        """What models say of rows of the training set, `runs` being whose model judges each, one after the other.
+
+        A forward pass of each run by itself, so that its numbers hang on no other. Images are not moved. Waits.
+        """
+        if not len(rows):
+            one = self.scores(models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64))
+            return Scores(*(None if values is None else values[:0] for values in one))
+        wanted = "features" in asked
+        said = [self._answers(models.theta[r : r + 1], rows[runs == r], wanted) for r in np.unique(runs).tolist()]
+        back = np.argsort(np.argsort(runs, kind="stable"), kind="stable")
+        logits = self.read(self.arrays.concatenate([answer for answer, _ in said]))[back]
+        features = self.read(self.arrays.concatenate([inputs for _, inputs in said]))[back] if wanted else None
+        return scores_of(asked, logits, self.dataset.train_labels[rows], features)
+
+    @abstractmethod
+    def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
+        """Refuses what cannot be asked of this model; `whose` is the rule that asks."""
+
     def tensors(self, models: Models) -> dict[str, NDArray[Any]]:
         """All that `restored` needs."""
         mean = {} if models.mean is models.theta else {"mean": models.mean}
@@ -139,6 +159,10 @@ class Learner(ABC):
     @abstractmethod
     def _losses(self, theta: Array, packed: Packed) -> Array:
         """Of each sample under the one model theta (1, P)."""
+
+    @abstractmethod
+    def _answers(self, theta: Array, rows: Ints, features: bool) -> tuple[Array, Array | None]:
+        """What the one model theta (1, P) says to rows of the training set, (S, classes), and what goes into its last layer."""
 
     @abstractmethod
     def _put(self, values: NDArray[Any]) -> Array:

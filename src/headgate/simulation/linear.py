@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
 from headgate.learning.averaging import between
@@ -107,6 +108,13 @@ class LinearLearner(Learner):
         with np.errstate(all="ignore"), one_thread():
             return super().losses(models, batch, runs)
 
+    def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
+        with np.errstate(all="ignore"), one_thread():
+            return super().scores(models, asked, runs, rows)
+
+    def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
+        """All can be asked: the last layer is the only one."""
+
     def judge(self, theta: Floats, place: int = 0) -> tuple[Floats, Floats]:
         return self._judged[place].score(theta)
 
@@ -129,12 +137,20 @@ class LinearLearner(Learner):
         return Packed(images, self.dataset.train_labels[batch.rows], batch.offsets)
 
     def _losses(self, theta: Floats, packed: Packed) -> Floats:
-        samples = np.empty((len(packed.labels), math.prod(self.task.shape)), self.dtype)
-        self.task.normalise(packed.images, samples)
-        (weight,), bias = self.task.matrices(theta)
-        logits = weight @ samples.T + bias[0]
+        samples, logits = self._logits(theta, packed.images)
         logits -= logits.max(axis=0)
         return np.asarray(np.log(np.exp(logits).sum(axis=0)) - logits[packed.labels, np.arange(len(samples))])
+
+    def _answers(self, theta: Floats, rows: Ints, features: bool) -> tuple[Floats, Floats | None]:
+        samples, logits = self._logits(theta, self.dataset.train_images[rows])
+        return logits.T, np.insert(samples, samples.shape[1], 1.0, axis=1) if features else None
+
+    def _logits(self, theta: Floats, images: Pixels) -> tuple[Floats, Floats]:
+        """The images as the model takes them, (S, pixels), and what the one model theta (1, P) says to them, (classes, S)."""
+        samples = np.empty((len(images), math.prod(self.task.shape)), self.dtype)
+        self.task.normalise(images, samples)
+        (weight,), bias = self.task.matrices(theta)
+        return samples, weight @ samples.T + bias[0]
 
     def _put(self, values: NDArray[Any]) -> Floats:
         return values.astype(self.dtype)

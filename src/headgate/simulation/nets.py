@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from headgate.control.types import Ints
+from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
@@ -54,6 +56,11 @@ class NetLearner(Learner):
     def judge(self, theta: Tensor, place: int = 0) -> tuple[Tensor, Tensor]:
         return self.evaluators[place](theta)
 
+    def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
+        if "features" in asked and self.evaluators[0].last is None:
+            kind = self.experiment.model.kind
+            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {whose} needs the gradients")
+
     def read(self, array: Tensor) -> NDArray[Any]:
         values: NDArray[Any] = array.cpu().numpy()
         return values
@@ -85,6 +92,10 @@ class NetLearner(Learner):
 
     def _losses(self, theta: Tensor, packed: Packed) -> Tensor:
         return self.evaluators[0].losses(theta, packed.images, packed.labels)
+
+    def _answers(self, theta: Tensor, rows: Ints, features: bool) -> tuple[Tensor, Tensor | None]:
+        images = self.images.index_select(0, to_device(rows, self.task.device))
+        return self.evaluators[0].answers(theta, images, features)
 
     def _put(self, values: NDArray[Any]) -> Tensor:
         return to_device(values, self.task.device).to(self.task.dtype)

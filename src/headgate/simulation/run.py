@@ -23,11 +23,13 @@ from headgate.parts import in_one_line
 from headgate.records.lock import FolderLock
 from headgate.records.parts import resuming, saying_how_to_go_on
 from headgate.records.reader import CONFIG, MEAN_PRICE
+from headgate.records.scored import read_scored
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
 from headgate.simulation.cut import footprint
-from headgate.simulation.engine import Round, Simulation, streams_of
+from headgate.simulation.engine import Simulation, streams_of
 from headgate.simulation.learner import EVALUATED
+from headgate.simulation.rounds import Round
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
@@ -118,6 +120,7 @@ def resume(
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
         try:
             simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
+            simulation.scoring.took = read_scored([checkpoint.facts])
         except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
             raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
     return simulation, RunWriter(checkpoint.folder, sums)
@@ -188,4 +191,5 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
         "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
         "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
         **({"note": note} if note else {}),
+        **simulation.scoring.took.told(),
     }

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import whole_numbers
 from headgate.control.randomness import Purpose, uniform
+from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints, System
 from headgate.errors import SettingError
 
@@ -33,6 +34,8 @@ class Candidates(NamedTuple):
     client: Ints
     room: Ints
     """the most that the client can hold"""
+    scores: Scores | None = None
+    """what the rule asks for, of each sample; None: there is no model to ask, as in a plan"""
 
     @property
     def there(self) -> Bools:
@@ -46,6 +49,19 @@ class Candidates(NamedTuple):
     def end(self) -> Ints:
         """How many samples the client has ever admitted."""
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
+
+    def of(self, clients: Ints) -> "Candidates":
+        """The same of some of the clients, without the places behind the last that any of them has."""
+        held = self.there[clients].any(axis=0)
+        width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
+        return Candidates(
+            position=self.position[clients, :width],
+            age=self.age[clients, :width],
+            label=None if self.label is None else self.label[clients, :width],
+            seed=self.seed[clients],
+            client=self.client[clients],
+            room=self.room[clients],
+        )
 
     def draw(self, position: Ints, again: Ints | int = 0) -> Floats:
         """One draw for each position; others whenever `again` is another number."""
@@ -66,12 +82,16 @@ class Retention(ABC):
     It chooses who stays, never how many: a client holds all it kept and all that is new, or as much of both as its
     limit allows. So the server knows every occupancy from its own orders. A rule remembers nothing, so a client alone,
     a batch of runs and a run that was resumed choose the same.
+
+    One that asks for `scores` is given them where there is a model. Where there is none it must still keep as many.
     """
 
     capacity: Capacity | None = field(default="buffer", kw_only=True)
 
     by_class: ClassVar[bool] = False
     """whether the rule looks at classes, so that they must be remembered"""
+    scores: ClassVar[tuple[str, ...]] = ()
+    """what the rule wants to know of each sample: fields of `Scores`, under the model that the server sent in this round"""
 
     def __post_init__(self) -> None:
         if self.capacity is not None and not isinstance(self.capacity, str):

@@ -1,0 +1,99 @@
+"""What a model says of samples, for rules that look at it: how sure it is, how wrong, and which way a sample would pull it.
+
+A rule names what it needs in `scores`; nothing else is worked out. The gradient of a sample's loss by the last layer is
+error ⊗ features. Nobody builds it: inner products are (error·error)(features·features).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.errors import SettingError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Scores(NamedTuple):
+    """What a model says of samples. What was not asked for is None; (…) is the shape of the samples, as (C, W).
+
+    Numbers are finite, and 0 where there is no sample or the model has broken down.
+    """
+
+    loss: Floats | None = None
+    """cross-entropy with the sample's own label, (…)"""
+    entropy: Floats | None = None
+    """of the predicted classes, (…); needs no label"""
+    margin: Floats | None = None
+    """largest minus second largest predicted probability, (…); needs no label"""
+    error: Floats | None = None
+    """predicted probabilities minus the label as 0 and 1, (…, classes)"""
+    guess: Floats | None = None
+    """the same with the predicted class in place of the label, (…, classes); needs no label"""
+    features: Floats | None = None
+    """what goes into the last layer, with a 1 for its bias if it has one, (…, H); needs no label"""
+
+    def placed(self, there: Bools) -> "Scores":
+        """Those of the samples that are there, one after the other, at their places; 0 elsewhere.
+
+        >>> Scores(loss=np.array([0.5, 2.0])).placed(np.array([[True, False], [False, True]])).loss.tolist()
+        [[0.5, 0.0], [0.0, 2.0]]
+        """
+
+        def put(values: Floats) -> Floats:
+            everywhere = np.zeros((*there.shape, *values.shape[1:]))
+            everywhere[there] = values
+            return everywhere
+
+        return Scores(*(None if values is None else put(values) for values in self))
+
+
+NAMES = Scores._fields
+WITHOUT_LABELS = ("entropy", "margin", "guess", "features")
+"""what can be said of samples whose labels nobody knows"""
+ScoresAt = Callable[[Ints, Ints, Ints, tuple[str, ...]], Scores]
+"""(runs, clients, positions, what is asked for) → the scores of each sample, one after the other"""
+
+
+def check_asked(rule: object, asked: tuple[str, ...], known: tuple[str, ...] = NAMES) -> None:
+    """Refuses a rule that asks for what there is not."""
+    wrong = [name for name in asked if name not in known] if isinstance(asked, tuple) else [asked]
+    if wrong:
+        raise SettingError(f"{type(rule).__name__}.scores = {asked!r}: must be a tuple of {', '.join(known)}")
+
+
+def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None, features: NDArray[Any] | None) -> Scores:
+    """From the answers of a model to samples, (S, classes): what is asked for, in float64.
+
+    Labels may be None where nothing that needs them is asked for, features where they are not.
+    """
+    z = logits.astype(np.float64)
+    broken = ~np.isfinite(z).all(axis=1)
+    if features is not None:
+        features = features.astype(np.float64)
+        broken |= ~np.isfinite(features).all(axis=1)
+    z[broken] = 0.0
+    z -= z.max(axis=1, keepdims=True)
+    log_chance = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    chance, each = np.exp(log_chance), np.arange(len(z))
+    found: dict[str, Floats] = {}
+    if "loss" in asked:
+        found["loss"] = -log_chance[each, labels]
+    if "entropy" in asked:
+        found["entropy"] = -(chance * log_chance).sum(axis=1)
+    if "margin" in asked:
+        two = np.partition(chance, -2, axis=1)[:, -2:] if chance.shape[1] > 1 else np.insert(chance, 0, 0.0, axis=1)
+        found["margin"] = two[:, 1] - two[:, 0]
+    for name, classes in (("error", labels), ("guess", z.argmax(axis=1))):
+        if name in asked:
+            found[name] = chance.copy()
+            found[name][each, classes] -= 1.0
+    if "features" in asked:
+        assert features is not None
+        found["features"] = features
+    for values in found.values():
+        values[broken] = 0.0
+    return Scores(**found)

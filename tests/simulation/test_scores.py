@@ -1,0 +1,332 @@
+"""What models say of samples, judged by torch a sample at a time; and runs whose rules look at it."""
+
+import json
+import os
+import signal
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from headgate.control import Retention
+from headgate.control.policies import Headgate
+from headgate.control.scores import NAMES, WITHOUT_LABELS
+from headgate.errors import Interrupted, SettingError
+from headgate.experiment import load
+from headgate.learning.datasets import load_dataset
+from headgate.learning.models import Model
+from headgate.learning.networks import build_model
+from headgate.records.scored import Scored, read_scored
+from headgate.simulation import engine
+from headgate.simulation.engine import Simulation
+from headgate.simulation.learner import learner_of
+from headgate.simulation.schedule import perform
+
+DATA = load_dataset("digits")
+MARGINS = ((0, 0), (0, 0), (10, 10), (10, 10))
+LARGE = replace(DATA, train_images=np.pad(DATA.train_images, MARGINS), test_images=np.pad(DATA.test_images, MARGINS))
+SMALL = ["run.rounds=6", "run.seeds=3", 'run.policies=["headgate"]', "training.steps=2", "system.budget=60"]
+
+
+class TwoBranches(nn.Module):
+    """A forward of its own, with a last layer without a bias."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.out = nn.Linear(12, classes, bias=False)
+        self.left, self.right = nn.Linear(64, 12), nn.Linear(64, 12)
+
+    def forward(self, x):
+        flat = x.flatten(1)
+        return self.out(torch.tanh(self.left(flat)) + self.right(flat))
+
+
+class Softened(TwoBranches):
+    """Ends with something that is not a linear layer."""
+
+    def forward(self, x):
+        return super().forward(x) / 2
+
+
+@dataclass(frozen=True)
+class Branched(Model):
+    made_by: type = TwoBranches
+
+    @property
+    def kind(self):
+        return self.made_by.__name__
+
+    def build(self, shape, classes):
+        return self.made_by(shape, classes)
+
+
+WORLDS = {
+    "logistic, numpy": (DATA, "logistic", "gram"),
+    "logistic, torch": (DATA, "logistic", "reference"),
+    "lenet, compiled": (LARGE, "lenet", "compiled"),
+    "lenet, torch": (LARGE, "lenet", "reference"),
+    "resnet9": (DATA, "resnet9", "flat"),
+    "own": (DATA, TwoBranches, "flat"),
+    "own, no linear layer at the end": (DATA, Softened, "flat"),
+}
+
+
+def experiment_of(kind, *settings):
+    if isinstance(kind, str):
+        return load("digits", [*SMALL, f"model.kind={kind}", *settings])
+    return replace(load("digits", [*SMALL, *settings]), model=Branched(kind))
+
+
+def layer_of(module):
+    return module.out if isinstance(module, TwoBranches) else [part for part in module.modules() if type(part) is nn.Linear][-1]
+
+
+def by_hand(module, x, y):
+    """Of one image: loss, entropy, margin, the gradient of the loss by the last layer, and that with the guess as label."""
+    logits = module(x)
+    chance = torch.softmax(logits, 1)[0]
+    two = chance.sort(descending=True).values
+    parameters = list(layer_of(module).parameters())
+
+    def gradient(label):
+        found = torch.autograd.grad(cross_entropy(logits, label), parameters, retain_graph=True)
+        return torch.cat([each.reshape(len(chance), -1) for each in found], dim=1)  # the bias is one more column
+
+    loss, entropy = cross_entropy(logits, y), -(chance * chance.log()).sum()
+    sure = [float(each.detach()) for each in (loss, entropy, two[0] - two[1])]
+    return *sure, gradient(y), gradient(logits.argmax(1))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_scores_are_those_of_each_sample_by_autograd(world):
+    data, kind, executor = WORLDS[world]
+    experiment = experiment_of(kind)
+    own = Simulation(experiment, data, "cpu", executor)
+    own.step()
+    linear = kind is not Softened
+    asked = NAMES if linear else NAMES[:-1]
+    rng = np.random.default_rng(1)
+    runs, rows = rng.integers(0, 3, 9), rng.integers(0, len(data.train_labels), 9)
+    found = own.learner.scores(own.models, asked, runs, rows)
+    assert found.features is not None or not linear
+    module = build_model(experiment.model, data.shape, 10).double()
+    mean, std = (torch.tensor(each, dtype=torch.float64).view(-1, 1, 1) for each in (data.mean, data.std))
+    for i, (run, row) in enumerate(zip(runs.tolist(), rows.tolist(), strict=True)):
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(own.theta[run]).double(), module.parameters())
+        x = (torch.from_numpy(data.train_images[row]).double() / 255 - mean) / std
+        loss, entropy, margin, gradient, guessed = by_hand(module, x[None], torch.from_numpy(data.train_labels[row : row + 1]))
+        close = {"rtol": 2e-4, "atol": 2e-5}
+        np.testing.assert_allclose([found.loss[i], found.entropy[i], found.margin[i]], [loss, entropy, margin], **close)
+        if linear:
+            np.testing.assert_allclose(np.outer(found.error[i], found.features[i]), gradient, **close)
+            np.testing.assert_allclose(np.outer(found.guess[i], found.features[i]), guessed, **close)
+    assert all(values is None or values.dtype == np.float64 for values in found)
+    few = own.learner.scores(own.models, asked[:4], runs[:0], rows[:0])
+    assert few.loss.shape == (0,)
+    assert few.error.shape == (0, 10)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_a_run_is_told_hangs_on_no_other_run(world):
+    data, kind, executor = WORLDS[world]
+    own = Simulation(experiment_of(kind), data, "cpu", executor)
+    own.step()
+    asked = WITHOUT_LABELS if kind is not Softened else WITHOUT_LABELS[:-1]
+    rng = np.random.default_rng(2)
+    runs, rows = np.repeat(np.arange(3), 7), rng.integers(0, len(data.train_labels), 21)
+    mixed = rng.permutation(21)
+    together = own.learner.scores(own.models, asked, runs[mixed], rows[mixed])
+    for run in range(3):
+        among = np.flatnonzero(runs[mixed] == run)
+        alone = own.learner.scores(own.models, asked, runs[mixed][among], rows[mixed][among])
+        for name in asked:
+            assert np.array_equal(getattr(together, name)[among], getattr(alone, name)), name
+
+
+@dataclass(frozen=True, eq=False)
+class Wrongest(Retention):
+    """Those with the largest gradient stay; without a model the newest."""
+
+    scores: ClassVar[tuple[str, ...]] = ("loss", "error", "features")
+
+    def keeps(self, given):
+        if given.scores is None:
+            return given.lowest(-given.position)
+        size = (given.scores.error**2).sum(axis=-1) * (given.scores.features**2).sum(axis=-1)
+        return given.lowest(-size)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeepingWrongest(Headgate):
+    def retention(self, system):
+        return Wrongest()
+
+
+def looking(*settings, names=("looks",)):
+    experiment = load("digits", [*SMALL, *settings])
+    for name in names:
+        experiment = experiment.with_policy(name, KeepingWrongest())
+    return experiment
+
+
+@pytest.mark.parametrize("model", ["logistic", "lenet"])
+def test_a_run_alone_chooses_as_in_a_batch_and_those_beside_it_are_as_they_are_alone(model):
+    more, data = [f"model.kind={model}"], DATA if model == "logistic" else LARGE
+    together = Simulation(looking(*more), data)
+    alone = Simulation(looking(*more, "run.seeds=1", "run.first_seed=2"), data)
+    plain = Simulation(load("digits", [*SMALL, *more]), data)
+    for _ in range(5):
+        both, own, without = together.step(), alone.step(), plain.step()
+        assert repr([row for row in both.metrics if row["policy"] == "headgate"]) == repr(without.metrics)
+        rows = [row for row in both.metrics if row["seed"] == 2]
+        assert repr(rows) == repr(own.metrics)
+        assert np.array_equal(together.ledgers["looks"].places[2], alone.ledgers["looks"].places[0])
+    assert together.ledgers["looks"].unused.any()  # some new ones left at once: the rule had its say
+    assert together.scoring.took.samples > 100
+    assert together.scoring.took.seconds > 0
+
+
+def test_samples_are_judged_by_the_model_that_the_round_begins_with():
+    own = Simulation(looking("training.dtype=float64", "run.rounds=12"), DATA, "cpu", "reference")
+    held = [[[] for _ in own.experiment.system.buffer] for _ in range(3)]
+    scale, shift = 1 / (255 * np.array(DATA.std).item()), -np.array(DATA.mean).item() / np.array(DATA.std).item()
+    crowded = 0
+    for _ in range(12):
+        theta, before = own.theta[3:], own.ledgers["looks"].admitted
+        own.step()
+        after = own.ledgers["looks"]
+        for r, m in np.ndindex(after.admitted.shape):
+            could = np.array([*held[r][m], *range(before[r, m], after.admitted[r, m])], dtype=np.int64)
+            room = int(own.experiment.system.buffer[m])
+            if could.size > room:
+                crowded += 1
+                rows = own.streams[r].at(np.full_like(could, m), could).rows
+                x = DATA.train_images[rows].reshape(len(rows), -1) * scale + shift
+                z = x @ theta[r, :640].reshape(10, 64).T + theta[r, 640:]
+                p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) - np.eye(10)[DATA.train_labels[rows]]
+                size = (p**2).sum(axis=1) * ((x**2).sum(axis=1) + 1)
+                could = np.sort(could[np.lexsort((could, -size))][:room])
+            held[r][m] = could.tolist()
+            assert after.places[r, m][after.places[r, m] >= 0].tolist() == held[r][m]
+    assert crowded > 20
+
+
+def test_where_the_world_changes_a_held_sample_is_judged_as_it_was_when_it_came(monkeypatch):
+    """What is asked about is what is trained on."""
+    changes = ["data.concepts=['same', 'rotated']", "data.changes={kind='sudden', rounds=[4], stagger=0}"]
+    own = Simulation(looking(*changes, "run.rounds=12"), DATA)
+    served, asked, both = [], [], 0
+    scoring, serve = own.scoring, own._served
+
+    def noted(seeds, clients, positions, concepts):
+        served.append((clients, positions))
+        return serve(seeds, clients, positions, concepts)
+
+    def scored(models, names, runs, rows):
+        asked.append((runs, *served[-1], rows))
+        return scoring(models, names, runs, rows)
+
+    monkeypatch.setattr(own, "_served", noted)
+    monkeypatch.setattr(own, "scoring", scored)
+    for t in range(1, 13):
+        asked.clear()
+        now = own._prepare(t, own.ledgers, own.seen)
+        numbers = zip(now.runs.tolist(), served[-1][0].tolist(), now.positions.tolist(), strict=True)
+        trained = dict(zip(numbers, now.batch.rows.tolist(), strict=True))
+        for runs, clients, positions, rows in asked:
+            assert (runs >= 3).all()
+            for *which, row in zip(runs.tolist(), clients.tolist(), positions.tolist(), rows.tolist(), strict=True):
+                assert trained.get(tuple(which), row) == row
+            both += len(set((rows >= len(DATA.train_labels)).tolist())) == 2
+        own.step()
+    assert both > 2  # of both concepts at once
+
+
+def test_where_nobody_looks_nothing_is_asked(monkeypatch, tmp_path):
+    own = Simulation(load("digits", SMALL), DATA)
+    monkeypatch.setattr(own.learner, "scores", lambda *_: pytest.fail("nobody asked"))
+    for _ in range(6):
+        own.step()
+    assert own.scoring.took == Scored()
+    perform(load("digits", SMALL), tmp_path / "run", processes=1)
+    assert "scored" not in json.loads((tmp_path / "run" / "state.json").read_text())
+
+
+def test_control_waits_for_the_model_where_a_rule_looks(monkeypatch):
+    """On a device of its own, which another stands for here."""
+    monkeypatch.setattr(engine, "learner_of", lambda given, data, device, executor: learner_of(given, data, "cpu", executor))
+    for experiment, overlaps in ((load("digits", SMALL), True), (looking(), False)):
+        own = Simulation(experiment, DATA, "cuda")
+        own.step()
+        assert own.overlap is overlaps
+        assert (own._ahead is not None) is overlaps
+
+
+def test_a_model_that_ends_otherwise_is_refused_by_name_where_gradients_are_asked_for():
+    with pytest.raises(
+        SettingError, match=r"model.kind = Softened: does not end with a linear layer, .*Wrongest \(policies.looks"
+    ):
+        Simulation(replace(looking(), model=Branched(Softened)), DATA)
+
+
+def test_a_run_that_broke_down_goes_on_keeping_as_many():
+    own = Simulation(looking("training.lr=1e38"), DATA)
+    with np.errstate(all="raise"):
+        for _ in range(6):
+            own.step()
+    assert own.diverged.any()
+    assert (own.ledgers["looks"].occupancy <= own.experiment.system.buffer).all()
+
+
+MODULE = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headgate.control import Retention
+
+
+@dataclass(frozen=True, eq=False)
+class Surest(Retention):
+    """Those that the model is surest of leave."""
+
+    scores: ClassVar[tuple[str, ...]] = ("entropy",)
+
+    def keeps(self, given):
+        return given.lowest(-given.position if given.scores is None else -given.scores.entropy)
+'''
+
+
+def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_path, monkeypatch):
+    (tmp_path / "surest_rule.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    settings = [
+        *SMALL,
+        "policies.looks.kind=pacing",
+        "policies.looks.rule=surest_rule:Surest",
+        "run.policies=['looks', 'headgate']",
+    ]
+    experiment = load("digits", settings)
+
+    def stopping(folder, rows):
+        if rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    perform(experiment, tmp_path / "whole", processes=1)
+    with pytest.raises(Interrupted):
+        perform(experiment, tmp_path / "run", processes=1, watch=stopping)
+    perform(None, tmp_path / "run", resume=True, processes=1, trust=["surest_rule:Surest"])
+    perform(experiment, tmp_path / "parts", processes=2)
+    states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "parts")}
+    for name in ("run", "parts"):
+        for table in ("metrics.parquet", "clients.parquet"):
+            assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
+        assert states[name]["scored"]["samples"] == states["whole"]["scored"]["samples"] > 100
+
+
+@pytest.mark.parametrize("said", [None, 3, {}, {"samples": "1", "seconds": 2}, {"samples": 1, "seconds": float("inf")}])
+def test_what_a_state_cannot_mean_counts_as_nothing(said):
+    assert read_scored([{"scored": said}, {"scored": {"samples": 2, "seconds": 0.5}}, {}]) == Scored(2, 0.5)
