@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from typer.main import get_command
 from headgate.analysis.rehearsal import COLUMNS
 from headgate.cli import app, main
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 PLAN_KEYS = {
     "policy", "K", "rate", "V", "rho", "spend", "bound", "oracle_bound", "regret", "cost_violation", "buffer_violation",
     "peak_buffer", "why", "warning",
@@ -74,6 +76,19 @@ def test_plan_is_for_headgate_unless_another_policy_is_named(headgate):
     assert "Keeps the budget and every buffer" in headgate("plan", "mnist")[0]
     _, err = headgate("plan", "mnist", "--gamma", "0.3", code=2)
     assert "only acdpp is planned by it" in err
+
+
+def test_a_policy_of_ones_own_is_named_by_module_and_class(headgate, tmp_path, monkeypatch):
+    (tmp_path / "bought_here.py").write_text((EXAMPLES / "my_buyer.py").read_text("utf-8"), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    few = ("--rounds", "20", "--seeds", "2", "--format", "json", "-q")
+    both = json.loads(headgate("rehearse", "digits", *few, "--policies", "bought_here:TwoSteps,headgate")[0])
+    assert [row["policy"] for row in both] == ["TwoSteps", "headgate"]
+    assert json.loads(headgate("plan", "digits", "--policy", "bought_here:TwoSteps", "--format", "json")[0])["warning"] == ""
+    _, err = headgate("rehearse", "digits", "--policies", "bought_here:Nobody", code=2)
+    assert "policies.Nobody.kind = bought_here:Nobody: must be a class, a subclass of AdmissionPolicy" in err
+    _, err = headgate("rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2)
+    assert 'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own' in err
 
 
 def test_rehearse_prints_a_table_and_json(headgate):

@@ -24,6 +24,12 @@ RUN = [page for page in PAGES if SH.search(page.read_text("utf-8")) and page.ste
 WITH_PYTHON = [page for page in (ROOT / "README.md", *PAGES) if PYTHON.search(page.read_text("utf-8"))]
 
 
+def put_files(page, folder):
+    """A block that is to be put `into NAME.py` is put there, as a reader would."""
+    for name, block in re.findall(r"into `(\w+\.py)`:\n\n```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        (folder / name).write_text(block, "utf-8")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("readme")
@@ -44,6 +50,7 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    put_files(page, tmp_path)
     lines = [line for block in SH.findall(page.read_text("utf-8")) for line in block.splitlines()]
     assert lines
     for line in lines:
@@ -57,6 +64,7 @@ def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkey
 def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
     """In a folder where a recipe lies that a Flower app could have: one policy, one seed."""
     (tmp_path / "recipe.toml").write_text('base = "digits"\n[run]\npolicies = ["headgate"]\nseeds = 1\n')
+    put_files(page, tmp_path)
     program = "\n".join(PYTHON.findall(page.read_text("utf-8")))
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

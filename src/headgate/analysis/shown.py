@@ -4,26 +4,59 @@ import io
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from headgate.escaping import printable
 
 WIDE = 200
-"""columns where there is no terminal: tables keep theirs"""
+"""characters of a line where there is no terminal: tables keep their columns"""
+BROAD = 10_000
+"""characters that no table needs"""
 
 
-def a_table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
-    look = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
-    table = Table(title=plain_text(title) if title else None, show_header=any(columns), **look)  # type: ignore[arg-type]
-    for i, column in enumerate(columns):
-        table.add_column(plain_text(column), justify="right" if i and column else "left", no_wrap=i == 0)
-    for line in lines:
-        table.add_row(*map(plain_text, line))
-    return table
+def a_table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> "StackedTable":
+    return StackedTable(title, columns, [list(line) for line in lines])
+
+
+@dataclass(frozen=True)
+class StackedTable:
+    """A table. Where it is wider than its place it becomes several, one below the other, each with the first column."""
+
+    title: str
+    columns: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left = list(range(1, len(self.columns)))
+        title = self.title
+        while True:
+            taken = len(left)
+            while taken > 1 and self._width(console, options, left[:taken]) > options.max_width:
+                taken -= 1
+            yield self._of(left[:taken], title)
+            left, title = left[taken:], ""
+            if not left:
+                return
+
+    def _width(self, console: Console, options: ConsoleOptions, chosen: Sequence[int]) -> int:
+        """What the first column and these take if nothing is shortened."""
+        return console.measure(self._of(chosen, ""), options=options.update_width(BROAD)).maximum
+
+    def _of(self, chosen: Sequence[int], title: str) -> Table:
+        """The first column and these."""
+        look = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
+        table = Table(title=plain_text(title) if title else None, show_header=any(self.columns), **look)  # type: ignore[arg-type]
+        for i in (0, *chosen):
+            right = "right" if i and self.columns[i] else "left"
+            table.add_column(plain_text(self.columns[i]), justify=right, no_wrap=i == 0)  # type: ignore[arg-type]
+        for line in self.lines:
+            table.add_row(*(plain_text(line[i]) for i in (0, *chosen)))
+        return table
 
 
 def plain_text(text: str) -> Text:

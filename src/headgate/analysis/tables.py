@@ -20,6 +20,9 @@ from headgate.records.reader import RunFolder
 if TYPE_CHECKING:
     from headgate.learning.datasets import Found
 
+VAGUE = 1.0
+"""half the width of an interval of what is closed, beyond which it says nothing"""
+
 
 def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> list[RenderableType]:
     """Rehearsed policies, one a line."""
@@ -98,7 +101,13 @@ def _points(value: list[float | None] | None) -> str:
 
 
 def _share(value: list[float | None] | None) -> str:
-    return DASH if value is None else f"{plus_minus(Estimate(*value).scaled(100), 0)} %"  # type: ignore[arg-type]
+    """What is closed of a gap; a dash where the gap is so small that its share could be anything."""
+    if value is None:
+        return DASH
+    share = Estimate(*value)  # type: ignore[arg-type]
+    if share.half is not None and share.half > VAGUE:
+        return DASH
+    return f"{plus_minus(share.scaled(100), 0)} %"
 
 
 def run_shown(run: RunFolder, found: Sequence[Runs]) -> list[RenderableType]:

@@ -24,7 +24,8 @@ def compare(
         ),
     ] = None,
     policies: Annotated[
-        str, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, or kinds; `recipe`: those it runs.")
+        str,
+        typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, kinds or module:Class; recipe: those it runs."),
     ] = POLICIES,
     rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,

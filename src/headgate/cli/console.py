@@ -1,7 +1,7 @@
 """What the commands share: options, progress, JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
@@ -37,8 +37,19 @@ def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | No
     overrides = list(set_ or ())
     overrides += [f"run.{key}={value}" for key, value in (("rounds", rounds), ("seeds", seeds)) if value is not None]
     if policies is not None:
-        overrides.append(f"run.policies={json.dumps([name.strip() for name in policies.split(',') if name.strip()])}")
+        overrides += played([name.strip() for name in policies.split(",") if name.strip()])
     return overrides
+
+
+def played(policies: Sequence[str]) -> list[str]:
+    """What makes a recipe play these: names of sections, kinds, or module:Class, which gets a section with the class's name.
+
+    >>> played(["headgate", "mine:BelowFour"])
+    ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
+    """
+    names = [name.rpartition(":")[2] for name in policies]
+    sections = [f"policies.{own}.kind={json.dumps(said)}" for own, said in zip(names, policies, strict=True) if ":" in said]
+    return [*sections, f"run.policies={json.dumps(names)}"]
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """The commands of control: recipes, plan, rehearse."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, print_json, recipe_overrides, status
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, recipe_overrides, status
 from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
 
@@ -37,7 +36,7 @@ def recipes(
 
 def plan(
     recipe: Recipe = "mnist",
-    policy: Annotated[str, typer.Option(help="The policy to plan for: a section of the recipe, or a kind.")] = "headgate",
+    policy: Annotated[str, typer.Option(help="The policy: a section of the recipe, a kind, or module:Class.")] = "headgate",
     gamma: Annotated[float | None, typer.Option(help="Of acdpp: V = T^gamma; default: the recipe's.")] = None,
     phi: Annotated[float | None, typer.Option(help="Of acdpp: rho = 1 - T^-phi; default: the recipe's.")] = None,
     set_: Set = None,
@@ -54,7 +53,7 @@ def plan(
 
     experiment = with_policy(recipe, set_ or [], policy)
     with status(format_, "rehearsing"):
-        made = headgate.plan(experiment, policy, gamma, phi)
+        made = headgate.plan(experiment, next(iter(experiment.policies)), gamma, phi)
     if format_ is Format.json:
         print_json(made.numbers)
     else:
@@ -65,7 +64,9 @@ def rehearse(
     recipe: Recipe = "mnist",
     rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
-    policies: Annotated[str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, or kinds.")] = None,
+    policies: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, kinds, or module:Class.")
+    ] = None,
     set_: Set = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one row per policy, seed and round: .parquet, .csv or .jsonl.")
@@ -112,8 +113,8 @@ def rehearse(
 
 
 def with_policy(recipe: str, overrides: list[str], name: str) -> "Experiment":
-    """The recipe with this policy alone: a section of it, or a kind."""
-    return headgate.load(recipe, *overrides, f"run.policies={json.dumps([name])}")
+    """The recipe with this policy alone: a section of it, a kind, or module:Class."""
+    return headgate.load(recipe, *overrides, *played([name]))
 
 
 def acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":

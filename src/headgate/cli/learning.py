@@ -29,7 +29,9 @@ def run(
     recipe: Recipe = "digits",
     rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
-    policies: Annotated[str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, or kinds.")] = None,
+    policies: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, kinds, or module:Class.")
+    ] = None,
     set_: Set = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     executor: Annotated[

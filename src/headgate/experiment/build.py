@@ -115,7 +115,8 @@ def _policy(name: str, sections: Mapping[str, Any], bound: BoundConstants, searc
     if raw is None:
         known = [*sections, *POLICY.kinds]
         said = shown(name)
-        raise SettingError(f"policy {said}: no section [policies.{said}] and no such kind{nearest(name, known)}")
+        own = f'; a section [policies.NAME] with kind = "{said}" names your own' if OUTSIDE.fullmatch(name) else ""
+        raise SettingError(f"policy {said}: no section [policies.{said}] and no such kind{nearest(name, known)}{own}")
     if not isinstance(raw, Mapping):
         raise SettingError(f"policies.{shown(name)} = {shown(raw)}: must be a section")
     table = {"kind": name} | dict(raw)

@@ -59,3 +59,14 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -> str:
+    """The first keys that say something else, or nothing, in the other tables.
+
+    >>> differing({"run": {"rounds": 3, "seeds": 1}}, {"run": {"rounds": 4, "seeds": 1}, "system": {"budget": 5}})
+    'run.rounds, system.budget'
+    """
+    own, others = dict(dotted(one)), dict(dotted(other))
+    keys = [key for key in {**own, **others} if key not in own or key not in others or own[key] != others[key]]
+    return ", ".join(map(shown, keys[:most])) + (f" and {len(keys) - most} more" if len(keys) > most else "")

@@ -12,6 +12,7 @@ from typing import Any
 
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
+from headgate.experiment.sweep import differing
 from headgate.flower.ledger_store import LedgerStore, SettledRound
 from headgate.records.lock import FolderLock
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
@@ -98,8 +99,10 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
     known = named_outside(experiment.tables()).values()  # what else its settings name is not imported
-    if _settings(load(folder / CONFIG, trusted=known)) != _settings(experiment):
-        raise DataError(f"{folder}: was begun with other settings; choose another folder, or go on with its config.toml")
+    begun, wanted = _settings(load(folder / CONFIG, trusted=known)), _settings(experiment)
+    if begun != wanted:
+        other = f"was begun with other settings ({differing(begun, wanted)})"
+        raise DataError(f"{folder}: {other}; choose another folder, or go on with its config.toml")
 
 
 def _settings(experiment: Experiment) -> dict[str, Any]:

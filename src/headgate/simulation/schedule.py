@@ -17,6 +17,7 @@ import tomli_w
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
+from headgate.experiment.sweep import differing
 from headgate.parts import Untrusted
 from headgate.records.lock import FolderLock
 from headgate.records.parts import (
@@ -142,7 +143,8 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
         for key, why in kept.environment.get("unnamed", {}).items():  # an object that no recipe can name
             raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
     if wanted is not None and not _same(folder, wanted):
-        raise DataError(f"{folder}: was begun with other settings; choose another folder, or remove it")
+        other = differing(read_config(folder), _tables(wanted))
+        raise DataError(f"{folder}: was begun with other settings ({other}); choose another folder, or remove it")
     experiment = wanted or _read(folder, trust)
     if finished:
         return _Run(experiment, folder, finished=True)
@@ -157,9 +159,14 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
     return _Run(experiment, folder)
 
 
+def _tables(wanted: Experiment) -> dict[str, Any]:
+    """An experiment as a folder of it would say."""
+    return tomllib.loads(tomli_w.dumps(wanted.tables()))
+
+
 def _same(folder: Path, wanted: Experiment) -> bool:
     """Whether a folder was begun by this experiment; one of an older version is read first."""
-    own = tomllib.loads(tomli_w.dumps(wanted.tables()))
+    own = _tables(wanted)
     if read_config(folder) == own or wanted.unnamed:
         return read_config(folder) == own
     try:

@@ -10,6 +10,7 @@ from headgate.analysis.compare.scores import Offer, by_offer, cheaper, closed
 from headgate.analysis.intervals import Difference, p_value, student, t_quantile
 from headgate.analysis.limits import best_place, holm, limits
 from headgate.analysis.runs import gaps
+from headgate.analysis.tables import _share
 
 from ..made_up import outcome
 
@@ -151,3 +152,9 @@ def test_the_mean_is_over_evaluated_rounds():
     one = outcome("a", [[0.2, 0.6, 0.4]])
     assert one.measure("best").tolist() == [0.6]
     assert one.measure("mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])
+
+
+def test_a_share_of_next_to_no_gap_is_not_shown():
+    assert _share([8.67, -1.0, 19.0, 3]) == "–"
+    assert _share([0.45, 0.42, 0.48, 40]) == "45 ± 3 %"
+    assert _share([0.0, None, None, 40]) == "0 %"
