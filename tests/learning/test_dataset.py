@@ -42,8 +42,8 @@ def test_a_sound_data_set_is_taken() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train_images": np.zeros((4, 1, 2, 2))}, "train_images must be a numpy array of uint8, is float64"),
-        ({"test_images": [[1]]}, "test_images must be a numpy array of uint8, is list"),
+        ({"train_images": np.zeros((4, 1, 2, 2))}, "train_images must be a numpy array of uint8 or float32, is float64"),
+        ({"test_images": [[1]]}, "test_images must be a numpy array of uint8 or float32, is list"),
         ({"train_labels": np.zeros(4, np.int32)}, "train_labels must be a numpy array of int64, is int32"),
         ({"train_images": np.zeros((4, 2, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width), is (4, 2, 2)"),
         ({"train_images": np.zeros((4, 2, 2, 2), np.uint8)}, "train_images must be (N, 1 or 3, height, width)"),

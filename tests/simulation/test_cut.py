@@ -70,7 +70,7 @@ def test_as_many_runs_as_fit_and_at_least_one(once, run, working, free):
 
 
 def test_a_footprint_grows_with_what_lies_on_the_device():
-    size = {"images": 70_000, "pixels": 784, "parameters": 44_000, "clients": 10, "itemsize": 4, "evaluated": 2_000}
+    size = {"images": 70_000, "pixels": 784, "pixel": 1, "parameters": 44_000, "clients": 10, "itemsize": 4, "evaluated": 2_000}
     need = footprint(**size, working=None)
     assert need.once > 70_000 * 784
     assert need.run > 10 * 44_000 * 4

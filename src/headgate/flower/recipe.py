@@ -112,7 +112,7 @@ class RecipeTask:
 
     def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
         mean, std = (torch.tensor(x, dtype=self.dtype).view(-1, 1, 1) for x in (self.dataset.mean, self.dataset.std))
-        return (torch.from_numpy(images).to(self.dtype) / 255 - mean) / std
+        return (torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean) / std
 
     def train(self, arrays: ArrayRecord, held: HeldSamples, order: Order) -> tuple[ArrayRecord, dict[str, float]]:
         """The model after local training, and the loss of what is held before it; by parts where the server asks."""

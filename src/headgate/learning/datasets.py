@@ -15,10 +15,14 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
+from headgate.learning.arrays import are_features, channels_first, standardised, whole_labels
 from headgate.learning.formats import SIZE, Labels, PictureFiles, Pixels, Tick, recognise
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")
+Samples = NDArray[Any]
+"""bytes or float32"""
+BYTE = 255.0
 DIGITS_COUNTS = (1442, 355)
 """Training and test images of `digits`, known beforehand so that listing the data sets does not load it."""
 
@@ -27,19 +31,20 @@ DIGITS_COUNTS = (1442, 355)
 class Dataset:
     """Images (N, C, H, W) uint8 with C = 1 or 3, labels (N,) int64, mean and std of each channel in [0, 1] units.
 
+    Features are float32 and lie as images with one row, (N, 1, 1, d); mean and std are then in their own units.
     `columns` holds further values of the training images (N train, ...), for example who wrote a digit.
     """
 
     name: str
-    train_images: Pixels
+    train_images: Samples
     train_labels: Labels
-    test_images: Pixels
+    test_images: Samples
     test_labels: Labels
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    validation_images: Pixels | None = None
+    validation_images: Samples | None = None
     """held out of the training images, with `validation_labels`: nobody trains on them"""
     validation_labels: Labels | None = None
 
@@ -63,22 +68,31 @@ class Dataset:
         return channels, height, width
 
     @property
-    def judged(self) -> list[tuple[Pixels, Labels]]:
+    def judged(self) -> list[tuple[Samples, Labels]]:
         """What models are judged by: the test set and, where something was held out of the training images, that."""
         test = (self.test_images, self.test_labels)
         if self.validation_images is None or self.validation_labels is None:
             return [test]
         return [test, (self.validation_images, self.validation_labels)]
 
+    @property
+    def unit(self) -> float:
+        """What stands for 1: the largest byte, or 1 itself of features."""
+        return BYTE if self.train_images.dtype == np.uint8 else 1.0
+
     def _refuse(self, what: str) -> None:
         raise DataError(f"data set {self.name}: {what}")
 
     def _check_split(self, images_name: str, labels_name: str) -> None:
         images, labels = getattr(self, images_name), getattr(self, labels_name)
-        for name, array, dtype in ((images_name, images, np.uint8), (labels_name, labels, np.int64)):
-            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        for name, array, kinds in ((images_name, images, ("uint8", "float32")), (labels_name, labels, ("int64",))):
+            if not isinstance(array, np.ndarray) or array.dtype not in kinds:
                 kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-                self._refuse(f"{name} must be a numpy array of {dtype.__name__}, is {kind}")
+                self._refuse(f"{name} must be a numpy array of {' or '.join(kinds)}, is {kind}")
+        if images.dtype != self.train_images.dtype:
+            self._refuse(f"train_images are {self.train_images.dtype}, {images_name} {images.dtype}")
+        if images.dtype == np.float32 and not np.isfinite(images).all():
+            self._refuse(f"{images_name} holds values that are not finite")
         if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
             self._refuse(f"{images_name} must be (N, 1 or 3, height, width), is {images.shape}")
         if labels.ndim != 1:
@@ -303,8 +317,9 @@ def _look(name: str, root: Path) -> Found:
 def dataset_of(name: str, made: Any) -> Dataset:
     """What a user's data source returned, as a data set.
 
-    Arrays come in the usual shapes: (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, all uint8. What is left out is made
-    from the training set: classes are called 0, 1, ... up to the largest label.
+    Arrays come in the usual shapes: images (N, H, W), (N, H, W, C) or (N, C, H, W), C = 1 or 3, all uint8; or features (N, d),
+    numbers of any kind, each of which is brought to mean 0 and deviation 1. What is left out is made from the training set:
+    classes are called 0, 1, ... up to the largest label.
     """
     if isinstance(made, Dataset):
         return made
@@ -317,37 +332,22 @@ def dataset_of(name: str, made: Any) -> Dataset:
     if missing or unknown:
         wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(unknown)}, which means nothing here"
         raise DataError(f"data.kind = {name}: the dict returned {wrong}")
-    arrays: dict[str, Any] = {
-        key: (_channels_first if "images" in key else _whole_labels)(name, key, made[key]) for key in _ARRAYS
-    }
     given = {key: value for key, value in made.items() if value is not None}
-    mean, std = channel_statistics(arrays["train_images"])
+    arrays: dict[str, Any] = {key: whole_labels(name, key, made[key]) for key in _ARRAYS if "labels" in key}
+    if are_features(made["train_images"]):
+        given |= {"mean": (0.0,), "std": (1.0,)}
+        scale = (made.get("mean"), made.get("std"))
+        both = standardised(name, made["train_images"], made["test_images"], *scale)
+        arrays["train_images"], arrays["test_images"] = both
+    else:
+        arrays |= {key: channels_first(name, key, made[key]) for key in _ARRAYS if "images" in key}
+        mean, std = channel_statistics(arrays["train_images"])
+        given = {"mean": mean, "std": std} | given
     return Dataset(
         name,
         **arrays,
         classes=tuple(map(str, given.get("classes", range(1 + int(arrays["train_labels"].max(initial=0)))))),
-        mean=tuple(map(float, given.get("mean", mean))),
-        std=tuple(map(float, given.get("std", std))),
+        mean=tuple(map(float, given["mean"])),
+        std=tuple(map(float, given["std"])),
         columns={key: np.asarray(column) for key, column in given.get("columns", {}).items()},
     )
-
-
-def _channels_first(name: str, key: str, array: Any) -> Pixels:
-    images = np.asarray(array)
-    if images.dtype != np.uint8:
-        advice = "; multiply by 255, round, then .astype(numpy.uint8)" if images.dtype.kind == "f" else ""
-        raise DataError(f"data set {name}: {key} must be uint8 in 0..255, is {images.dtype}{advice}")
-    if images.ndim == 3:
-        images = images[:, np.newaxis]
-    elif images.ndim == 4 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
-        images = images.transpose(0, 3, 1, 2)
-    if images.ndim != 4 or images.shape[1] not in (1, 3):
-        raise DataError(f"data set {name}: {key} must be (N, H, W), (N, H, W, 3) or (N, 3, H, W), is {images.shape}")
-    return np.ascontiguousarray(images)
-
-
-def _whole_labels(name: str, key: str, array: Any) -> Labels:
-    labels = np.asarray(array)
-    if labels.dtype.kind not in "iu":
-        raise DataError(f"data set {name}: {key} must be whole numbers, is {labels.dtype}")
-    return labels.astype(np.int64)

@@ -232,7 +232,7 @@ def _seen(look: Concept | None, images: Pixels, labels: Labels) -> tuple[Pixels,
     pixels, called = np.asarray(look.images(images)), np.asarray(look.labels(images, labels))
     if (
         pixels.shape != images.shape
-        or pixels.dtype != np.uint8
+        or pixels.dtype != images.dtype
         or called.shape != labels.shape
         or called.dtype.kind not in "iu"
     ):

@@ -66,13 +66,14 @@ class Footprint:
 
 
 def footprint(
-    images: int, pixels: int, parameters: int, clients: int, itemsize: int, evaluated: int, working: int | None
+    images: int, pixels: int, pixel: int, parameters: int, clients: int, itemsize: int, evaluated: int, working: int | None
 ) -> Footprint:
-    """All images stay on the device as bytes, with a label each; `evaluated` of them at once become numbers, several times.
+    """All images stay on the device, `pixel` bytes for each of their pixels, with a label each; `evaluated` of them at once
+    become numbers, several times.
 
     A run has its model before and after, and one for its sum. Without an executor's own bound (`working`) every client
     of every run is taken to have a model, its gradient, its move and a copy at the same time.
     """
-    once = images * (pixels + 8) + 4 * evaluated * pixels * itemsize
+    once = images * (pixels * pixel + 8) + 4 * evaluated * pixels * itemsize
     own = 3 * parameters * itemsize
     return Footprint(once, own, working) if working is not None else Footprint(once, own + 4 * clients * parameters * itemsize)

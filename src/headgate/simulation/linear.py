@@ -93,7 +93,8 @@ class LinearLearner(Learner):
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
         super().__init__(experiment, dataset)
         self.dtype = np.dtype(experiment.training.dtype)
-        self.task = LinearTask(dataset.shape, len(dataset.classes), dataset.mean, dataset.std, self.dtype)
+        scale = (dataset.mean, dataset.std)
+        self.task = LinearTask(dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit)
         self.executor = Gram(self.task)
         self.executor.check(self.training)
         self._judged = [Judged(self.task, *own) for own in dataset.judged]

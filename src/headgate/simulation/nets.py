@@ -41,6 +41,7 @@ class NetLearner(Learner):
             classes=len(dataset.classes),
             mean=dataset.mean,
             std=dataset.std,
+            unit=dataset.unit,
             dtype=torch.float64 if dtype == "float64" else torch.float32,
             device=where,
             bfloat16=dtype == "bfloat16",

@@ -82,7 +82,9 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
         clients = experiment.training.cohort or experiment.system.clients
         del one, theta, here
         give_back(device)
-        need = footprint(images, math.prod(dataset.shape), parameters, clients, itemsize, EVALUATED, working)
+        need = footprint(
+            images, math.prod(dataset.shape), dataset.train_images.itemsize, parameters, clients, itemsize, EVALUATED, working
+        )
         facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
     return facts
 

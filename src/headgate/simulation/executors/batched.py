@@ -160,7 +160,7 @@ class Batched(Executor[Task]):
         """One step of two clients with one image each; how many numbers a sample saves for the gradient."""
         task = self.task
         start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
-        images = torch.zeros(2, 1, *task.shape, dtype=torch.uint8, device=task.device)
+        images = torch.zeros(2, 1, *task.shape, dtype=getattr(torch, task.given), device=task.device)
         labels = torch.zeros(2, 1, dtype=torch.int64, device=task.device)
         own, saved = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}, 0
 

@@ -36,7 +36,7 @@ class _Job(NamedTuple):
 
     run: int
     share: float
-    images: NDArray[np.uint8]
+    images: NDArray[Any]
     labels: Ints
     """where the logits of the true classes lie"""
     batches: Iterator[slice | Ints]
@@ -93,8 +93,10 @@ class Compiled(Executor[Task]):
         if theta.ndim != 2 or theta.shape[1] != self.task.flat.size or theta.dtype != self.task.dtype:
             wanted = f"(R, {self.task.flat.size}) {self.task.dtype}"
             raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
-        if tuple(images.shape[1:]) != self.task.shape or images.dtype != torch.uint8:
-            raise ValueError(f"images are {tuple(images.shape)} {images.dtype}, must be (S, {self.task.shape}) torch.uint8")
+        if tuple(images.shape[1:]) != self.task.shape or images.dtype != getattr(torch, self.task.given):
+            raise ValueError(
+                f"images are {tuple(images.shape)} {images.dtype}, must be (S, {self.task.shape}) {self.task.given}"
+            )
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
 
@@ -169,7 +171,7 @@ class Compiled(Executor[Task]):
         mean: float = self.kernels.cross_entropy(logits.values, logits.grid.pitch, self.task.classes, labels, logits.slopes)
         return mean
 
-    def _put(self, images: NDArray[np.uint8], samples: Floats) -> None:
+    def _put(self, images: NDArray[Any], samples: Floats) -> None:
         """The normalised images where the first layer looks for them."""
         grid, (scale, shift) = self.net.grid, (each.numpy().reshape(-1) for each in self.task.line)
         self.kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SettingError
+from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 
@@ -21,7 +22,7 @@ class Packed(NamedTuple):
     """All samples of a round, run by run and within a run client by client; client (r, m) is segment r·M + m."""
 
     images: Array
-    """(S, C, H, W) uint8"""
+    """(S, C, H, W) uint8, or float32 where the task takes features"""
     labels: Array
     """(S,) int64"""
     offsets: Ints
@@ -43,11 +44,20 @@ class Work(NamedTuple):
 
 
 class Learnt(ABC):
-    """What is learnt: a model of images of `shape`, given as bytes and normalised to (x/255 − mean)/std in `dtype`."""
+    """What is learnt: a model of samples of `shape`, normalised to (x/unit − mean)/std in `dtype`.
+
+    Images are given as bytes, of which 255 is the unit, and features as float32, in units of 1.
+    """
 
     shape: Shape
     classes: int
     dtype: Any
+    unit: float
+
+    @property
+    def given(self) -> str:
+        """The type of the samples."""
+        return "uint8" if self.unit == BYTE else "float32"
 
     @property
     @abstractmethod
@@ -68,14 +78,14 @@ class Learnt(ABC):
             or (offsets[1:] < offsets[:-1]).any()
         ):
             raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
-        if tuple(packed.images.shape) != (samples, *self.shape) or not _is_uint8(packed.images.dtype):
+        if tuple(packed.images.shape) != (samples, *self.shape) or _name(packed.images.dtype) != self.given:
             given = f"{tuple(packed.images.shape)} {packed.images.dtype}"
-            raise ValueError(f"images are {given}, must be {(samples, *self.shape)} uint8")
+            raise ValueError(f"images are {given}, must be {(samples, *self.shape)} {self.given}")
 
 
 @cache
-def _is_uint8(dtype: Any) -> bool:
-    return str(dtype).endswith("uint8")  # numpy's or torch's; to write it out takes a while
+def _name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")  # numpy's or torch's; to write it out takes a while
 
 
 Task = TypeVar("Task", bound=Learnt)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from headgate.errors import SettingError
+from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 from headgate.simulation.executors.executor import Executor, Ints, Learnt, Task, Work
@@ -49,12 +50,13 @@ class LinearTask(Learnt):
     std: tuple[float, ...]
     dtype: np.dtype[Any]
     bias: bool = True
+    unit: float = BYTE
 
     @property
     def size(self) -> int:
         return self.classes * (math.prod(self.shape) + self.bias)
 
-    def normalise(self, images: NDArray[np.uint8], samples: Floats) -> None:
+    def normalise(self, images: NDArray[Any], samples: Floats) -> None:
         """Images (S, C, H, W) as the model takes them, into samples (S, features)."""
         scale, shift = self.line
         channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
@@ -63,12 +65,12 @@ class LinearTask(Learnt):
 
     @cached_property
     def line(self) -> tuple[Floats, Floats]:
-        """(x/255 − mean)/std as scale·x + shift."""
+        """(x/unit − mean)/std as scale·x + shift."""
         mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
-        return (1 / (255 * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
+        return (1 / (self.unit * std)).astype(self.dtype), (-mean / std).astype(self.dtype)
 
     def of_bytes(self, models: Floats) -> Floats:
-        """The models (R, P) as linear ones of an image's bytes, (features + 1, R·classes); last comes the weight of a 1."""
+        """The models (R, P) as linear ones of what is given, (features + 1, R·classes); last comes the weight of a 1."""
         weight, bias = self.matrices(models)
         scale, shift = self.line
         channels = weight.reshape(-1, len(scale), math.prod(self.shape[1:]))
@@ -117,7 +119,7 @@ class Gram(GramForm[LinearTask]):
         return after, means.astype(after.dtype)
 
     def _measured(
-        self, models: Floats, images: NDArray[np.uint8], runs: list[slice], bins: list[slice], owner: Ints
+        self, models: Floats, images: NDArray[Any], runs: list[slice], bins: list[slice], owner: Ints
     ) -> tuple[Floats, Floats, list[Floats]]:
         """All samples, normalised; their logits (classes, S) at the model of their run; the Gram matrices of the bins.
 

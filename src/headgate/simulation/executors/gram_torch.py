@@ -29,7 +29,7 @@ class GramTensors(GramForm[Task]):
         super().__init__(task)
         dtype = np.dtype("float64" if task.dtype == torch.float64 else "float32")
         bias = task.size > task.classes * math.prod(task.shape)
-        self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias)
+        self.linear = LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit)
 
     def check(self, training: LocalTraining | None) -> None:
         if training is None and not is_linear(self.task.model):  # looked at once: the task stays what it is

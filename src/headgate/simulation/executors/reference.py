@@ -61,7 +61,7 @@ class Reference(Executor[Task]):
         task = self.task
         mean, std = (torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1) for x in (task.mean, task.std))
         images = packed.images[first:last].to(task.device, torch.float64)
-        return (images / 255 - mean) / std, packed.labels[first:last].to(task.device)
+        return (images / task.unit - mean) / std, packed.labels[first:last].to(task.device)
 
 
 @paper("eq:local-empirical-risk")

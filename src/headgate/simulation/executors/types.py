@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from headgate.learning.datasets import BYTE
 from headgate.learning.models import Shape
 from headgate.learning.networks import Flat
 from headgate.simulation.executors.executor import Ints, Learnt
@@ -32,6 +33,7 @@ class Task(Learnt):
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     bfloat16: bool = False
     """products in bfloat16; parameters stay in `dtype`"""
+    unit: float = BYTE
 
     @property
     def arithmetic(self) -> torch.dtype:
@@ -48,13 +50,14 @@ class Task(Learnt):
     def normalised(self, images: Tensor) -> Tensor:
         """Images (S, C, H, W) as the model takes them, on the device."""
         scale, shift = self.line
-        return images.to(self.device, self.dtype).mul_(scale).add_(shift)
+        own = images.to(self.device, self.dtype, copy=self.unit != BYTE)  # bytes become others anyway
+        return own.mul_(scale).add_(shift)
 
     @cached_property
     def line(self) -> tuple[Tensor, Tensor]:
-        """(x/255 − mean)/std as scale·x + shift."""
+        """(x/unit − mean)/std as scale·x + shift."""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (self.mean, self.std))
-        return (1 / (255 * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
+        return (1 / (self.unit * std)).to(self.device, self.dtype), (-mean / std).to(self.device, self.dtype)
 
 
 @contextmanager

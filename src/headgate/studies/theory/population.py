@@ -57,7 +57,7 @@ def _population(dataset: Dataset, rows: np.ndarray | None, weight: Floats) -> Po
         (dataset.test_images, dataset.test_labels) if rows is None else (dataset.train_images[rows], dataset.train_labels[rows])
     )
     mean, std = (np.asarray(values, dtype=np.float32)[:, None, None] for values in (dataset.mean, dataset.std))
-    pixels = torch.from_numpy(((images.astype(np.float32) / 255 - mean) / std).reshape(len(labels), -1))
+    pixels = torch.from_numpy(((images.astype(np.float32) / np.float32(dataset.unit) - mean) / std).reshape(len(labels), -1))
     features = torch.cat([pixels, torch.ones(len(labels), 1)], dim=1)
     return Population(features, torch.from_numpy(labels), torch.from_numpy(weight), len(dataset.classes))
 
