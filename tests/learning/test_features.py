@@ -77,7 +77,7 @@ def test_features_are_held_out_as_images_are():
             np.array([[1e300], [-1e300], [0.0]]),
             None,
             {},
-            "column 0 of train_features has values that are too large to be scaled",
+            "column 0 of train_features has values that are too large",
         ),
         (SOME, None, {"mean": [1.0]}, "mean must be 2 finite numbers, one for each feature, is (1,)"),
         (SOME, None, {"std": [1.0, 0.0]}, "std = 0 of a feature must be above zero"),

@@ -39,7 +39,7 @@ CONV = "must be square, of stride 1 and one group, padded with zeros"
 POOL = "must have square windows side by side, without padding"
 REFUSED = [
     (nn.Sequential(nn.Flatten(), nn.Linear(64, 40_000), nn.ReLU(), nn.Linear(40_000, CLASSES)), "made for small models"),
-    (Own(*like_lenet()), "the model must be a torch.nn.Sequential, is Own"),
+    (Own(*like_lenet()), "as a torch.nn.Sequential does; Own does not"),
     (ending(nn.GroupNorm(1, 2)), "the model has a GroupNorm, only Conv2d, Linear, .* are compiled"),
     (ending(nn.Sequential(nn.ReLU())), "the model has a Sequential, only"),
     (ending(nn.Conv2d(2, 2, 3, stride=2)), CONV),

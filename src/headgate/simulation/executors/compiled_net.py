@@ -23,7 +23,7 @@ from headgate.simulation.executors.compiled_layers import (
 )
 from headgate.simulation.executors.compiled_shapes import Grid, Window
 from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.layers import is_plain, side
+from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 COMPILED = (nn.Conv2d, nn.Linear, nn.ReLU, nn.Tanh, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten)
@@ -80,8 +80,9 @@ class Net:
 def read_net(task: Task) -> Net:
     """The layers of the task's module; anything that is not made here is refused."""
     model = task.model
-    if type(model) is not nn.Sequential:
-        raise _refused(f"the model must be a torch.nn.Sequential, is {type(model).__name__}")
+    if not is_chain(model):
+        said = f"{type(model).__name__} does not" if isinstance(model, nn.Sequential) else f"it is a {type(model).__name__}"
+        raise _refused(f"the model must do its layers one after the other, as a torch.nn.Sequential does; {said}")
     modules = _pooled_first(list(model))
     shapes = _shapes(modules, task.shape)
     if shapes[-1] != (task.classes,):

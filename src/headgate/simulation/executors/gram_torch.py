@@ -18,7 +18,7 @@ from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Ints, Packed, Work
 from headgate.simulation.executors.gram import Gram, GramForm, LinearTask, binned, one_thread, slices
-from headgate.simulation.executors.layers import is_plain
+from headgate.simulation.executors.layers import is_chain, is_plain
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, to_device
 
 
@@ -140,7 +140,7 @@ class GramTorch(GramTensors):
 
 def is_linear(model: nn.Module) -> bool:
     """Whether the module is exactly a Flatten and a Linear: the layers are looked at, not a name."""
-    if type(model) is not nn.Sequential or len(model) != 2:
+    if not is_chain(model) or len(model) != 2:
         return False
     flatten, linear = model
     return type(flatten) is nn.Flatten and is_plain(flatten) and type(linear) is nn.Linear

@@ -1,6 +1,25 @@
 """What executors that do a module's layers themselves ask of them."""
 
+from typing import TypeGuard
+
 from torch import nn
+
+
+def is_chain(module: nn.Module) -> TypeGuard[nn.Sequential]:
+    """Whether its layers, one after the other, are all that it does: a Sequential, or a subclass that leaves `forward` alone.
+
+    Where a call of it or of a part of it does anything else, by a `forward` of its own or by a hook, it is none.
+    """
+    if not isinstance(module, nn.Sequential):
+        return False
+    own = type(module)
+    chained = (own.forward, own.__call__, own.__iter__) == (nn.Sequential.forward, nn.Module.__call__, nn.Sequential.__iter__)
+    return chained and not any(_does_more(each) for each in module.modules())
+
+
+def _does_more(module: nn.Module) -> bool:
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return "forward" in vars(module) or any(hooks)
 
 
 def is_plain(module: nn.Module) -> bool:

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from headgate.errors import SettingError
 from headgate.learning.networks import Flat, Residual
-from headgate.simulation.executors.layers import is_plain, side
+from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 ALIGNED = 16
@@ -127,7 +127,7 @@ class _Found:
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
     """The layers of nested Sequentials, one after the other."""
-    if type(module) is nn.Sequential:
+    if is_chain(module):
         for part in module:
             yield from _layers(part)
     else:

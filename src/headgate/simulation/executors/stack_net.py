@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headgate.errors import SettingError
-from headgate.simulation.executors.layers import is_plain, side
+from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.Tanh: 2, nn.Sigmoid: 3}
@@ -113,7 +113,7 @@ class StackNet:
 def read_stack(task: Task) -> StackNet:
     """The task's model; a SettingError says what is not of this form."""
     model = task.model
-    if type(model) is not nn.Sequential:
+    if not is_chain(model):
         _refuse(f"the model must be a Sequential, it is a {type(model).__name__}")
     named = {id(parameter): start for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)}
     parts = [part for part in model if type(part) is not nn.Identity]
