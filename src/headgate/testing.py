@@ -22,6 +22,7 @@ from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.retention import Retention
+from headgate.control.scores import Scores, scores_of
 from headgate.control.types import Arrays, Ask, Floats, Ints, Ledger, Losses, Orders, Report, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
@@ -60,10 +61,15 @@ def check_policy(
 
 def check_retention(retention: Retention, system: System | None = None, rounds: int = 40) -> None:
     """It keeps as many as there is room for, what left does not come back, use counts are exact and a run alone chooses the
-    same, for admissions of all sizes."""
+    same, for admissions of all sizes.
+
+    One that asks for `scores` is checked without a model, as in a rehearsal, with scores of all sizes, and with those of a
+    model that has broken down, which are 0.
+    """
     system = system or a_system(rounds)
-    for seed in range(3):
-        controller = Controller(system, _Scripted(retention, seed), RUNS, labels=_labels)
+    models = (None, _scores, _broken) if retention.scores else (None,)
+    for seed, scores in ((seed, scores) for seed in range(3) for scores in models):
+        controller = Controller(system, _Scripted(retention, seed), RUNS, labels=_labels, scores=scores)
         history = list(_play(controller, np.ones((RUNS, rounds))))
         _check_accounts(controller, history)
         _check_samples(controller, history)
@@ -147,6 +153,17 @@ def _check_accounts(controller: Controller, history: list[Step]) -> None:
 def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:
     """Three classes of unequal size, the same in every run: rows of a batch have no numbers of their own."""
     return np.take([0, 0, 0, 1, 1, 2], (6 * uniform(0, Purpose.PARTITION, positions, clients)).astype(np.int64))
+
+
+def _scores(runs: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) -> Scores:
+    """Of a model for those three classes whose last layer has three inputs and a bias; the same in every run."""
+    drawn = uniform(0, Purpose.PRICE, 8 * positions[:, None] + np.arange(6), clients[:, None])
+    features = np.insert(drawn[:, 3:] - 0.3, 3, 1.0, axis=1)
+    return scores_of(asked, 8 * drawn[:, :3], _labels(runs, clients, positions), features)
+
+
+def _broken(runs: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) -> Scores:
+    return scores_of(asked, np.full((len(runs), 3), np.nan), _labels(runs, clients, positions), np.full((len(runs), 4), np.nan))
 
 
 def _in_memory(ledger: Ledger, run: int, client: int) -> list[int]:

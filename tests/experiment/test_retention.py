@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headgate.control import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, StaticRatio
+from headgate.control import Balancer, Cbrs, ClassBalanced, DynamicRatio, Fifo, Gss, KStep, Ode, Reservoir, StaticRatio
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
@@ -15,6 +15,10 @@ RULES = {
     "class-balanced": ClassBalanced,
     "static": StaticRatio,
     "dynamic": DynamicRatio,
+    "cbrs": Cbrs,
+    "gss": Gss,
+    "balancer": Balancer,
+    "ode": Ode,
 }
 
 
@@ -45,7 +49,7 @@ def test_a_rehearsal_counts_what_was_trained_on(rule):
     assert np.array_equal(result.N[:, -1] + unused, result.admitted.sum(axis=-1))
     assert result.peak_excess.max() <= 0
     assert np.all(result.n_eff[:, -1] <= result.N[:, -1] + 1e-9)
-    assert np.any(np.asarray(unused) > 0) == (rule in ("reservoir", "static", "dynamic"))
+    assert np.any(np.asarray(unused) > 0) == (rule not in ("fifo", "class-balanced"))
 
 
 @pytest.mark.parametrize("kind", [*BUYERS, "constant"])
@@ -117,3 +121,19 @@ def test_what_does_not_go_together_is_named(kind, settings, message):
         recipe(kind, *settings)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_who_stores_which_class_is_said_in_a_recipe():
+    stores = [[0, 1], [2], *[[3 + m % 7] for m in range(8)]]
+    experiment = recipe("headgate", f'rule={{kind="ode", stores={stores}}}')
+    rule = experiment.policies["headgate"].retention(experiment.system)
+    assert rule.stores == tuple(map(tuple, stores))
+    assert experiment.tables()["policies"]["headgate"]["rule"]["stores"] == stores
+    with pytest.raises(SettingError, match="stores has 2 entries for 10 clients"):
+        rehearse(
+            experiment.system,
+            recipe("headgate", 'rule={kind="ode", stores=[[0], [1]]}').policies["headgate"],
+            experiment.prices,
+            experiment.seeds,
+            15,
+        )

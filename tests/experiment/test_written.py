@@ -30,9 +30,13 @@ BUDGET = {
 }
 """the settings of drift plus penalty"""
 RULE = st.one_of(
-    st.sampled_from(["fifo", "reservoir", "dynamic"]),
+    st.sampled_from(["fifo", "reservoir", "dynamic", "gss", "ode"]),
     st.fixed_dictionaries({"kind": st.just("static")}, optional={"ratio": SOME, "capacity": CAPACITY}),
-    st.fixed_dictionaries({"kind": st.sampled_from(["fifo", "reservoir", "class-balanced", "dynamic"]), "capacity": CAPACITY}),
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(["fifo", "reservoir", "class-balanced", "dynamic", "cbrs"]), "capacity": CAPACITY}
+    ),
+    st.fixed_dictionaries({"kind": st.just("gss"), "batch": st.integers(1, 20)}, optional={"capacity": CAPACITY}),
+    st.fixed_dictionaries({"kind": st.just("balancer")}, optional={"easy": SOME, "threshold": SOME, "capacity": CAPACITY}),
     st.fixed_dictionaries({"kind": st.just("kstep"), "K": K}, optional={"capacity": CAPACITY, "forever": st.just([1, 3])}),
 )
 BUYING = {"rule": RULE, "fill": st.booleans(), "overdraft": st.floats(0, 20)}
@@ -164,7 +168,7 @@ def recipes(draw):
 def test_the_recipes_below_have_every_kind_there_is():
     assert {**ONE_PRICE, **ANY_PRICE}.keys() == POLICIES.keys()
     assert {*COMMON, "per-client"} == set(PRICES)
-    assert {"fifo", "kstep", "reservoir", "class-balanced", "static", "dynamic"} == set(RULES)
+    assert {"fifo", "kstep", "reservoir", "class-balanced", "static", "dynamic", "cbrs", "gss", "balancer", "ode"} == set(RULES)
     assert PARTITIONS.keys() == PARTITION.kinds.keys()
     assert SERVERS.keys() == SERVER.kinds.keys()
 

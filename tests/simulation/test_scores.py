@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -325,6 +326,39 @@ def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_p
         for table in ("metrics.parquet", "clients.parquet"):
             assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
         assert states[name]["scored"]["samples"] == states["whole"]["scored"]["samples"] > 100
+
+
+SHIPPED = ["gss", "balancer", "cbrs", "ode"]
+
+
+def test_shipped_rules_stopped_resumed_in_parts_and_beside_one_that_does_not_look(tmp_path):
+    """All in one batch: the same bytes whoever plays it, and nothing changes for the policy without such a rule."""
+    named = ["headgate", *SHIPPED]
+    settings = [*SMALL, "run.rounds=8", f"run.policies={named}"]
+    settings += [f"policies.{rule}={{kind='headgate', rule='{rule}'}}" for rule in SHIPPED]
+    experiment = load("digits", settings)
+
+    def stopping(folder, rows):
+        if rows:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    perform(experiment, tmp_path / "whole", processes=1)
+    with pytest.raises(Interrupted):
+        perform(experiment, tmp_path / "run", processes=1, watch=stopping)
+    perform(None, tmp_path / "run", resume=True, processes=1)
+    perform(experiment, tmp_path / "parts", processes=2)
+    perform(load("digits", [*SMALL, "run.rounds=8"]), tmp_path / "plain", processes=1)
+    frames = {name: pl.read_parquet(tmp_path / name / "metrics.parquet") for name in ("whole", "plain")}
+    for name in ("run", "parts"):
+        for table in ("metrics.parquet", "clients.parquet"):
+            assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
+    whole = frames["whole"]
+    assert whole.filter(pl.col("policy") == "headgate").equals(frames["plain"])
+    ends = {name: whole.filter((pl.col("policy") == name) & (pl.col("t") == 8)) for name in named}
+    for rule in SHIPPED:
+        assert ends[rule]["spend"].equals(ends["headgate"]["spend"])
+        assert (ends[rule]["N"] < ends["headgate"]["N"]).all()  # some that were bought left at once
+        assert not ends[rule]["train_loss"].equals(ends["headgate"]["train_loss"])
 
 
 @pytest.mark.parametrize("said", [None, 3, {}, {"samples": "1", "seconds": 2}, {"samples": 1, "seconds": float("inf")}])

@@ -9,13 +9,18 @@ ledger = controller.post(ledger, orders)      # the only way time advances
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.retention import (
+    Balancer,
     Candidates,
+    Cbrs,
     ClassBalanced,
     DynamicRatio,
     Fifo,
+    Gss,
     KStep,
+    Ode,
     Reservoir,
     Retention,
     StaticRatio,
 )
+from headgate.control.scores import Scores
 from headgate.control.types import Ask, Ledger, Losses, Orders, Report, System, View

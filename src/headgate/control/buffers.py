@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.retention import Candidates, KStep, Retention, WindowRule
-from headgate.control.scores import check_asked
+from headgate.control.scores import Scores, check_asked
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
@@ -252,11 +252,18 @@ def checked(rule: Retention, given: Candidates) -> NDArray[np.bool_]:
 
 
 def keeps_alone(
-    rule: Retention, room: int, seed: int, client: int, position: Ints, age: Ints, labels: Ints | None = None
+    rule: Retention,
+    room: int,
+    seed: int,
+    client: int,
+    position: Ints,
+    age: Ints,
+    labels: Ints | None = None,
+    scores: Scores | None = None,
 ) -> NDArray[np.bool_]:
     """What one client does by itself: which of its samples stay, at ascending positions of its stream.
 
-    The same as in a batch with the same seed.
+    The same as in a batch with the same seed; `scores` are of each sample, for a rule that looks.
     """
     if not (age == 0).any():
         return np.ones(position.size, dtype=bool)
@@ -267,6 +274,7 @@ def keeps_alone(
         seed=np.array([[seed]]),
         client=np.array([[client]]),
         room=np.array([[room]]),
+        scores=None if scores is None else scores.placed(np.ones((1, position.size), dtype=bool)),
     )
     return np.asarray(checked(rule, given)[0])
 

@@ -65,6 +65,19 @@ def check_asked(rule: object, asked: tuple[str, ...], known: tuple[str, ...] = N
         raise SettingError(f"{type(rule).__name__}.scores = {asked!r}: must be a tuple of {', '.join(known)}")
 
 
+def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scores:
+    """What somebody else worked out, of so many samples; refused where it is not what was asked for. float64 alone."""
+    found: dict[str, Floats] = {}
+    for name in asked:
+        values = np.asarray(getattr(scores, name, None), dtype=np.float64)
+        many = 2 if name in ("error", "guess", "features") else 1
+        if values.ndim != many or len(values) != samples or not np.isfinite(values).all():
+            wanted = f"{many}-dimensional, of {samples} samples, and finite"
+            raise SettingError(f"scores.{name}: must be {wanted}; it is of shape {values.shape}")
+        found[name] = values
+    return Scores(**found)
+
+
 def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None, features: NDArray[Any] | None) -> Scores:
     """From the answers of a model to samples, (S, classes): what is asked for, in float64.
 
@@ -97,3 +110,22 @@ def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None,
     for values in found.values():
         values[broken] = 0.0
     return Scores(**found)
+
+
+def gradient_products(scores: Scores) -> Floats:
+    """Inner products between the gradients of each client's samples by the last layer, (C, W, W)."""
+    assert scores.error is not None
+    assert scores.features is not None
+    return np.asarray(_inner(scores.error) * _inner(scores.features))
+
+
+def gradient_cosines(scores: Scores) -> Floats:
+    """The cosines between them, from −1 to 1; 0 with one that has no length."""
+    products = gradient_products(scores)
+    squared = np.diagonal(products, axis1=1, axis2=2)
+    lengths = np.sqrt(squared[:, :, None] * squared[:, None])
+    return np.clip(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0), -1.0, 1.0)
+
+
+def _inner(vectors: Floats) -> Floats:
+    return np.asarray(vectors @ vectors.transpose(0, 2, 1))

@@ -12,6 +12,7 @@ import numpy as np
 
 from headgate.control.buffers import keeps_alone
 from headgate.control.retention import Retention
+from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.types import Ints
 from headgate.errors import DataError
 from headgate.flower.durable import Durable, Watch
@@ -50,6 +51,10 @@ class HeldSample(NamedTuple):
     """in which it was admitted"""
 
 
+Look = Callable[[Sequence[HeldSample], tuple[str, ...]], Scores]
+"""(samples, what is asked for) → what the model says of each of them"""
+
+
 class BufferStore(Durable):
     """One client's file. It may hold several experiments, which share nothing."""
 
@@ -78,8 +83,11 @@ class BufferStore(Durable):
 
     # one order
 
-    def admit(self, order: Order, source: Source) -> bool:
-        """Do as ordered, once. False: a newer order was done already, so this one is ignored."""
+    def admit(self, order: Order, source: Source, look: Look | None = None) -> bool:
+        """Do as ordered, once. False: a newer order was done already, so this one is ignored.
+
+        `look` says what the model says of samples, for a rule that asks.
+        """
         with self.transaction():
             newest = self._newest(order.experiment)
             if newest >= order.round:
@@ -103,14 +111,14 @@ class BufferStore(Durable):
                 self._db.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
                 self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, sample.key))
             last = position + len(samples)
-            first = self._retain(order, state.first, position, last)
+            first = self._retain(order, state.first, position, last, look)
             self._db.execute(
                 "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?)",
                 (order.experiment, last, first, cursor, state.lost + gone),
             )
         return True
 
-    def _retain(self, order: Order, first: int, position: int, last: int) -> int:
+    def _retain(self, order: Order, first: int, position: int, last: int, look: Look | None) -> int:
         """Drop what the rule drops; returns where the window begins now."""
         rule = rule_of(order, self.rules)
         if rule is None:
@@ -124,12 +132,24 @@ class BufferStore(Durable):
         places = np.array([row[0] for row in rows], dtype=np.int64)
         age = np.where(places >= position, 0, np.maximum(order.round - np.array([row[2] for row in rows], dtype=np.int64), 1))
         labels = _classes([row[1] for row in rows])
-        stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels)
+        crowded = len(rows) > order.limit and bool((age == 0).any())
+        scores = self._scores(order, rule, look) if rule.scores and crowded else None
+        stay = keeps_alone(rule, order.limit, order.seed, self.client, places, age, labels, scores)
         self._db.executemany(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
             [(order.experiment, int(place)) for place in places[~stay]],
         )
         return 0
+
+    def _scores(self, order: Order, rule: Retention, look: Look | None) -> Scores:
+        """Of all that is there. Of a sample whose label has not come what needs one is not known: all of it is 0 then."""
+        if look is None:
+            hint = "headgate_client(..., scores=...) says how"
+            raise DataError(f"order.rule = {order.rule}: looks at samples, which this client was not told to do: {hint}")
+        samples, blind = self.held(order.experiment), set(rule.scores) <= set(WITHOUT_LABELS)
+        known = np.array([blind or sample.label is not None for sample in samples], dtype=bool)
+        found = look([sample for sample, one in zip(samples, known, strict=True) if one], rule.scores)
+        return checked_scores(found, rule.scores, int(known.sum())).placed(known)
 
     def fill_in_labels(self, experiment: str, source: Source) -> None:
         """Labels that have come since their samples were admitted."""

@@ -25,6 +25,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.control.retention import Retention
+from headgate.control.scores import Scores
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, HeldSample
 from headgate.flower.durable import Watch
@@ -33,6 +34,7 @@ from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Identity, Orde
 from headgate.flower.sources import Label, Source, SourceInRounds, unpack
 
 Train = Callable[[Message, Context, "HeldSamples"], Message]
+Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Retention]] | Callable[[Context], Collection[type[Retention]]]
 VARIABLE, KEY_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY"
@@ -90,12 +92,15 @@ def headgate_client(
     store: Path | str | None = None,
     watch: Watch | None = None,
     rules: Rules = (),
+    scores: Scorer | None = None,
 ) -> Callable[[Train], Train]:
     """Registers a training function and the client's identity with `app`.
 
     `source` is where samples come from, or a function of the context that says so. `store` is the folder of the client's
     memory; left out, it is the node's setting `headgate-store`, then $HEADGATE_STORE, then a folder of the user's. `rules` are
-    retention rules of one's own that an order may name, or a function of the context that says which.
+    retention rules of one's own that an order may name, or a function of the context that says which. `scores` says what the
+    model that came says of samples, for rules that look at them (`control.scores.scores_of` makes it of the model's answers):
+    it is called with message, context, samples and the names of what is asked for. Nothing of it leaves the client.
     """
 
     def decorate(function: Train) -> Train:
@@ -109,19 +114,32 @@ def headgate_client(
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
-                return _signed(_obey(order, own, _source(source, context), function, message, context), context)
+                return _signed(_obey(order, own, _source(source, context), function, scores, message, context), context)
 
         return function
 
     return decorate
 
 
-def _obey(order: Order, own: BufferStore, source: Source, function: Train, message: Message, context: Context) -> Message:
+def _obey(
+    order: Order,
+    own: BufferStore,
+    source: Source,
+    function: Train,
+    scores: Scorer | None,
+    message: Message,
+    context: Context,
+) -> Message:
     if order.client != own.client:
         raise DataError(f"order.client = {order.client}: this is client {own.client}")
     if isinstance(source, SourceInRounds):
         source = source.in_round(order.round)
-    if not own.admit(order, source):
+
+    def look(samples: Sequence[HeldSample], asked: tuple[str, ...]) -> Scores:
+        assert scores is not None
+        return scores(message, context, HeldSamples(samples, order), asked)
+
+    if not own.admit(order, source, None if scores is None else look):
         raise DataError(f"order.round = {order.round}: a newer order was done already, this one is ignored")
     own.fill_in_labels(order.experiment, source)
     labelled = [sample for sample in own.held(order.experiment) if sample.label is not None]

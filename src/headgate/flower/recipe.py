@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from headgate.control.retention import Retention
+from headgate.control.scores import Scores, scores_of
 from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
@@ -27,12 +28,13 @@ from headgate.flower.client import HeldSamples, headgate_client
 from headgate.flower.durable import Watch
 from headgate.flower.messages import Order
 from headgate.flower.rounds import Discipline
-from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack
+from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, unpack
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.judgement import judgement, sets_to_judge_by
+from headgate.learning.last_layer import last_layer, with_features
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.moving import Moving, MovingStream, moving_of
 from headgate.learning.networks import Flat, build_model, initial_parameters
@@ -133,6 +135,30 @@ class RecipeTask:
             step.step()
         return _record(dict(model.named_parameters())), told
 
+    def scores(self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
+        """What the model that came says of samples, as the simulator's learners do."""
+        model = self._loaded(arrays)
+        images = np.stack([unpack(payload) for payload in held.payloads])
+        features, layer = None, self.last(model, asked)
+        with torch.no_grad():
+            if layer is None:
+                logits: Tensor = model(self.normalised(images))
+            else:
+                logits, inputs = with_features(layer, lambda: model(self.normalised(images)))
+                features = inputs.numpy()
+        labels = np.array(held.labels, dtype=np.int64) if len(held.labels) == len(held) else None
+        return scores_of(asked, logits.numpy(), labels, features)
+
+    def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
+        """The linear layer that the model ends with, where gradients are asked for; refused where it ends otherwise."""
+        if "features" not in asked:
+            return None
+        layer = last_layer(model, self.dataset.shape)
+        if layer is None:
+            kind, rule = self.experiment.model.kind, "its retention rule"
+            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {rule} needs the gradients")
+        return layer
+
     def _place(self, order: Order) -> int:
         """The client's place among those that train, by which its mini-batches are drawn."""
         cohort = self.experiment.training.cohort
@@ -225,7 +251,10 @@ def recipe_client(
         given = _task(context, recipe, overrides).experiment
         return [type(policy.retention(given.system)) for policy in given.policies.values()]
 
-    @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules)
+    def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
+        return _task(context, recipe, overrides).scores(message.content.array_records["arrays"], held, asked)
+
+    @headgate_client(app, source=own_source, store=store, watch=watch, rules=own_rules, scores=own_scores)
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
         task = _task(context, recipe, overrides)
         arrays, told = task.train(message.content.array_records["arrays"], held, held.order)
@@ -254,6 +283,8 @@ def recipe_server(
         into = folder if folder is not None else told.get("out")
         if not into:
             raise SettingError("run config out: must name the run folder")
+        for policy in task.experiment.policies.values():
+            task.last(task.model(), policy.retention(task.experiment.system).scores)
         rules = discipline or discipline_of(told)
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules)
         with closing(strategy):

@@ -10,6 +10,7 @@ them, for then control waits for the round.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from headgate.learning.moving import ConceptsSeen, Moving, MovingStream, moving_
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
+from headgate.simulation.executors.gram import one_thread
 from headgate.simulation.hearing import heard
 from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.simulation.rounds import Prepared, Round
@@ -99,7 +101,9 @@ class Simulation:
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.heard_runs = np.flatnonzero(np.repeat(asked, len(self.seeds)))
         """of whose samples the losses are asked"""
-        self.overlap = device != "cpu" and not self.listening and not any(rule.scores for rule in rules.values())
+        self.looks = any(rule.scores for rule in rules.values())
+        """whether some rule asks what the model says of samples"""
+        self.overlap = device != "cpu" and not self.listening and not self.looks
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
         self.seen = None if self.moving is None else ConceptsSeen.nothing(len(self.run_seeds), system.clients)
@@ -117,7 +121,8 @@ class Simulation:
         """Round t + 1: decide, admit, train, average, evaluate."""
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
-            now = self._prepare(self.t + 1, self.ledgers, self.seen)
+            with one_thread() if self.looks else nullcontext():  # rules multiply; bits must not hang on how many threads do
+                now = self._prepare(self.t + 1, self.ledgers, self.seen)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
         shares = self._shares(now)
         sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if self._evaluated(now.t) else []

@@ -26,7 +26,7 @@ class Reservoir(Retention):
     capacity: Capacity = "buffer"
 
     def keeps(self, given: Candidates) -> Bools:
-        return given.lowest(np.zeros_like(given.position), given.draw(given.position))
+        return given.by_lot()
 
 
 @dataclass(frozen=True, eq=False)

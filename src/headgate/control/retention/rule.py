@@ -67,7 +67,11 @@ class Candidates(NamedTuple):
         """One draw for each position; others whenever `again` is another number."""
         return uniform(self.seed, Purpose.RETENTION, np.maximum(position, 0) + (np.asarray(again) << 32), self.client)
 
-    def lowest(self, rank: NDArray[Any], draw: Floats | None = None) -> Bools:
+    def by_lot(self) -> Bools:
+        """Of each client an equally likely choice of all samples ever admitted: every one has a key, the smallest stay."""
+        return self.lowest(np.zeros_like(self.position), self.draw(self.position))
+
+    def lowest(self, rank: NDArray[Any], draw: NDArray[Any] | None = None) -> Bools:
         """Of each client the candidates of the lowest rank, as many as there is room for; the draw decides among equals."""
         last = np.inf if np.asarray(rank).dtype.kind == "f" else NOBODY
         rank = np.where(self.there, rank, last)
@@ -126,7 +130,7 @@ def places_in(order: Ints) -> Ints:
     return places
 
 
-def rank_within(group: Ints, before: Ints, draw: Floats) -> Ints:
+def rank_within(group: Ints, before: NDArray[Any], draw: NDArray[Any]) -> Ints:
     """Where each one stands in its row among those of its group: by `before`, then by draw.
 
     >>> rank_within(np.array([[5, 3, 5, 5]]), np.array([[1, 1, 1, 0]]), np.array([[0.2, 0.9, 0.1, 0.7]])).tolist()

@@ -1,0 +1,111 @@
+"""Clients whose rules look at samples: by their own model, before a sample is dropped, and nothing of it leaves them."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from grids import FakeGrid, Node
+
+from headgate.control import Scores
+from headgate.errors import DataError, SettingError
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.messages import Order
+from headgate.flower.recipe import recipe_client, task_of
+from headgate.flower.rounds import Discipline
+from headgate.flower.sources import Batch, Sample
+from headgate.flower.strategy import AdmissionStrategy
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+SMALL = ["run.seeds=1", "run.rounds=3", "training.steps=1", "system.buffers=[2]", "system.clients=3", "system.budget=90.0"]
+SMALL += ['run.policies=["headgate"]', "policies.headgate={kind='headgate', rule='gss'}"]
+
+
+class Numbered:
+    """Sample i, of class i mod 2; of every third the label comes later."""
+
+    def read(self, cursor, count, taken):
+        samples = [Sample(str(i), b"", None if i % 3 == 2 else i % 2) for i in range(cursor, cursor + count)]
+        return Batch(samples, cursor + count)
+
+    def labels(self, keys):
+        return {}
+
+
+def an_order(t, known, last, rule="balancer", settings="{}"):
+    return Order("e", t, 0, known, last, 0, 3, t - 1, True, rule, settings, 7)
+
+
+def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_path):
+    asked = []
+
+    def look(samples, names):
+        asked.append(([sample.position for sample in samples], names))
+        return Scores(loss=np.array([float(sample.position) for sample in samples]))
+
+    settings = '{"easy": 0.0, "threshold": 0.5}'
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        store.admit(an_order(1, 0, 3, settings=settings), Numbered(), look)
+        assert asked == []  # there is room for all
+        store.admit(an_order(2, 3, 6, settings=settings), Numbered(), look)
+        assert asked == [([0, 1, 3, 4], ("loss",))]
+        assert {3, 4} <= set(store.positions("e"))  # those above half of the way from 0 to 4, and one by lot
+        assert len(store.positions("e")) == 3
+        store.admit(an_order(2, 3, 6, settings=settings), Numbered(), look)  # the same order again
+        assert len(asked) == 1
+
+
+def test_a_client_that_was_not_told_how_to_look_refuses_and_admits_nothing(tmp_path):
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        with pytest.raises(DataError, match=r"order.rule = balancer: looks at samples, which this client was not told to do"):
+            store.admit(an_order(1, 0, 5), Numbered())
+        assert store.positions("e") == []
+        assert store.admissions("e") == []
+
+
+@pytest.mark.parametrize(
+    "said", [Scores(), Scores(loss=np.ones(2)), Scores(loss=np.ones((4, 1))), Scores(loss=np.full(4, np.nan))]
+)
+def test_what_is_no_score_of_these_samples_is_refused_by_name(tmp_path, said):
+    with closing(BufferStore(tmp_path / "b", 0)) as store:
+        with pytest.raises(SettingError, match=r"scores.loss: must be 1-dimensional, of 4 samples, and finite"):
+            store.admit(an_order(1, 0, 6), Numbered(), lambda samples, names: said)
+        assert store.admissions("e") == []
+
+
+def test_nothing_of_it_leaves_the_client(tmp_path):
+    """Replies have the same records and metrics as under a rule that does not look."""
+    told = {}
+    for rule in ("reservoir", "gss"):
+        settings = [*SMALL, f"policies.headgate.rule={rule}"]
+        task = task_of("digits", tuple(settings))
+        app = recipe_client("digits", settings, store=tmp_path / rule)
+        grid = FakeGrid({100 + m: Node(app, m) for m in range(3)})
+        deliver, said = grid.deliver, []
+        grid.deliver = lambda message, deliver=deliver, said=said: said.append(deliver(message)) or said[-1]
+        with closing(AdmissionStrategy(task.experiment, tmp_path / f"{rule}-run", discipline=Discipline(gather=0.0))) as own:
+            own.start(grid, task.start(), evaluate_fn=task.evaluate)
+        replies = [reply for reply in said if reply is not None and reply.has_content()]
+        told[rule] = [
+            {name: sorted(record) for name, record in reply.content.items()} for reply in replies if "metrics" in reply.content
+        ]
+    assert len(told["gss"]) >= 6
+    assert told["gss"] == told["reservoir"]
+
+
+MODEL = """
+from torch import nn
+
+
+class Soft(nn.Sequential):
+    def __init__(self, shape, classes):
+        super().__init__(nn.Flatten(), nn.Linear(64, classes), nn.Tanh())
+"""
+
+
+def test_a_model_that_ends_otherwise_is_refused_before_the_run(tmp_path, monkeypatch):
+    (tmp_path / "soft_model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    task = task_of("digits", (*SMALL, "model.kind=soft_model:Soft"))
+    with pytest.raises(SettingError, match=r"model.kind = soft_model:Soft: does not end with a linear layer"):
+        task.last(task.model(), ("features",))
+    assert task.last(task.model(), ("loss",)) is None
