@@ -46,17 +46,18 @@ def test_ages_are_those_of_a_queue(bought):
         places = deque((age + 1 for age in places), maxlen=20)
         renewed = np.concatenate([[[k / 20]], renewed[:, :-1]], axis=-1)
     middles = (np.arange(wear.PARTS) + 0.5) / wear.PARTS * 20
-    expected = [min(list(places)[int(middle)], wear.LONGEST + 1) for middle in middles]
-    assert wear.ages(renewed - 1e-9)[0].tolist() == expected or wear.ages(renewed + 1e-9)[0].tolist() == expected
+    t = len(bought) + 1
+    expected = [min(list(places)[int(middle)], wear.LONGEST + 1, t) for middle in middles]
+    assert expected in [wear.ages(renewed + rounding, t)[0].tolist() for rounding in (-1e-9, 1e-9)]
 
 
 def test_a_price_is_felt_less_where_samples_are_old_and_more_the_more_are_renewed():
     memory = {"renewed": np.array([[0.5, 0.0, 0.5, *[0.0] * (wear.LONGEST - 3)]])}
-    felt = wear.felt(memory, np.array([6.0]), 1.0)[0]
+    felt = wear.felt(memory, np.array([6.0]), 4, 1.0)[0]
     left = 1 - (np.arange(wear.PARTS) + 0.5) / wear.PARTS
     ages = np.where(np.arange(wear.PARTS) < wear.PARTS // 2, 3, 1)  # the older half was bought three rounds ago
     assert felt == pytest.approx(6.0 / (ages * left))
-    assert wear.felt(memory, np.array([6.0]), 1e-12)[0] == pytest.approx(6.0)
+    assert wear.felt(memory, np.array([6.0]), 4, 1e-12)[0] == pytest.approx(6.0)
 
 
 def test_a_clients_mean_age_falls_with_what_it_is_given():
@@ -90,12 +91,20 @@ def test_the_smoother_the_more_rounds_buy_and_the_fewer_samples_there_are_for_th
         assert spent.mean() == pytest.approx(5500, rel=0.015)
 
 
+def test_the_first_rounds_do_not_wait_for_prices_that_only_empty_places_felt():
+    """Empty buffers are no older than the run: else the first price is felt as a bargain, and what follows as dear."""
+    plain, smooth = (rehearse(MNIST, Headgate(smooth=each), Uniform(1, 10), np.arange(40), 100) for each in (0.0, 0.25))
+    early = [float(each.admitted[:, :20].sum(axis=1).mean()) for each in (plain, smooth)]
+    assert early[1] > 0.95 * early[0]
+
+
 def test_the_money_is_spent_evenly_whatever_the_worth():
-    """The limit is that of the felt prices met: it settles where it spends the pace. (With 0.5 it is a tenth late.)"""
+    """The limit is that of the felt prices met: it settles near the pace, a little early, since places are young at first."""
     system = System(MNIST.buffer, MNIST.budget, 600)
     played = rehearse(system, Headgate(smooth=0.25), Uniform(1, 10), np.arange(12), 600)
     by_third = [part.sum(axis=1).mean() for part in np.split(played.spend, 3, axis=1)]
-    assert by_third == pytest.approx([600 * 55 / 3] * 3, rel=0.06)
+    assert by_third == pytest.approx([600 * 55 / 3] * 3, rel=0.1)
+    assert by_third[0] > by_third[2]
 
 
 def test_clients_with_prices_of_their_own_are_renewed_sooner_when_they_are_old():

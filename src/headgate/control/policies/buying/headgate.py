@@ -74,7 +74,7 @@ class Headgate(Buyer):
         renewed = self.turnover * places.sum()
         if self.smooth:
             memory = wear.observe(memory, view, places)
-            felt = wear.felt(memory, view.price, self.smooth)
+            felt = wear.felt(memory, view.price, view.t, self.smooth)
             memory = prices.remember(memory, *spread(felt, view.price))
             spend = self.allowed(view) / renewed
             if view.price.ndim == 2:

@@ -32,15 +32,18 @@ def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
     return {**memory, "used": (1.0 - share) ** 2 * memory["used"] + 1.0, "bought_before": memory["bought"]}
 
 
-def ages(renewed: Floats) -> Ints:
-    """Rounds of use in each part of the places, the oldest first, (R, PARTS), from the shares of the latest rounds."""
+def ages(renewed: Floats, t: int) -> Ints:
+    """Rounds of use in each part of the places, the oldest first, (R, PARTS), from the shares of the latest rounds.
+
+    Before round t no place has been used for longer than t rounds, not even one that nobody has filled.
+    """
     newer = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
-    return np.asarray(1 + (renewed.cumsum(axis=-1)[:, None] < newer[:, None]).sum(axis=-1))
+    return np.asarray(np.minimum(1 + (renewed.cumsum(axis=-1)[:, None] < newer[:, None]).sum(axis=-1), t))
 
 
-def felt(memory: Arrays, price: Floats, smooth: float) -> Floats:
+def felt(memory: Arrays, price: Floats, t: int, smooth: float) -> Floats:
     """Today's price as it is felt in each part of the places, (R, PARTS), or at each client, (R, M)."""
     if price.ndim == 2:
         return np.asarray(price / memory["used"] ** smooth)
     left = 1.0 - (np.arange(PARTS) + 0.5) / PARTS
-    return np.asarray(price[:, None] / (ages(memory["renewed"]) * left) ** smooth)
+    return np.asarray(price[:, None] / (ages(memory["renewed"], t) * left) ** smooth)
