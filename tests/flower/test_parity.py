@@ -129,6 +129,15 @@ CASES = {
         "data.changes={kind='sudden', rounds=[2, 4], stagger=1}",
     ],
     "a policy that listens": ['run.policies=["listening"]', "policies.listening.kind=listening", "policies.listening.most=4"],
+    "a policy on the alert in a world that changes": [
+        'run.policies=["alert"]',
+        "policies.alert.kind=alert",
+        "policies.alert.false_alarms=9",
+        "policies.alert.probe=0.2",
+        "data.concepts=['same', 'rotated']",
+        "data.changes={kind='sudden', rounds=[3]}",
+    ],
+    "RCCDA's rule": ['run.policies=["rccda"]', "policies.rccda.kind=rccda", "policies.rccda.probe=0.2"],
     "a cohort that is listened to": [
         'run.policies=["listening"]',
         "policies.listening.kind=listening",

@@ -91,21 +91,34 @@ def summary_of_dips(one: Runs) -> Dips | None:
     """Up to the round that all runs have reached; None where the world stands still, or no change was seen through."""
     if CHANGED not in one.values:
         return None
-    kept = one.begun & ~one.lost
-    accuracy, spend, changed = (one.values[name][kept, : one.complete] for name in ("test_accuracy", "spend", CHANGED))
-    runs = [found for found in map(dips_of, accuracy, spend, changed) if found]
-    if not runs:
+    daily, runs = _of_runs(one)
+    found = [dips for dips in runs if dips]
+    if not found:
         return None
-    every = [dip for found in runs for dip in found]
+    every = [dip for dips in found for dip in dips]
     return Dips(
-        daily=estimate(np.nanmean(accuracy, axis=1)),
-        depth=_mean(runs, "depth"),
-        length=_mean(runs, "length"),
-        money=_mean(runs, "money"),
+        daily=estimate(daily),
+        depth=estimate(_means(found, "depth")),
+        length=estimate(_means(found, "length")),
+        money=estimate(_means(found, "money")),
         count=len(every),
         recovered=sum(dip.recovered for dip in every),
     )
 
 
-def _mean(runs: Sequence[Sequence[Dip]], name: str) -> Estimate:
-    return estimate(np.array([np.mean([getattr(dip, name) for dip in found]) for found in runs]))
+def dips_by_seed(one: Runs) -> dict[str, Floats]:
+    """The same seed by seed, of those whose model was not lost, means over the changes of a run; NaN where it saw none."""
+    daily, runs = _of_runs(one)
+    return {"daily": daily, **{name: _means(runs, name) for name in ("depth", "length", "money")}}
+
+
+def _of_runs(one: Runs) -> tuple[Floats, list[list[Dip]]]:
+    """Accuracy of the day, mean over rounds, and the dips of every run whose model was not lost."""
+    kept = one.begun & ~one.lost
+    accuracy, spend, changed = (one.values[name][kept, : one.complete] for name in ("test_accuracy", "spend", CHANGED))
+    return np.nanmean(accuracy, axis=1), [*map(dips_of, accuracy, spend, changed)]
+
+
+def _means(runs: Sequence[Sequence[Dip]], name: str) -> Floats:
+    """Over the changes of each run."""
+    return np.array([np.mean([getattr(dip, name) for dip in found]) if found else np.nan for found in runs])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.studies.theory.rates import MeasuredRates
 
 
-What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "all", "better"])
+What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "all", "better", "drift"])
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def reproduce(
     ] = None,
     pages: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the pages here; default: --out, for better its folder better."),
+        typer.Option(metavar="DIR", help="Write the pages here; default: --out, for better and drift its folder better."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
@@ -61,7 +61,8 @@ def reproduce(
 ) -> None:
     """Make every number and figure of the paper's section 7, and judge every claim of the paper.
 
-    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; or better, ours beside the paper's.
+    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; better, ours beside the paper's; or
+    drift, policies when the world moves.
 
     Both as the text has it and as the released scripts do, with all policies on the same prices and samples. What is
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks
@@ -69,26 +70,28 @@ def reproduce(
     Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
 
     `better` compares headgate with the paper's policies within both limits: a comparison whose NAME.json lies in --pages is
-    used as it is, the others are run; README.md is made from all of them.
+    used as it is, the others are run; README.md is made from all of them. `drift` does the same for drift.md.
     """
     from headgate.studies.paper.batches import NAMES
 
     names = [name for name in NAMES if what in (name, What.all)]
     theory = what in (What.theory, What.all)
     if list_:
-        _list(names, theory, what is What.better, quick)
+        _list(names, theory, what, quick)
         return
     folder = out or Path("reproduced-quick" if quick else "reproduced")
-    inside = folder / "better" if what is What.better else folder
+    inside = folder / "better" if what in (What.better, What.drift) else folder
     asked = _Asked(folder / "runs", pages or inside, quick, device, processes, quiet)
-    made = _better(asked) if what is What.better else _paper(names, theory, asked)
+    own = {What.better: _better, What.drift: _drift}.get(what)
+    made = _paper(names, theory, asked) if own is None else own(asked)
     for path in dict.fromkeys(made):
         say(path)
     if quick:
         say("a trial run: its numbers mean nothing", error=True)
 
 
-def _list(names: list[str], theory: bool, better: bool, quick: bool) -> None:
+def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
+    from headgate.studies.better.drift import DRIFT
     from headgate.studies.better.studies import NAMES, study
     from headgate.studies.paper.batches import batches
 
@@ -103,7 +106,7 @@ def _list(names: list[str], theory: bool, better: bool, quick: bool) -> None:
             say(f"{name}: about {total:.0f} s of H200 in all")
     if theory:
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
-    for name in NAMES if better else ():
+    for name in {What.better: NAMES, What.drift: DRIFT}.get(what, ()):
         say(study(name).command)
 
 
@@ -129,19 +132,34 @@ def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
 
 
 def _better(asked: _Asked) -> list[Path]:
-    from headgate.analysis.compare.conclude import conclude
     from headgate.studies.better.page import conclude_page, conclude_regret, missing
+
+    _compared(missing(asked.pages, asked.quick), asked)
+    conclude_regret(asked.pages, asked.quick)
+    return conclude_page(asked.pages, asked.quick)
+
+
+def _drift(asked: _Asked) -> list[Path]:
+    from headgate.studies.better.drift import conclude_drift, missing_drift
+
+    _compared(missing_drift(asked.pages, asked.quick), asked)
+    return conclude_drift(asked.pages, asked.quick)
+
+
+def _compared(names: list[str], asked: _Asked) -> None:
+    """Runs these comparisons of ours and writes their pages; what needs a GPU only where there is one."""
+    from headgate.analysis.compare.conclude import conclude
+    from headgate.experiment.recipes import study_table
     from headgate.studies.better.studies import study
     from headgate.studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
-    for name in missing(asked.pages, asked.quick):
-        own = study(name, QUICK if asked.quick else ())
+    for name in names:
+        trial = (*QUICK, *study_table(f"better/{name}").get("quick", ()))
+        own = study(name, trial if asked.quick else ())
         if gpu or not own.needs_gpu:
             folders, _ = _play(own.points, asked.runs / "better" / name, asked)
             conclude(folders, asked.pages, name, own.command, asked.quick)
-    conclude_regret(asked.pages, asked.quick)
-    return conclude_page(asked.pages, asked.quick)
 
 
 def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:

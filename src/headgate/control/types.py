@@ -106,7 +106,8 @@ class View(NamedTuple):
         """The one price per run, for policies that know of no other."""
         if self.price.ndim != 1:
             raise SettingError(
-                "needs one price per round; it was given one per client, which headgate, resolving and threshold can use"
+                "needs one price per round; it was given one per client, which headgate, alert, listening, resolving, "
+                "threshold and rccda can use"
             )
         return self.price
 

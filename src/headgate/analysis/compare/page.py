@@ -1,11 +1,12 @@
 """A comparison as a page of Markdown, as JSON and as rows."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headgate.analysis.compare.scores import Cheaper, Offer, by_offer, cheaper, closed
-from headgate.analysis.dips import Dips, summary_of_dips
+from headgate.analysis.dips import Dips, dips_by_seed, summary_of_dips
 from headgate.analysis.formatting import (
     DASH,
     by_column,
@@ -76,7 +77,13 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
     if (dips := summary_of_dips(one)) is not None:
         row |= {name: getattr(dips, name).three for name in ("daily", "depth", "length", "money")}
         row |= {"dips": dips.count, "dips_recovered": dips.recovered}
+        by_seed = dips_by_seed(one)
+        row |= {f"{name}_by_seed": [_rounded(value) for value in values] for name, values in by_seed.items()}
     return row
+
+
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(float(value), 6)
 
 
 def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:

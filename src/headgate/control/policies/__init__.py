@@ -1,5 +1,6 @@
 """The policies, one a file: what we recommend first, the others that buy, the paper's, and what they are held against."""
 
+from headgate.control.policies.buying.alert import Alert
 from headgate.control.policies.buying.bucket import Bucket
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.headgate import Headgate
@@ -8,6 +9,7 @@ from headgate.control.policies.buying.lookahead import Lookahead
 from headgate.control.policies.buying.pacing import Pacing
 from headgate.control.policies.buying.pi import Pi
 from headgate.control.policies.buying.random import Random
+from headgate.control.policies.buying.rccda import Rccda
 from headgate.control.policies.buying.resolving import Resolving
 from headgate.control.policies.buying.threshold import Threshold
 from headgate.control.policies.drift.acdpp import Acdpp
@@ -22,6 +24,7 @@ from headgate.control.policy import AdmissionPolicy
 
 KINDS: dict[str, type[AdmissionPolicy]] = {
     "headgate": Headgate,
+    "alert": Alert,
     "listening": Listening,
     "resolving": Resolving,
     "threshold": Threshold,
@@ -30,6 +33,7 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "pi": Pi,
     "bucket": Bucket,
     "random": Random,
+    "rccda": Rccda,
     "acdpp": Acdpp,
     "dpp": Dpp,
     "constant": Constant,

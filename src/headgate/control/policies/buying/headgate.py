@@ -76,14 +76,14 @@ class Headgate(Buyer):
             memory = wear.observe(memory, view, places)
             felt = wear.felt(memory, view.price, view.t, self.smooth)
             memory = prices.remember(memory, *spread(felt, view.price))
-            spend = self.allowed(view) / renewed
+            spend = self.allowed(view, memory) / renewed
             if view.price.ndim == 2:
                 share = prices.deserved(memory, felt, spend)
             else:
                 share = np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0)
         else:
             memory = prices.observe(memory, view)
-            share = prices.deserved(memory, view.price, self.allowed(view) / renewed)
+            share = prices.deserved(memory, view.price, self.allowed(view, memory) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, renewed)
@@ -91,8 +91,8 @@ class Headgate(Buyer):
         floor = behind if view.price.ndim == 1 else behind[:, None]
         return self.turnover * np.maximum(share, floor), {**memory, "even": even}
 
-    def allowed(self, view: View) -> Floats:
-        """The money for this round: what is left, by the rounds' weights in the pace."""
+    def allowed(self, view: View, memory: Arrays) -> Floats:
+        """The money for this round: what is left, by the rounds' weights in the pace. `memory` is for who follows another."""
         horizon = view.system.horizon
         if horizon is None:
             return pace(view, self.overdraft)

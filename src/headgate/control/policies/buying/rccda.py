@@ -1,0 +1,83 @@
+"""RCCDA's rule: renew all places when the loss has risen enough to outweigh how often that was done before.
+
+Piaseczny, Shisher, Wang and Brinton, *RCCDA: Adaptive Model Updates in the Presence of Concept Drift under a Constrained
+Resource Budget*, NeurIPS 2025 (arXiv 2505.24149). There a model is updated, u = 1, where
+
+    V·[K_p·(ℓ − ℓ_best) + K_d·(ℓ − ℓ_prev)] > Q + ½ − π̄,    Q ← [Q + u − π̄]⁺,
+
+with ℓ the loss of the newest data under the present model, ℓ_best the least so far, ℓ_prev that of the round before, Q a queue
+of updates and π̄ how often updates may happen.
+
+Ours is what it takes to buy by it. An update is a renewal of all places at the price of the day: the rule knows no prices. π̄
+is what the budget pays for at the mean price. A look at new data is not free here, so in the other rounds a `probe` is bought,
+and ℓ is the loss of what was bought in the round before; a round without a purchase leaves ℓ as it was. Filling the
+buffers in round 1 is the first update. And the purse is hard, as that of all buyers: never above C·T.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from headgate.control.checks import positive, zero_or_more
+from headgate.control.policies.buying import surprise
+from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policy import Given
+from headgate.control.types import Arrays, Floats, System, View
+from headgate.errors import SettingError
+
+UNHEARD = -1.0
+"""in place of a loss, before the first"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rccda(Buyer):
+    """Where nothing is heard, as in a rehearsal, it buys its probes alone."""
+
+    listens: ClassVar[bool] = True
+    V: float = 10.0
+    """how much the loss counts beside the queue; theirs are 10 to 65"""
+    proportional: float = 1.0
+    """K_p; theirs are 1 to 5"""
+    derivative: float = 1.0
+    """K_d; theirs are 0.1 to 1"""
+    rate: float | None = None
+    """π̄, renewals a round; left out: those that spend the budget at the mean price, probes included"""
+    probe: float = 0.01
+    """the share of the places that is bought in rounds without a renewal, to hear of new samples"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("V", self.V)
+        for name in ("proportional", "derivative"):
+            zero_or_more(name, getattr(self, name))
+        for name in ("rate", "probe"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise SettingError(f"{name} = {value}: must lie between 0 and 1")
+
+    def completed(self, given: Given) -> Self:
+        if self.rate is not None:
+            return self
+        bought = given.system.budget / max(given.mean_price * float(self.places(given.system).sum()), 1e-300)
+        rate = (bought - self.probe) / (1 - self.probe) if self.probe < 1 else 0.0
+        return replace(self, rate=min(max(rate, 0.0), 1.0))
+
+    def start(self, system: System, runs: int) -> Arrays:
+        own = {"queue": np.zeros(runs), "loss": np.full(runs, UNHEARD), "least_loss": np.full(runs, UNHEARD)}
+        return {**super().start(system, runs), **own, **surprise.nothing_counted(runs)}
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        rate, before, least, queue = self.needed("rate"), memory["loss"], memory["least_loss"], memory["queue"]
+        heard, count, memory = surprise.heard(view, memory)
+        first = before == UNHEARD
+        loss = np.where(count > 0, heard, before)
+        before = np.where(first, loss, before)
+        least = np.where(first, loss, np.minimum(least, loss))
+        risen = self.V * (self.proportional * (loss - least) + self.derivative * (loss - before))
+        renew = (risen > queue + 0.5 - rate) | (self.fill and view.t == 1)
+        queue = np.maximum(queue + renew - rate, 0.0)
+        share = np.where(renew, 1.0, self.probe)
+        if view.price.ndim == 2:
+            share = np.repeat(share[:, None], view.price.shape[1], axis=1)
+        return share, {**memory, "queue": queue, "loss": loss, "least_loss": least}

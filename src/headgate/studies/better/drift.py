@@ -1,0 +1,143 @@
+"""Policies when the world moves: what each loses after a change, what being on the alert costs in vain, and what to keep."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.formatting import DASH, interval, listed, plus_minus
+from headgate.analysis.intervals import Difference, Estimate, student
+from headgate.analysis.markdown import table
+from headgate.analysis.pages import beside, filled, of_one_sort, read_numbers, write
+from headgate.errors import DataError
+from headgate.studies.better.studies import title
+
+PAGE = "drift.md"
+MOVING = ("drift-sudden", "drift-gradual", "drift-recurring")
+CALM, KEEPING = "drift-calm", "drift-keeping"
+DRIFT = (*MOVING, CALM, KEEPING)
+"""the comparisons, each a recipe better/NAME"""
+OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
+SCALE = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0, "best": 100.0, "mean": 100.0}
+Row = Mapping[str, Any]
+
+
+def missing_drift(folder: Path, quick: bool) -> list[str]:
+    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
+    return [name for name in DRIFT if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def conclude_drift(folder: Path, quick: bool) -> list[Path]:
+    """drift.md from the numbers beside it."""
+    found = {name: read_numbers(folder / f"{name}.json").get("rows") for name in DRIFT}
+    if absent := [name for name, rows in found.items() if not rows]:
+        raise DataError(f"{folder}: has no numbers of {listed(absent)}")
+    return write(folder, {PAGE: drift_page(found, quick)})  # type: ignore[arg-type]
+
+
+def drift_page(found: Mapping[str, Sequence[Row]], quick: bool = False) -> str:
+    calm = {row["policy"]: row for row in found[CALM]}
+    return filled(
+        beside(__file__, "drift.md"),
+        quick,
+        seeds=calm[OURS]["seeds"],
+        verdict=_verdict(found),
+        costs="\n\n".join(f"### {title(name)}\n\n{_costs(found[name])}" for name in MOVING),
+        paired=_paired(found),
+        calm=_said(paired(calm[OURS], calm["headgate"], "mean"), "mean"),
+        calm_table=_calm(found[CALM]),
+        keeping=_costs(found[KEEPING]),
+    )
+
+
+def paired(one: Row, other: Row, key: str) -> Difference:
+    """One less the other over the seeds that both have, in points, rounds or money."""
+    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
+    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
+    if not both:
+        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
+    return student(SCALE[key] * np.array([ours[seed] - theirs[seed] for seed in both]))
+
+
+def _value(row: Row, key: str, digits: int) -> str:
+    return DASH if row.get(key) is None else interval(Estimate(*row[key]).scaled(SCALE[key]), digits)
+
+
+def _limits(row: Row) -> str:
+    return "reference" if row["reference"] else "kept" if row["kept_limits"] else "broken"
+
+
+def _costs(rows: Sequence[Row]) -> str:
+    header = ["policy", "daily (%)", "dip (points)", "lasts (rounds)", "recovered", "costs", "last (%)", "N", "money a round"]
+    lines = [
+        [
+            f"`{row['policy']}`",
+            *(_value(row, key, digits) for key, digits in (("daily", 2), ("depth", 1), ("length", 1))),
+            f"{row['dips_recovered']} of {row['dips']}" if "dips" in row else DASH,
+            _value(row, "money", 0),
+            _value(row, "last", 2),
+            f"{row['N']:.0f}",
+            f"{row['spend']:.2f}",
+            _limits(row),
+        ]
+        for row in rows
+    ]
+    return table([*header, "limits"], lines)
+
+
+def _calm(rows: Sequence[Row]) -> str:
+    lines = [
+        [
+            f"`{row['policy']}`",
+            *(_value(row, key, 2) for key in ("best", "last", "mean")),
+            f"{row['N']:.0f}",
+            f"{row['spend']:.2f}",
+            _limits(row),
+        ]
+        for row in rows
+    ]
+    return table(["policy", "best (%)", "last (%)", "mean (%)", "N", "money a round", "limits"], lines)
+
+
+def _said(gap: Difference, key: str) -> str:
+    what = {"length": "rounds", "money": "money"}.get(key, "points")
+    p = "" if gap.p is None else f" (p = {gap.p:.2g})".replace("-", "−")
+    return f"{plus_minus(gap, 2 if SCALE[key] == 100 else 1, signs=True)} {what}{p}"
+
+
+def _paired(found: Mapping[str, Sequence[Row]]) -> str:
+    lines = []
+    for name in MOVING:
+        rows = {row["policy"]: row for row in found[name]}
+        for rival in RIVALS:
+            gaps = {key: paired(rows[OURS], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
+            lines.append([title(name).partition(":")[0], f"`{rival}`", *(_said(gap, key) for key, gap in gaps.items())])
+    return table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
+
+
+def _verdict(found: Mapping[str, Sequence[Row]]) -> str:
+    """Whether it loses less and recovers sooner than each rival, world by world: clear of zero, or not told apart."""
+    said = []
+    for name in MOVING:
+        rows = {row["policy"]: row for row in found[name]}
+        parts = []
+        for rival in RIVALS:
+            daily, length = (paired(rows[OURS], rows[rival], key) for key in ("daily", "length"))
+            parts.append(
+                f"`{rival}`: {_judged(daily, 'loses', 'less', 'more')}, {_judged(_less(length), 'is back', 'sooner', 'later')}"
+            )
+        said.append(f"- **{title(name).partition(':')[0]}.** Beside {'; beside '.join(parts)}.")
+    return f"`{OURS}`, the policy for such worlds, at equal spend:\n\n" + "\n".join(said)
+
+
+def _less(gap: Difference) -> Difference:
+    """The other way round."""
+    low, high = (None if end is None else -end for end in (gap.high, gap.low))
+    return Difference(-gap.mean, low, high, gap.runs, gap.p)
+
+
+def _judged(gap: Difference, does: str, good: str, bad: str) -> str:
+    if gap.low is None or gap.high is None or gap.low <= 0 <= gap.high:
+        return f"it {does} neither clearly {good} nor {bad}"
+    return f"it {does} {good if gap.mean > 0 else bad}"

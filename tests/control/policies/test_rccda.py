@@ -1,0 +1,107 @@
+"""RCCDA's rule as its source states it, bought with a purse that is never overdrawn."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.control import Controller, Losses, Report, System
+from headgate.control.policies import Rccda
+from headgate.control.policy import Given
+from headgate.control.prices import PerClient, Uniform
+from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
+from headgate.testing import a_system, check_policy
+from headgate.theory.bound import BoundConstants
+
+TWO = System(np.array([10, 10]), 1e6, 40)
+
+
+def test_it_passes_the_public_check():
+    check_policy(Rccda(), rounds=24)
+    check_policy(Rccda(V=0.1, probe=0.2), a_system(None), rounds=24)
+    check_policy(Rccda(), rounds=12, prices=PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3))
+
+
+def plain(losses, V, K_p, K_d, rate):
+    """Which rounds update: the rule word for word; losses[t] is heard before round t, and round 0 is the filling."""
+    queue, best, previous, updates = max(1 - rate, 0.0), None, None, [True]
+    for loss in losses:
+        best = loss if best is None else min(best, loss)
+        previous = loss if previous is None else previous
+        update = V * (K_p * (loss - best) + K_d * (loss - previous)) > queue + 0.5 - rate
+        queue, previous = max(queue + update - rate, 0.0), loss
+        updates.append(update)
+    return updates
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0]), min_size=1, max_size=30),
+    st.sampled_from([0.5, 2.0, 10.0]),
+    st.sampled_from([0.0, 1.0, 5.0]),
+    st.sampled_from([0.0, 0.25, 1.0]),
+    st.sampled_from([0.05, 0.25, 1.0]),
+)
+def test_it_renews_when_the_rule_says_so(losses, V, K_p, K_d, rate):
+    """Money is no object here, so nothing but the rule decides."""
+    policy = Rccda(V=V, proportional=K_p, derivative=K_d, rate=rate, probe=0.1)
+    controller = Controller(TWO, policy)
+    ledger, updates = controller.open(), []
+    for loss in [*losses, 0.0]:
+        orders = controller.decide(ledger, 1.0)
+        assert orders.admitted.sum() in (2, 20)  # a probe, or all places
+        updates.append(orders.admitted.sum() == 20)
+        told = np.full((1, 2), loss)
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
+    assert updates == plain(losses, V, K_p, K_d, rate)
+
+
+def test_a_round_of_which_nobody_tells_leaves_the_loss_as_it_was():
+    controller = Controller(TWO, Rccda(rate=0.1, probe=0.1))
+    ledger = controller.open()
+    for loss in (2.0, np.nan, 3.0):
+        orders, told = controller.decide(ledger, 1.0), np.full((1, 2), loss)
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
+    orders = controller.decide(ledger, 1.0)
+    assert (orders.memory["loss"][0], orders.memory["least_loss"][0]) == (3.0, 2.0)
+
+
+def test_its_rate_spends_the_budget():
+    """Renewals at the rate, and probes in between, at the mean price."""
+    system, prices = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100), Uniform(1, 10)
+    policy = Rccda(probe=0.02).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
+    assert 5.5 * 100 * (policy.rate + 0.02 * (1 - policy.rate)) == pytest.approx(55.0)
+    poor = Rccda(probe=0.5).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
+    assert poor.rate == 0.0
+
+
+LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1e300]), st.floats(0.0, 20.0))
+PRICE = st.one_of(st.sampled_from([0.0, 1e-12, 1 / 3, 1e9]), st.floats(0.0, 20.0))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(PRICE, LOSS), min_size=1, max_size=25), st.floats(0.01, 60.0), st.floats(0.01, 100.0))
+def test_it_never_overspends_or_overfills_whatever_it_is_told(rounds, budget, V):
+    buffer = np.array([3, 1, 7])
+    controller = Controller(System(buffer, budget, len(rounds)), Rccda(V=V, rate=0.2, probe=0.2))
+    ledger = controller.open()
+    for price, loss in rounds:
+        orders = controller.decide(ledger, price)
+        told = np.full((1, 3), loss)
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
+        assert ledger.spent[0] <= budget * len(rounds)
+        assert np.all(ledger.occupancy <= buffer)
+
+
+def test_a_rehearsal_has_its_probes_alone():
+    system = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
+    one = rehearse(system, Rccda(rate=0.1, probe=0.01), Uniform(1, 10), np.arange(2), 20)
+    assert one.admitted[:, 0].tolist() == [100, 100]
+    assert (one.admitted[:, 1:] == 1).all()
+
+
+@pytest.mark.parametrize("setting", [{"V": 0.0}, {"proportional": -1.0}, {"derivative": -1.0}, {"rate": 1.5}, {"probe": -0.1}])
+def test_what_means_nothing_is_refused(setting):
+    with pytest.raises(SettingError, match=f"{next(iter(setting))} = "):
+        Rccda(**setting)

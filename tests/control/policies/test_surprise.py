@@ -1,0 +1,116 @@
+"""The test for a changed world: as a slow plain version says it, with no more false alarms than stated, and quick."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.control import Controller, Losses, Report, System
+from headgate.control.policies import Alert
+from headgate.control.policies.buying import surprise
+
+SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 120)
+
+
+def told_of(system, new, admitted):
+    """What `observe` looks at of a round's view."""
+
+    class Seen:
+        losses = Losses(new, np.full(new.shape, np.nan))
+        debt = np.zeros(len(new))
+
+    Seen.system, Seen.admitted = system, admitted
+    return Seen
+
+
+class PlainTest:
+    """One run, a number at a time."""
+
+    def __init__(self):
+        self.usual = self.samples = self.squares = self.rounds = self.evidence = 0.0
+
+    def hear(self, losses, buffers, admitted):
+        told = [(min(loss, 1e6), size) for loss, size in zip(losses, buffers, strict=True) if not math.isnan(loss)]
+        count = min(admitted, sum(size for _, size in told))
+        if count == 0:
+            return
+        loss = sum(loss * size for loss, size in told) / sum(size for _, size in told)
+        worth = count * 60 / (count + 60)
+        if self.samples >= 30 and self.usual > 0:
+            ratio, scatter = loss / self.usual, (8 * 5 + self.squares) / (8 + self.rounds)
+            # ln of gamma(3·usual) over gamma(usual) at this loss, shapes worth/scatter
+            self.evidence = max(self.evidence + worth / scatter * (ratio - ratio / 3 - math.log(3)), 0.0)
+            self.squares += worth * (min(ratio, 3) - 1) ** 2
+            self.rounds += 1
+        kept = self.samples * math.exp(-worth / 150)
+        self.usual = (self.usual * kept + loss * worth) / (kept + worth)
+        self.samples = kept + worth
+
+
+LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1.0, 1e300]), st.floats(0.0, 20.0))
+ROUND = st.tuples(st.lists(LOSS, min_size=3, max_size=3), st.integers(0, 40))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ROUND, min_size=1, max_size=20))
+def test_it_is_the_plain_one(rounds):
+    system, memory, plain, admitted = System(np.array([5, 20, 30]), 1.0, 50), surprise.unheard(2), PlainTest(), 0
+    for losses, count in rounds:
+        admitted += count
+        memory = surprise.observe(told_of(system, np.array([losses] * 2), np.full(2, admitted)), memory)
+        plain.hear(losses, system.buffer, count)
+        assert memory["evidence"] == pytest.approx([plain.evidence] * 2, rel=1e-9, abs=1e-9)
+        assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
+        assert all(np.isfinite(array).all() for array in memory.values())
+
+
+def means_of(kind, rng, admitted, level):
+    """Means of so many new samples' losses by client, (R, M); NaN where there are none."""
+    shape = np.where(admitted > 0, admitted, 1)
+    if kind == "gamma":
+        means = rng.gamma(shape / 6, 6 / shape)
+    else:  # one in five is wrong and loses much, as with a linear model; and models differ from round to round
+        wrong = rng.binomial(shape, 0.2)
+        means = 5 * np.where(wrong > 0, rng.gamma(np.maximum(wrong, 1)), 0.0) / shape + 0.05
+        means = means * np.exp(rng.normal(0, 0.2, (len(admitted), 1)))
+    return np.where(admitted > 0, level * means, np.nan)
+
+
+def alarms_of(policy, kind, level, runs=300, seed=0):
+    """Alarms of each run after 120 rounds, whose level(t) is the loss of new samples."""
+    rng = np.random.default_rng(seed)
+    controller = Controller(SYSTEM, policy, runs)
+    ledger, history = controller.open(), []
+    for t in range(1, 121):
+        orders = controller.decide(ledger, rng.uniform(1, 10, runs))
+        new = means_of(kind, rng, orders.admitted, level(t))
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(new, new)))
+        history.append(ledger.memory["alarms"])
+    assert np.all(ledger.spent <= 55.0 * 120)
+    return np.array(history)
+
+
+@pytest.mark.parametrize("kind", ["gamma", "mostly right"])
+@pytest.mark.parametrize("stated", [0.1, 1.0])
+@pytest.mark.parametrize("falling", [False, True])
+def test_a_calm_world_rings_no_more_often_than_stated(kind, stated, falling):
+    """Expected alarms are at most as stated: the mean of 300 runs is, but for three of its standard errors."""
+    alarms = alarms_of(Alert(false_alarms=stated), kind, lambda t: 0.5 + 2 * math.exp(-t / 20) if falling else 1.0)[-1]
+    assert alarms.mean() <= stated + 3 * math.sqrt(stated / alarms.size)
+
+
+def test_more_that_are_stated_are_more():
+    """The rate is not kept by never ringing."""
+    often, seldom = (alarms_of(Alert(false_alarms=stated), "mostly right", lambda t: 1.0)[-1].sum() for stated in (20.0, 0.1))
+    assert often > 10 * max(seldom, 1)
+
+
+@pytest.mark.parametrize("rise", [4.0, 8.0])
+def test_a_change_is_heard_soon(rise):
+    """New samples lose several times as much from round 61 on: most runs ring within eight rounds, and once."""
+    alarms = alarms_of(Alert(), "mostly right", lambda t: rise if t > 60 else 1.0)
+    rung = (alarms[67] > alarms[59]).mean()
+    assert rung > (0.9 if rise == 8 else 0.6)
+    assert np.median(alarms[-1] - alarms[59]) == 1
