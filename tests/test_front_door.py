@@ -166,3 +166,11 @@ def test_a_loop_of_ones_own_learns_within_its_money():
     accuracy, spent, money = example["main"](rounds=15)
     assert accuracy > 0.8
     assert 0.9 * money < spent <= money
+
+
+@pytest.mark.parametrize("do", [headgate.plan, headgate.rehearse, headgate.compare, lambda recipe: headgate.run(recipe, "out")])
+def test_a_recipe_in_place_of_an_experiment_is_told_what_to_do(do):
+    with pytest.raises(
+        headgate.HeadgateError, match=r"experiment = digits: is a recipe; headgate\.load makes an experiment of it"
+    ):
+        do("digits")

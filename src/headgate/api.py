@@ -21,6 +21,7 @@ from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
 from headgate.control.rehearse import rehearse as rehearse_policy
 from headgate.errors import DataError, Interrupted, SettingError
+from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
 from headgate.progress import counted, every, progress_bar
@@ -43,6 +44,11 @@ def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
     40.0
     """
     return load_recipe(recipe, overrides)
+
+
+def _check_loaded(experiment: object) -> None:
+    if isinstance(experiment, str | Path | Mapping):
+        raise SettingError(f"experiment = {shown(experiment)}: is a recipe; headgate.load makes an experiment of it")
 
 
 def sweep(recipe: str | Path | Mapping[str, Any], *overrides: str) -> list[tuple[str, Experiment]]:
@@ -93,6 +99,7 @@ def plan(
     >>> made.name, made.warning
     ('headgate', '')
     """
+    _check_loaded(experiment)
     if isinstance(policy, str):
         name = policy
         if policy not in experiment.policies:
@@ -138,6 +145,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     >>> rehearse(load("digits", "run.rounds=20", "run.seeds=2")).frame.columns[:4]
     ['policy', 'seed', 't', 'price']
     """
+    _check_loaded(experiment)
     experiment.check_prices()
     results: dict[str, Rehearsal] = {}
     e = experiment
@@ -232,6 +240,7 @@ def run(
     """
     from headgate.simulation.schedule import perform
 
+    _check_loaded(experiment)
     whole = Path(out)
     how = {"device": device, "executor": executor, "processes": processes, "ray": ray}
     with counted("learning", quiet) as tick:
@@ -275,6 +284,7 @@ def compare(
     """
     from headgate.simulation.schedule import perform
 
+    _check_loaded(experiment)
     points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
     folder = Path(out) if out is not None else Path("compared") / points[0][1].name
     with counted("learning", quiet) as tick:

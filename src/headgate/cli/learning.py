@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, print_json, recipe_overrides
 from headgate.cli.saying import say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
@@ -61,6 +61,7 @@ def run(
     track: Annotated[str | None, typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb.")] = None,
     show: Annotated[Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")] = Show.bar,
     format_: AsFormat = Format.table,
+    quiet: Quiet = False,
 ) -> None:
     """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
 
@@ -74,6 +75,7 @@ def run(
     from headgate.simulation.schedule import perform
 
     _check_options(context)
+    show = Show.none if quiet and show is Show.bar else show
     trackers = [name.strip() for name in (track or "").split(",") if name.strip()]
     check_installed(trackers)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))

@@ -10,10 +10,12 @@ from headgate.control.retention.rule import Retention
 from headgate.control.retention.windows import Fifo
 from headgate.control.types import Arrays, Ask, Ints, System, View
 from headgate.errors import SettingError
+from headgate.field_docs import fields_in_help
 from headgate.theory.bound import BoundConstants
 from headgate.theory.labels import paper
 
 
+@fields_in_help
 @dataclass(frozen=True, eq=False)
 class Given:
     """What the settings that a policy was not given are worked out from."""

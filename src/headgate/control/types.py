@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive, whole_numbers
 from headgate.control.scores import ScoresAt
 from headgate.errors import SettingError
+from headgate.field_docs import fields_in_help
 from headgate.limits import SAMPLES
 
 Ints = NDArray[np.int64]
@@ -23,6 +24,7 @@ Arrays = Mapping[str, NDArray[Any]]
 """Explicit state: named arrays, never changed in place."""
 
 
+@fields_in_help
 @dataclass(frozen=True, eq=False)
 class System:
     """What is given: buffers B_m, the budget C per round, the horizon T (None: open-ended), weights α_m."""
@@ -63,6 +65,7 @@ class System:
         return int(self.buffer.sum())
 
 
+@fields_in_help
 class Losses(NamedTuple):
     """What clients' samples lost in a round, in the mean, under the model that the server sent: before any local step.
 
@@ -75,6 +78,7 @@ class Losses(NamedTuple):
     """of those that it held before, (R, M)"""
 
 
+@fields_in_help
 class View(NamedTuple):
     """All that a server may know when it decides round t."""
 
@@ -116,6 +120,7 @@ class View(NamedTuple):
         return np.asarray(np.maximum(self.system.buffer - self.kept_by_client, 0))
 
 
+@fields_in_help
 class Ask(NamedTuple):
     """What a policy wants in a round. The total is real and is made whole, with its remainder carried."""
 
@@ -129,6 +134,7 @@ class Ask(NamedTuple):
     """the same, but not paid for, (R, M)"""
 
 
+@fields_in_help
 @dataclass(frozen=True, eq=False)
 class Orders:
     """Round t: client m admits up to last−1 of its stream and holds last−first samples. Saying it twice admits nothing twice.
@@ -163,6 +169,7 @@ class Orders:
         return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * bought)
 
 
+@fields_in_help
 class Report(NamedTuple):
     """What clients really did, where it is not what they were ordered to do, and what their samples lost."""
 
@@ -176,6 +183,7 @@ class Report(NamedTuple):
     """kept for a policy that listens"""
 
 
+@fields_in_help
 class Contents(NamedTuple):
     """What is known of the samples in the clients' memories, beside how many they are.
 
@@ -193,6 +201,7 @@ class Contents(NamedTuple):
     """their classes, (R, M, B)"""
 
 
+@fields_in_help
 @dataclass(frozen=True, eq=False)
 class Ledger:
     """A run's whole memory after round t: what was spent, admitted and used, and what policy and clients hold."""
@@ -256,6 +265,7 @@ Labels = Callable[[Ints, Ints, Ints], Ints]
 """(runs, clients, positions) → the class of each sample"""
 
 
+@fields_in_help
 class Streams(NamedTuple):
     """Whose streams they are: for rules that draw lots, look at classes or at what a model says of samples."""
 

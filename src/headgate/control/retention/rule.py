@@ -12,6 +12,7 @@ from headgate.control.randomness import Purpose, uniform
 from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints, System
 from headgate.errors import SettingError
+from headgate.field_docs import fields_in_help
 
 Bools = NDArray[np.bool_]
 Capacity = int | tuple[int, ...] | Ints | Literal["buffer"]
@@ -20,6 +21,7 @@ NOBODY = np.iinfo(np.int64).max
 """the rank of an empty place"""
 
 
+@fields_in_help
 class Candidates(NamedTuple):
     """What some clients hold and what they have just admitted, a client a row, (C, W)."""
 

@@ -1,0 +1,33 @@
+"""`help()` of what a policy is given and gives says what its fields are."""
+
+import inspect
+import pydoc
+
+import numpy as np
+import pytest
+
+from headgate.control import Ask, Candidates, Given, Losses, Orders, Report, System, View
+from headgate.control.policies import Headgate
+from headgate.field_docs import field_docs
+
+
+@pytest.mark.parametrize("kind", [Ask, View, Candidates, Given, Losses, Orders, Report, System], ids=lambda kind: kind.__name__)
+def test_help_names_every_field_with_its_words(kind):
+    said = pydoc.plain(pydoc.render_doc(kind))
+    for name, words in field_docs(kind).items():
+        assert (f"{name}: {words}" if words else name) in said
+    names = getattr(kind, "_fields", None) or list(kind.__dataclass_fields__)
+    assert list(field_docs(kind)) == list(names)
+
+
+def test_words_are_found_in_the_classes_above_too():
+    said = field_docs(Headgate)
+    assert said["turnover"].startswith("the share of the places that a round may renew")
+    assert said["rule"] == "what clients drop"
+    assert set(said) == set(Headgate.__dataclass_fields__)
+
+
+def test_the_docstring_is_the_same_text_however_it_is_asked_for():
+    assert inspect.getdoc(Ask) == Ask.__doc__
+    assert Ask.__doc__.startswith("What a policy wants in a round.")
+    assert Ask(np.zeros(1)).__doc__ == Ask.__doc__
