@@ -92,7 +92,7 @@ def reproduce(
 
 def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
     from headgate.studies.better.drift import DRIFT
-    from headgate.studies.better.studies import NAMES, study
+    from headgate.studies.better.studies import NAMES, SERVERS, study
     from headgate.studies.paper.batches import batches
 
     for name in names:
@@ -108,6 +108,11 @@ def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
     for name in {What.better: NAMES, What.drift: DRIFT}.get(what, ()):
         say(study(name).command)
+    for name in SERVERS if what is What.better else ():
+        points = study(name).points
+        first = points[0][1]
+        says = f"{len(first.seeds)} seeds x {first.rounds} rounds: {', '.join(first.policies)}"
+        say(f"better/{name}: {len(points)} servers, {says}")
 
 
 def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
@@ -150,7 +155,8 @@ def _compared(names: list[str], asked: _Asked) -> None:
     """Runs these comparisons of ours and writes their pages; what needs a GPU only where there is one."""
     from headgate.analysis.compare.conclude import conclude
     from headgate.experiment.recipes import study_table
-    from headgate.studies.better.studies import study
+    from headgate.studies.better.servers import conclude_servers
+    from headgate.studies.better.studies import SERVERS, study
     from headgate.studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
@@ -159,7 +165,10 @@ def _compared(names: list[str], asked: _Asked) -> None:
         own = study(name, trial if asked.quick else ())
         if gpu or not own.needs_gpu:
             folders, _ = _play(own.points, asked.runs / "better" / name, asked)
-            conclude(folders, asked.pages, name, own.command, asked.quick)
+            if name in SERVERS:
+                conclude_servers(folders, asked.pages, name, asked.quick)
+            else:
+                conclude(folders, asked.pages, name, own.command, asked.quick)
 
 
 def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:

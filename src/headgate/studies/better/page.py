@@ -18,7 +18,8 @@ from headgate.experiment.recipes import study_table
 from headgate.studies.better import every_price
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
-from headgate.studies.better.studies import NAMES, PRICED, RESPONSES, study, title
+from headgate.studies.better.servers import COMMAND, servers_table
+from headgate.studies.better.studies import NAMES, PRICED, RESPONSES, SERVERS, study, title
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
@@ -40,7 +41,7 @@ Found = Mapping[str, Sequence[Row]]
 
 def missing(folder: Path, quick: bool) -> list[str]:
     """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
-    return [name for name in NAMES if not of_one_sort(folder / f"{name}.json", quick)]
+    return [name for name in (*NAMES, *SERVERS) if not of_one_sort(folder / f"{name}.json", quick)]
 
 
 def conclude_regret(folder: Path, quick: bool) -> None:
@@ -53,21 +54,25 @@ def conclude_regret(folder: Path, quick: bool) -> None:
 
 def conclude_page(folder: Path, quick: bool) -> list[Path]:
     """README.md, front.svg and response.svg from NAME.json and regret.json beside them. What was not run is left out."""
-    found = {name: rows for name in NAMES if (rows := read_numbers(folder / f"{name}.json").get("rows"))}
+    found, helped = (
+        {name: rows for name in names if (rows := read_numbers(folder / f"{name}.json").get("rows"))}
+        for names in (NAMES, SERVERS)
+    )
     regret = json.loads((folder / REGRET).read_text("utf-8"))
-    written = write(folder, {PAGE: page(found, regret, quick)})
+    written = write(folder, {PAGE: page(found, helped, regret, quick)})
     draw_front({name: found[name] for name in ("ablations", "logistic-helped", "lenet")}, folder / FRONT, quick)
     draw_response(found, folder / RESPONSE, quick)
     return [*written, folder / FRONT, folder / RESPONSE]
 
 
-def page(found: Found, regret: Sequence[Row], quick: bool = False) -> str:
+def page(found: Found, helped: Found, regret: Sequence[Row], quick: bool = False) -> str:
     pairs = every_price.pairs_in(found)
     return filled(
         beside(__file__, "page.md"),
         quick,
         closed=_closed(found),
-        left_out=_left_out(found),
+        left_out=_left_out({**found, **helped}),
+        servers=servers_table(helped),
         released=_released(found["mnist"]),
         rivals=_rivals(found),
         ablations=_ablations(found["ablations"]),
@@ -123,8 +128,8 @@ def _closed(found: Found) -> str:
 
 def _left_out(found: Found) -> str:
     """Which comparisons have no numbers, and what would make them."""
-    names = [name for name in NAMES if name not in found]
-    said = "; ".join(f"{title(name)} (`{study(name).command}`)" for name in names)
+    names = [name for name in (*NAMES, *SERVERS) if name not in found]
+    said = "; ".join(f"{title(name)} (`{COMMAND if name in SERVERS else study(name).command}`)" for name in names)
     return f"Not run yet with these recipes: {said}.\n\n" if names else ""
 
 

@@ -23,6 +23,8 @@ RESPONSES = ("response-logistic", "response-lenet", "response-cifar10")
 """what accuracy depends on"""
 NAMES = (*AT_EQUAL_SPEND, *RESPONSES)
 """in the order of the page"""
+SERVERS = ("help-logistic", "help-lenet")
+"""what the server's step is worth"""
 
 
 @dataclass(frozen=True)

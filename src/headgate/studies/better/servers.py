@@ -1,0 +1,108 @@
+"""What the server's step is worth to each policy at equal spend, its settings chosen on data that nobody trains on."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.compare import page as compared
+from headgate.analysis.formatting import DASH, plus_minus
+from headgate.analysis.intervals import student
+from headgate.analysis.markdown import table
+from headgate.analysis.pages import as_json, page, write
+from headgate.analysis.provenance import facts_of, how_made, machine
+from headgate.analysis.runs import read_finished
+from headgate.records.reader import RunFolder
+from headgate.studies.better.studies import title
+
+COMMAND = "headgate reproduce better"
+PLAIN = "average"
+POLICIES = ("headgate", "constant", "oracle")
+MEASURES = ("best", "last", "mean", "chosen")
+WORDS = (
+    "In brackets: on the tenth of the training images that is held out, the highest so far at the end; settings are chosen "
+    "by it. Accuracy in %, means over seeds; *best*, *last* and *mean* as elsewhere, *chosen* is the test accuracy of the "
+    "model that is best on what is held out. *Lost* are runs whose model broke down; they are left out of the means."
+)
+Row = Mapping[str, Any]
+
+
+def conclude_servers(folders: Sequence[Path], pages: Path, name: str, quick: bool = False) -> None:
+    """Writes NAME.md and NAME.json: one run folder for each server."""
+    opened = [RunFolder.open(folder) for folder in folders]
+    rows = [row for run in opened for row in _rows(run)]
+    facts = facts_of(COMMAND, [machine(run) for run in opened], quick)
+    text = page(f"{name}: what the server's step is worth", how_made(facts), WORDS, all_table(rows), quick=quick)
+    write(pages, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
+
+
+def _rows(run: RunFolder) -> list[dict[str, Any]]:
+    found = read_finished([run.path])
+    server = run.config.get("server", {})
+    names = ("momentum", "lr") if server.get("kind") == "momentum" else ("lr",)
+    given = {name: server[name] for name in names if server.get(name, 1.0) != 1.0}
+    said = [f"{value:g}" if name == server["kind"] else f"{name} {value:g}" for name, value in given.items()]
+    return [
+        {
+            "kind": server.get("kind", PLAIN),
+            "setting": ", ".join(said),
+            **row,
+            "held_out_by_seed": [round(float(value), 6) for value in one.held_out],
+        }
+        for row, one in zip(compared.rows(found), found, strict=True)
+    ]
+
+
+def all_table(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows:
+        known = bool(row["learnt"])
+        held = f"{_mean(row, 'best')} ({_mean(row, 'held_out')})" if known else DASH
+        rest = [_mean(row, key) if known else DASH for key in MEASURES[1:]]
+        money = f"{row['spend']:.1f} of {row['budget']:g}"
+        lines.append([_named(row), f"`{row['policy']}`", held, *rest, money, str(row["diverged"])])
+    return table(["server", "policy", "best (held out)", *MEASURES[1:], "money a round", "lost"], lines)
+
+
+def _named(row: Row) -> str:
+    return f"{row['kind']} {row['setting']}".strip()
+
+
+def _mean(row: Row, key: str) -> str:
+    return f"{100 * np.mean(row[f'{key}_by_seed']):.2f}"
+
+
+def chosen(rows: Sequence[Row]) -> dict[str, str]:
+    """The setting of each kind with which `headgate` is best on what is held out and loses no run."""
+    best: dict[str, tuple[float, str]] = {}
+    for row in (row for row in rows if row["policy"] == "headgate" and not row["diverged"]):
+        held = float(np.mean(row["held_out_by_seed"]))
+        best[row["kind"]] = max(best.get(row["kind"], (-1.0, "")), (held, row["setting"]))
+    return {kind: setting for kind, (_, setting) in best.items()}
+
+
+def servers_table(found: Mapping[str, Sequence[Row]]) -> str:
+    """For each study and kind of server: what it adds to each policy, and headgate with it beside the plain oracle."""
+    lines = []
+    for name, rows in found.items():
+        at = {(row["kind"], row["setting"], row["policy"]): row for row in rows}
+        for kind, setting in chosen(rows).items():
+            if kind == PLAIN:
+                continue
+            adds = [
+                _gap(at[kind, setting, policy], at[PLAIN, "", policy], key) for policy in POLICIES for key in ("best", "last")
+            ]
+            beside = _gap(at[kind, setting, "headgate"], at[PLAIN, "", "oracle"], "best")
+            lines.append([f"[{title(name)}]({name}.md)", f"{kind} {setting}", *adds, beside])
+    header = [f"{policy}: {key}" for policy in POLICIES for key in ("best", "last")]
+    return table(["study", "server, as chosen", *header, "headgate with it, less the plain oracle: best"], lines)
+
+
+def _gap(one: Row, other: Row, key: str) -> str:
+    """Seed by seed, of seeds that both learnt, in points, with its 95 % interval."""
+    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
+    both = [seed for seed in ours if seed in theirs]
+    if len(both) < 2:
+        return DASH
+    return plus_minus(student(100 * np.array([ours[seed] - theirs[seed] for seed in both])), 2, signs=True)
