@@ -67,6 +67,7 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` 
 	$(BIN)/python benchmarks/phases.py
 	$(BIN)/python benchmarks/vectors.py
 	$(BIN)/python benchmarks/judging.py
+	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/scale.py

@@ -32,6 +32,7 @@ KNOWN = {
         "python benchmarks/pfl_peer.py --device cuda --out benchmarks/results/pfl_gpu.json",
     ),
     "phases": ("Where the time of one run goes", "make bench"),
+    "scoring": ("What it costs to look at samples", "make bench"),
     "study": ("The paper's whole MNIST study", "make bench"),
     "scale": ("A million clients", "make bench"),
     "soak": ("A hundred thousand rounds", "make bench"),

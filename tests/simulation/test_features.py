@@ -98,3 +98,28 @@ def test_a_run_of_a_table_is_the_same_by_gram_and_by_the_reference(here):
     one, other = (pl.read_parquet(folder / "metrics.parquet") for folder in folders)
     assert one["admitted"].equals(other["admitted"])
     np.testing.assert_allclose(one["test_loss"], other["test_loss"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", [[], NET], ids=["linear", "net"])
+def test_rules_that_look_see_features_as_the_model_does(here, model):
+    """Numpy's and torch's learner say the same of them, and looking leaves the data alone."""
+    rule = ["policies.headgate={kind='headgate', rule='gss'}"]
+    own, slow = (
+        Simulation(experiment := load("digits", [*FEW, *model, *rule]), experiment.data.load(), "cpu", executor)
+        for executor in ("auto", "reference")
+    )
+    before = own.learner.dataset.train_images.copy()
+    for _ in range(8):
+        own.step()
+        slow.step()
+    assert own.scoring.took.samples > 50
+    assert np.array_equal(before, own.learner.dataset.train_images)
+    rows, runs = np.arange(40), np.arange(40) % 2
+    asked = ("loss", "error", "features")
+    models = slow.models._replace(theta=torch.as_tensor(own.theta))
+    for one, other in zip(
+        own.learner.scores(own.models, asked, runs, rows), slow.learner.scores(models, asked, runs, rows), strict=True
+    ):
+        assert (one is None) is (other is None)
+        if one is not None:
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

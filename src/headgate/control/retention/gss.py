@@ -46,25 +46,27 @@ class Gss(Retention):
         if given.scores is None:
             return given.by_lot()
         cosine = gradient_cosines(given.scores)
-        inside = given.there & ~given.new
-        among = self._batch(given, inside, 2 * given.end + 1)
+        inside, comes = given.there & ~given.new, np.flatnonzero((given.there & given.new).any(axis=0))
+        at = given.position[:, comes]
+        challenged, duel = given.draw(at), given.draw(at, again=1)
+        lots = given.draw(given.position[:, None], np.concatenate([2 * given.end + 1, 2 * at + 2], axis=1)[..., None])
+        among = self._batch(inside, lots[:, 0])
         score = _scores(cosine, among[:, None] & ~np.eye(inside.shape[1], dtype=bool))
-        for j in np.flatnonzero((given.there & given.new).any(axis=0)):
-            came, at = given.there[:, j] & given.new[:, j], given.position[:, j : j + 1]
-            score[:, j] = own = _scores(cosine[:, j], self._batch(given, inside, 2 * at + 2))
+        for nth, j in enumerate(comes):
+            score[:, j] = own = _scores(cosine[:, j], self._batch(inside, lots[:, nth + 1]))
             free = inside.sum(axis=1) < given.room[:, 0]
-            victim = _drawn(np.where(inside, score, 0.0), inside, given.draw(at))
+            victim = _drawn(np.where(inside, score, 0.0), inside, challenged[:, nth : nth + 1])
             theirs = score[np.arange(len(victim)), victim]
-            wins = given.draw(at, again=1)[:, 0] * (theirs + own) < theirs
-            enters = came & (free | ((own < 1) & wins))
+            wins = duel[:, nth] * (theirs + own) < theirs
+            enters = given.there[:, j] & given.new[:, j] & (free | ((own < 1) & wins))
             leaves = np.flatnonzero(enters & ~free)
             inside[leaves, victim[leaves]] = False
             inside[enters, j] = True
         return inside
 
-    def _batch(self, given: Candidates, inside: Bools, again: Ints) -> Bools:
+    def _batch(self, inside: Bools, lot: Floats) -> Bools:
         """Some of those in memory, by lot; all where they are no more than a batch."""
-        order = np.argsort(np.where(inside, given.draw(given.position, again), np.inf), axis=1, kind="stable")
+        order = np.argsort(np.where(inside, lot, np.inf), axis=1, kind="stable")
         return inside & (places_in(order) < self.batch)
 
 

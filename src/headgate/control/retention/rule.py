@@ -66,8 +66,10 @@ class Candidates(NamedTuple):
         )
 
     def draw(self, position: Ints, again: Ints | int = 0) -> Floats:
-        """One draw for each position; others whenever `again` is another number."""
-        return uniform(self.seed, Purpose.RETENTION, np.maximum(position, 0) + (np.asarray(again) << 32), self.client)
+        """One draw for each position, (C, …); others whenever `again` is another number."""
+        index = np.maximum(position, 0) + (np.asarray(again) << 32)
+        seed, client = (each.reshape(-1, *[1] * (max(index.ndim, 2) - 1)) for each in (self.seed, self.client))
+        return uniform(seed, Purpose.RETENTION, index, client)
 
     def by_lot(self) -> Bools:
         """Of each client an equally likely choice of all samples ever admitted: every one has a key, the smallest stay."""
