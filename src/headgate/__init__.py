@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
-    from headgate.control import AdmissionPolicy, Ask, Candidates, Controller, Report, Retention, System, View
+    from headgate.control import (
+        AdmissionPolicy,
+        Ask,
+        Candidates,
+        Controller,
+        Offered,
+        Report,
+        Retention,
+        Selection,
+        System,
+        View,
+    )
     from headgate.control.prices import PriceProcess
     from headgate.errors import HeadgateError
     from headgate.experiment import Experiment
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
-    "headgate.control": "AdmissionPolicy Ask Candidates Controller Report Retention System View",
+    "headgate.control": "AdmissionPolicy Ask Candidates Controller Offered Report Retention Selection System View",
     "headgate.control.prices": "PriceProcess",
     "headgate.errors": "HeadgateError",
     "headgate.experiment": "Experiment",

@@ -112,7 +112,8 @@ def plan(
     for key, value in (("gamma", gamma), ("phi", phi)):
         if value is not None and not isinstance(experiment.policies[name], Acdpp):
             raise SettingError(f"{key} = {value:g}: only acdpp is planned by it, not {name}")
-    return PlanResult(experiment, name, make_plan(experiment.given, experiment.policies[name], gamma, phi))
+    own = experiment.policies[name]
+    return PlanResult(experiment, name, make_plan(experiment.given_for(own), own, gamma, phi))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +155,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
         for name, policy in e.policies.items():
             bar.update(task, description=f"{name}, {len(e.seeds)} seeds")
             tick = every(lambda done: bar.advance(task, done))
-            result = rehearse_policy(e.system, policy, e.prices, e.seeds, e.rounds, tick)
+            result = rehearse_policy(e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick)
             if result.rounds:
                 results[name] = result
             if result.rounds < e.rounds:

@@ -28,6 +28,8 @@ PRICES = 10_000_000
 """of a trace"""
 CONCEPTS = 256
 """between which a world changes"""
+WINDOW = 1_000
+"""samples that a client has before it for each label that it buys"""
 CHANGES_FILE = 4 * 2**20
 """bytes of a file that says who is in which concept when"""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_
 
 import numpy as np
 
-from headgate.control import policies, prices, retention
+from headgate.control import policies, prices, retention, selection
 from headgate.control.policy import AdmissionPolicy
 from headgate.errors import HeadgateError, SettingError
 from headgate.escaping import one_line, shown
@@ -73,7 +73,8 @@ class Slot:
 POLICY = Slot("policy", AdmissionPolicy, policies.KINDS)
 RETENTION = Slot("retention rule", retention.Retention, retention.KINDS)
 PRICES = Slot("price process", prices.PriceProcess, prices.KINDS)
-SLOTS = {slot.base: slot for slot in (POLICY, RETENTION, PRICES)}
+SELECTION = Slot("buying rule", selection.Selection, selection.KINDS)
+SLOTS = {slot.base: slot for slot in (POLICY, RETENTION, PRICES, SELECTION)}
 """of parts that are fields of other parts"""
 
 

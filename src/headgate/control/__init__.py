@@ -23,4 +23,5 @@ from headgate.control.retention import (
     StaticRatio,
 )
 from headgate.control.scores import Scores
+from headgate.control.selection import ByEntropy, ByLot, ByMargin, FirstCome, KCentre, Offered, Selection, Vessal
 from headgate.control.types import Ask, Ledger, Losses, Orders, Report, System, View

@@ -23,7 +23,8 @@ class Controller:
     """One policy over `runs` independent runs of the same system.
 
     Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
-    ask `labels`, and take all samples for one class where there are none; those that look at samples ask `scores`.
+    ask `labels`, and take all samples for one class where there are none; those that look at samples ask `scores`. `looks` is
+    how much of the price of every label is for looks at samples that might have been bought: the ledger keeps it apart.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -41,6 +42,7 @@ class Controller:
         seeds: Ints | None = None,
         labels: Labels | None = None,
         scores: ScoresAt | None = None,
+        looks: float = 0.0,
     ) -> None:
         if runs < 1:
             raise SettingError(f"runs = {runs}: must be at least 1")
@@ -56,6 +58,7 @@ class Controller:
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
+        self.looks = looks
         self._whole, self._everybody = int(shares.sum()), bool(shares.all())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
@@ -79,6 +82,7 @@ class Controller:
             credit=per_client,
             contents=self.buffers.open(),
             memory=self.policy.start(self.system, R),
+            looks=zeros if self.looks else None,
         )
 
     def decide(self, ledger: Ledger, price: ArrayLike, reserved: Floats | None = None) -> Orders:
@@ -158,7 +162,15 @@ class Controller:
             contents=contents,
             memory=orders.memory,
             losses=None if report is None else self._losses(report, orders),
+            looks=self._looks(ledger, orders, admitted, late),
         )
+
+    def _looks(self, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats | None:
+        """What went into looks so far; late samples took theirs, too."""
+        if ledger.looks is None:
+            return None
+        labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
+        return np.asarray(ledger.looks + self.looks * labels.sum(axis=-1))
 
     def _asked(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         """What the policy wants, refused where it cannot be meant."""

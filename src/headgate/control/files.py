@@ -29,6 +29,8 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
     arrays |= {f"memory/{name}": array for name, array in ledger.memory.items()}
     if ledger.losses is not None:
         arrays |= {f"losses/{name}": array for name, array in ledger.losses._asdict().items()}
+    if ledger.looks is not None:
+        arrays["looks"] = ledger.looks
     head = json.dumps({"format": FORMAT, "t": ledger.t})
     narrow = {name: _narrow(array) for name, array in arrays.items()}
     replace_file(path, lambda file: np.savez(file, head=np.array(head), **narrow))  # type: ignore[arg-type]
@@ -62,12 +64,14 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     if controller.policy.listens and "losses/new" in stored:
         told = {name: stored.pop(f"losses/{name}", None) for name in Losses._fields}
         losses = Losses(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
+    looks = None if empty.looks is None else _matching(path, "looks", stored.pop("looks", None), empty.looks)
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")
     recent = tuple(held.pop(f"recent.{slot}") for slot in range(len(empty.contents.recent)))
     contents = Contents(recent, **held)
-    ledger = replace(empty, t=t, contents=contents, memory=memory, losses=losses, **fields)
-    if np.any(ledger.occupancy < 0) or np.any(ledger.debt < 0) or np.any(ledger.spent < 0):
+    ledger = replace(empty, t=t, contents=contents, memory=memory, losses=losses, looks=looks, **fields)
+    in_order = looks is None or bool(np.all((looks >= 0) & (looks <= ledger.spent * (1 + 1e-9))))
+    if not in_order or np.any(ledger.occupancy < 0) or np.any(ledger.debt < 0) or np.any(ledger.spent < 0):
         raise DataError(f"{path}: negative occupancy, debt or spend; the file is damaged")
     return ledger
 

@@ -1,13 +1,14 @@
 """What a policy is: a frozen value whose fields are its settings, and which says every round how much to admit."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from headgate.control.prices.process import PriceProcess
 from headgate.control.retention.rule import Retention
 from headgate.control.retention.windows import Fifo
+from headgate.control.selection.rule import Selection
 from headgate.control.types import Arrays, Ask, Ints, System, View
 from headgate.errors import SettingError
 from headgate.field_docs import fields_in_help
@@ -33,11 +34,15 @@ class Given:
 
 
 @paper("eq:joint-policy")
+@dataclass(frozen=True, eq=False)
 class AdmissionPolicy(ABC):
     """Decides how much to admit. With its `retention` it is the paper's joint policy π.
 
     A policy of one's own is one method, `admit`; the others have defaults.
     """
+
+    selection: Selection | None = field(default=None, kw_only=True)
+    """which samples of a window (`data.window`) clients buy; left out: the next ones of their streams"""
 
     per_run: ClassVar[tuple[str, ...]] = ()
     """settings that may be one number for each run"""

@@ -42,6 +42,7 @@ class Purpose(IntEnum):
     CONCEPT = 14
     CONCEPT_SHARE = 15
     GENERATED = 16
+    SELECTION = 17
 
 
 def philox(

@@ -156,17 +156,20 @@ class Orders:
     credit: Ints
     memory: Arrays
 
+    def bought(self, admitted: Ints) -> Ints:
+        """How many of these admissions are paid for, (R, M). Free samples are counted first."""
+        return admitted if self.free is None else np.maximum(admitted - self.free, 0)
+
     def charge(self, admitted: Ints) -> Floats:
-        """What these admissions cost, (R,). Free samples are counted first."""
-        paid = admitted if self.free is None else np.maximum(admitted - self.free, 0)
+        """What these admissions cost, (R,)."""
+        paid = self.bought(admitted)
         if self.price.ndim == 1:
             return np.asarray(self.price * paid.sum(axis=-1))
         return np.asarray((self.price * paid).sum(axis=-1))
 
     def paid(self, admitted: Ints) -> Floats:
         """The same client by client, (R, M)."""
-        bought = admitted if self.free is None else np.maximum(admitted - self.free, 0)
-        return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * bought)
+        return np.asarray((self.price if self.price.ndim == 2 else self.price[:, None]) * self.bought(admitted))
 
 
 @fields_in_help
@@ -231,6 +234,8 @@ class Ledger:
     """the policy's own"""
     losses: Losses | None = None
     """of round t, where the policy listens and was told"""
+    looks: Floats | None = None
+    """of what was spent, what was for looks, (R,); None: nobody pays for looks"""
 
     @property
     def occupancy(self) -> Ints:
@@ -256,10 +261,11 @@ class Ledger:
         held = {name: some(getattr(self, name)) for name in LEDGER_ARRAYS}
         memory = {name: array[rows] for name, array in self.memory.items()}
         losses = None if self.losses is None else Losses(*map(some, self.losses))
-        return Ledger(t=self.t, contents=Contents(*map(some, self.contents)), memory=memory, losses=losses, **held)
+        contents, looks = Contents(*map(some, self.contents)), some(self.looks)
+        return Ledger(t=self.t, contents=contents, memory=memory, losses=losses, looks=looks, **held)
 
 
-LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "losses"))
+LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "losses", "looks"))
 """its fields that are one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]
 """(runs, clients, positions) → the class of each sample"""

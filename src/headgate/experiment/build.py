@@ -17,7 +17,7 @@ from headgate.experiment.sections import RunTable, SystemTable, Training, check_
 from headgate.experiment.tables import check_tables
 from headgate.learning.changes import CHANGES
 from headgate.learning.concepts import CONCEPT
-from headgate.learning.data import DATA, Data
+from headgate.learning.data import BOUGHT, DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
@@ -27,7 +27,7 @@ from headgate.theory.bound import BoundConstants
 SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "sweep")
 OUTSIDE = re.compile(r"[\w.]+:\w+")
 """how a recipe names a class outside the package"""
-DEALT = ("partition", "stream", "validation", "concepts", "changes")
+DEALT = ("partition", "stream", "validation", "concepts", "changes", *BOUGHT)
 
 
 def load(

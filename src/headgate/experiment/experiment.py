@@ -12,6 +12,10 @@ import numpy as np
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, Given
 from headgate.control.prices import PriceProcess
+from headgate.control.prices.looking import WithLooks
+from headgate.control.retention import Retention
+from headgate.control.selection import Selection
+from headgate.control.selection.rule import check_selection_asks
 from headgate.control.types import Ints, System
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment.sections import Training, system_table
@@ -70,7 +74,11 @@ class Experiment:
         for name, policy in self.policies.items():
             before, made = self.stated.get(name, (policy, None))
             own = before if policy is made else policy  # one that was put in its place is taken as it is
-            stated[name] = own, _completed(name, own, given)
+            given = self.given_for(own)
+            if self.system.budget * self.rounds < given.mean_price:
+                looks = self.price_of_looks(own)
+                raise InfeasibleError(f"data.look = {self.data.look:g}: with looks for {looks:g} the budget buys no label")
+            stated[name] = own, _completed(name, own, given, self.data)
         object.__setattr__(self, "stated", stated)
         object.__setattr__(self, "policies", {name: made for name, (_, made) in stated.items()})
 
@@ -83,10 +91,19 @@ class Experiment:
         """What policies are completed from."""
         return Given(self.system, self.prices, self.bound, self.seeds, self.rounds)
 
+    def given_for(self, policy: AdmissionPolicy) -> Given:
+        """The same at the prices that a policy pays: where its clients look before they buy, each label takes looks, too."""
+        looks = self.price_of_looks(policy)
+        return replace(self.given, prices=WithLooks(self.prices, looks)) if looks else self.given
+
+    def price_of_looks(self, policy: AdmissionPolicy) -> float:
+        """What a policy's clients pay for looks with every label."""
+        return self.data.price_of_looks(getattr(policy, "selection", None))
+
     def check_prices(self) -> None:
         """Refuses a policy that needs one price a round where each client has its own: before anything is played."""
         first = self.prices.path(self.seeds[:1], 1, 2)
-        for name, policy in self.policies.items() if first.ndim == 3 else ():
+        for name, policy in self.policies.items() if first.ndim == 3 else ():  # looks have one price for all
             alone = Controller(self.system, policy, 1, self.seeds[:1])
             try:
                 alone.decide(alone.open(), first[:, 0])
@@ -169,11 +186,24 @@ def _check_changes(data: Data, clients: int) -> None:
             raise SettingError(f"data.changes.{error}") from None
 
 
-def _completed(name: str, policy: Any, given: Given) -> AdmissionPolicy:
+def _check_rules(policy: AdmissionPolicy, given: Given, data: Data) -> None:
+    """Refuses a buying rule that is none or asks for labels, and a rule that looks at labels before they come."""
+    rule = policy.selection
+    if rule is not None:
+        if not isinstance(rule, Selection):
+            raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
+        check_selection_asks(rule)
+    kept_by = policy.retention(given.system) if data.late and callable(policy.retention) else None
+    if isinstance(kept_by, Retention) and kept_by.by_class:
+        raise SettingError(f"retention: {type(kept_by).__name__} looks at labels, which come late (data.late = {data.late})")
+
+
+def _completed(name: str, policy: Any, given: Given, data: Data) -> AdmissionPolicy:
     if not isinstance(policy, AdmissionPolicy):
         raise SettingError(f"policies.{name} = {policy!r}: must be an AdmissionPolicy")
     try:
         made = policy.completed(given)
+        _check_rules(made, given, data)
         Controller(given.system, made, len(given.seeds), given.seeds)  # refuses what does not fit the system, or memory
         return made
     except SettingError as error:

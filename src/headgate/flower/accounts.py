@@ -65,6 +65,11 @@ def check_playable(experiment: Experiment) -> tuple[str, str]:
             "a run on Flower has one policy and one seed"
         )
     ((name, policy),) = experiment.policies.items()
+    if experiment.data.chooses(policy.selection):
+        raise SettingError(f"policies.{name}.selection: the simulator alone has a choice of samples; leave it out on Flower")
+    if experiment.data.late:
+        late = f"data.late = {experiment.data.late}: the simulator alone lets labels come late"
+        raise SettingError(f"{late}; on Flower they come when the source has them")
     try:
         return stated(policy.retention(experiment.system))
     except Unnamed as error:

@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headgate.control.checks import zero_or_more
+from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError
 from headgate.learning.changes import CHANGES, Changes
 from headgate.learning.concepts import CONCEPT, Concept
 from headgate.learning.partition import PARTITION, Pairs, Partition
 from headgate.learning.sea import THRESHOLD, above, features
-from headgate.limits import CONCEPTS
+from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW
 from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ class OwnData(DataSource):
         return call_outside("data.kind", self.name, part.load, folder=self.folder)
 
 
+BOUGHT = ("window", "look", "keep", "late")
+"""settings of [data] that are written down where they say something"""
 KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea}
 DATA = Slot("data set", DataSource, KINDS, OwnData)
 
@@ -109,6 +113,15 @@ class Data:
     concepts: tuple[Concept, ...] = ()
     """states of the world, known by their number; with `changes`, which says who is in which of them when"""
     changes: Changes | None = None
+    window: int = 1
+    """unlabelled samples that a client has before it for each label that it is ordered to buy; its policy's `selection` says
+    which it buys. 1: there is nothing to choose"""
+    look: float = 0.0
+    """the price of a look at one of them, for rules that look"""
+    keep: int = 0
+    """unlabelled samples that a client may keep, the newest of those it did not buy; they are before it again next time"""
+    late: int = 0
+    """rounds from the order of a label to the first training with it"""
 
     def __post_init__(self) -> None:
         if bool(self.concepts) != (self.changes is not None):
@@ -121,10 +134,22 @@ class Data:
             raise SettingError(
                 f"validation = {self.validation:g}: must be a share of the training images, 0 or more and less than 1"
             )
+        for name, least, most in (("window", 1, WINDOW), ("keep", 0, SAMPLES), ("late", 0, ROUNDS)):
+            if not least <= (said := getattr(self, name)) <= most:
+                raise SettingError(f"{name} = {said}: must be a whole number, {least} to {most:,}")
+        zero_or_more("look", self.look)
 
     @property
     def kind(self) -> str:
         return self.source.kind
+
+    def chooses(self, rule: Selection | None) -> bool:
+        """Whether clients have a choice under this buying rule."""
+        return self.window > 1 and isinstance(rule, Selection) and type(rule) is not FirstCome
+
+    def price_of_looks(self, rule: Selection | None) -> float:
+        """What is paid for looks with every label: a whole window of them, where the rule has a choice and looks."""
+        return self.window * self.look if self.chooses(rule) and rule.looks else 0.0  # type: ignore[union-attr]
 
     @property
     def key(self) -> str:
@@ -143,4 +168,6 @@ class Data:
         if self.changes is not None:
             own["concepts"] = [table_of(CONCEPT, each) for each in self.concepts]
             own["changes"] = table_of(CHANGES, self.changes)
+        plain = {each.name: each.default for each in fields(self)}
+        own |= {name: said for name in BOUGHT if (said := getattr(self, name)) != plain[name]}
         return own

@@ -80,7 +80,7 @@ class Planner:
         check_waiting(experiment)
         policy = experiment.policies[asked.policy]
         stated = asked.K is not None or bool({"rate", "V", "rho"} & asked.options.keys())
-        made = plan(experiment.given, policy, asked.gamma, asked.phi, tick, search=not stated)
+        made = plan(experiment.given_for(policy), policy, asked.gamma, asked.phi, tick, search=not stated)
         if made.candidates:
             recipe["policies"][asked.policy] |= {name: made.setting(name) for name in POINT}
         told = _answer(experiment, asked.policy, made)
@@ -178,7 +178,8 @@ def _least(experiment: Experiment) -> tuple[float, str]:
 def _trace(experiment: Experiment, name: str, made: Plan, tick: Callable[[int], None]) -> dict[str, Any]:
     """The first seed's run, client by client."""
     system, seeds = experiment.system, experiment.seeds[:1]
-    one = rehearse(system, made.policy, experiment.prices, seeds, experiment.rounds, tick, by_client=True)
+    prices = experiment.given_for(made.policy).prices
+    one = rehearse(system, made.policy, prices, seeds, experiment.rounds, tick, by_client=True)
     assert one.held_by_client is not None
     assert one.admitted_by_client is not None
     columns = {key: getattr(one, key)[0] for key in ("price", "spend", "debt", "admitted", "n", "N")}
