@@ -118,6 +118,12 @@ class Runs:
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
 
     @property
+    def spent_on_looks(self) -> Floats | None:
+        """Of that, what was for looks at samples before they were bought; None: nobody could look."""
+        looks = self.values.get("looks")
+        return None if looks is None or np.isnan(looks[self.begun]).all() else np.asarray(np.nansum(looks[self.begun], axis=1))
+
+    @property
     def price_offered(self) -> float | None:
         """c(t), mean over rounds and runs; over clients, too, where prices differ between them."""
         return float(self.column("price").mean()) if self.complete and "price" in self.values else None

@@ -80,6 +80,8 @@ class PolicySummary:
     dip_money: Estimate | None = None
     dips: int | None = None
     dips_recovered: int | None = None
+    paid_for_looks: float | None = None
+    """of `paid`, where clients look at samples before they buy"""
 
 
 def check_target(target: float | None) -> None:
@@ -123,6 +125,7 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
         **({} if dips is None else _told_of_dips(dips)),
+        paid_for_looks=None if one.spent_on_looks is None else _mean(one.spent_on_looks),
     )
 
 
@@ -148,8 +151,10 @@ def _estimate(values: Floats) -> Estimate | None:
 
 def told(summary: PolicySummary) -> dict[str, Any]:
     """As JSON holds it; what only some runs have is left out of the others."""
-    there = [each.name for each in fields(summary) if each.default is MISSING or summary.dips is not None]
-    values = {name: getattr(summary, name) for name in there}
+    extra = [each.name for each in fields(summary) if each.default is not MISSING]
+    there = {"paid_for_looks": summary.paid_for_looks is not None}
+    absent = [name for name in extra if not there.get(name, summary.dips is not None)]
+    values = {each.name: getattr(summary, each.name) for each in fields(summary) if each.name not in absent}
     return {key: estimate_told(value) if isinstance(value, Estimate) else value for key, value in values.items()}
 
 
@@ -179,6 +184,7 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
     """What is said of a policy beside its name, on the page and in a terminal; lost models and chosen ones where there are."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
     left_out += DIPS if all(one.dips is None for one in summaries) else []
+    left_out += ["For looks"] * all(one.paid_for_looks is None for one in summaries)
     left_out += ["Chosen"] * all(one.chosen_accuracy is None for one in summaries)
     return [
         Column(
@@ -229,6 +235,7 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
     "Paid in all": lambda s: money_in(s.unit, s.paid),
+    "For looks": lambda s: money(s.paid_for_looks),
     "Paid a sample": _paid,
     OVER_BUDGET: _over_budget,
     "Vio_S": lambda s: number(s.cost_violation),

@@ -22,6 +22,7 @@ from headgate.learning.data import Data
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.partition import Dealt
+from headgate.learning.remembered import Remembered, oldest_held
 from headgate.learning.streams import Served, Stream
 from headgate.limits import check_memory
 
@@ -157,19 +158,14 @@ class MovingStream:
                 raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
 
 
-class ConceptsSeen:
-    """The concept in which each sample was admitted, by its position in its client's stream; it is replaced, not changed."""
+class ConceptsSeen(Remembered):
+    """The concept in which each sample was admitted."""
 
-    def __init__(self, begin: Ints, concept: NDArray[np.uint8]) -> None:
-        self.begin, self.concept = begin, concept
-        """the first position that is known, (R, M), and the concepts from there on, (R, M, positions)"""
+    what, kind = "data.concepts: the concept", np.uint8
 
-    @classmethod
-    def nothing(cls, runs: int, clients: int) -> "ConceptsSeen":
-        return cls(np.zeros((runs, clients), np.int64), np.zeros((runs, clients, 0), np.uint8))
-
-    def at(self, runs: Ints, clients: Ints, positions: Ints) -> Ints:
-        return np.asarray(self.concept[runs, clients, positions - self.begin[runs, clients]], dtype=np.int64)
+    @property
+    def concept(self) -> NDArray[np.uint8]:
+        return self.value
 
     def at_or(self, today: Ints, known: NDArray[np.bool_], runs: Ints, clients: Ints, positions: Ints) -> Ints:
         """Of samples of which some are known and the others come today, in the concepts `today`."""
@@ -177,43 +173,16 @@ class ConceptsSeen:
         concepts[known] = self.at(runs[known], clients[known], positions[known])
         return concepts
 
-    def restored(self, begin: Ints, concept: NDArray[np.uint8]) -> "ConceptsSeen":
-        """From what was saved; refused where it is not of as many runs and clients."""
-        if begin.shape != self.begin.shape or concept.shape[:-1] != begin.shape:
-            raise ValueError(f"seen is of {begin.shape} and {concept.shape}, must be of {self.begin.shape}")
-        return ConceptsSeen(begin.astype(np.int64), concept.astype(np.uint8))
-
     def admitted(self, least: Ints, before: Ints, last: Ints, today: Ints) -> "ConceptsSeen":
         """After samples before..last−1 of every client were admitted in its concept of today; `least` is the oldest that
         anybody will ask for, all (R, M)."""
-        begin, concept = self.begin, self.concept.copy()
-        if int((last - begin).max(initial=0)) > concept.shape[-1]:
-            begin, concept = self._moved_up(np.minimum(least, before), last)
-        count = (last - before).ravel()
-        owner = np.repeat(np.arange(count.size), count)
-        place = np.arange(owner.size) + ((before - begin).ravel() - (np.cumsum(count) - count))[owner]
-        concept.reshape(count.size, -1)[owner, place] = today.ravel()[owner]
-        return ConceptsSeen(begin, concept)
-
-    def _moved_up(self, begin: Ints, last: Ints) -> tuple[Ints, NDArray[np.uint8]]:
-        """With room for as many again, and without what nobody will ask for."""
-        room, known = 2 * int((last - begin).max()), self.concept.shape[-1]
-        check_memory(f"data.concepts: the concept of each of {room:,} samples of every client takes", float(begin.size * room))
-        concept = np.zeros((*begin.shape, room), np.uint8)
-        if known:
-            place = np.minimum(np.arange(min(room, known)) + (begin - self.begin)[..., None], known - 1)
-            concept[..., : place.shape[-1]] = np.take_along_axis(self.concept, place, axis=-1)
-        return begin, concept
+        return self.with_new(least, before, last, np.repeat(today.ravel(), (last - before).ravel()))
 
 
 def seen_after(seen: ConceptsSeen, before: Sequence[Ledger], after: Sequence[Ledger], today: Ints) -> ConceptsSeen:
     """After a round in which every policy of these ledgers admitted; `today` is the concept of each client, (S, M)."""
-    least = [
-        ledger.dropped if (held := ledger.places) is None else np.where(held < 0, ledger.admitted[..., None], held).min(axis=-1)
-        for ledger in after
-    ]
     start, last = (np.concatenate([ledger.admitted for ledger in ledgers]) for ledgers in (before, after))
-    return seen.admitted(np.concatenate(least), start, last, np.tile(today, (len(after), 1)))
+    return seen.admitted(oldest_held(after), start, last, np.tile(today, (len(after), 1)))
 
 
 def moving_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> Moving | None:

@@ -21,7 +21,7 @@ from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT, check_count,
 from headgate.records.scored import read_scored
 from headgate.records.sums import newest_checkpoint, read_sealed
 from headgate.records.sweeps import STATE, points_of
-from headgate.records.tables import PARTS, TABLES, concepts_of, frame_of, part_folders
+from headgate.records.tables import PARTS, TABLES, concepts_of, frame_of, may_look, part_folders
 from headgate.records.writer import ROWS, Checkpoint, RunWriter
 from headgate.writing import replace_file, whole_name
 
@@ -117,7 +117,9 @@ def write_tables(folder: Path) -> None:
         table = folder / f"{name}.parquet"
         if all(path.exists() for path in paths):
             config = read_config(folder)
-            frame = frame_of(paths, name, _played(folder, config).policies, concepts=concepts_of(config))
+            frame = frame_of(
+                paths, name, _played(folder, config).policies, concepts=concepts_of(config), looks=may_look(config)
+            )
             replace_file(table, lambda file, own=frame: _as_parquet(own, file))  # type: ignore[misc]
         elif not table.exists():  # else it was done by one who was killed right after
             missing = next(path for path in paths if not path.exists())

@@ -18,7 +18,17 @@ from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
 from headgate.records.sums import check_recorded, read_sealed
 from headgate.records.sweeps import STATE, find_runs
-from headgate.records.tables import CHANGED, MEASURED, concepts_of, mark_of, part_folders, table_files, whole_table
+from headgate.records.tables import (
+    CHANGED,
+    LOOKS,
+    MEASURED,
+    concepts_of,
+    mark_of,
+    may_look,
+    part_folders,
+    table_files,
+    whole_table,
+)
 from headgate.records.together import Allowance, smallest_first
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
@@ -140,7 +150,7 @@ class RunFolder:
 
     def metrics(self) -> pl.DataFrame:
         """One row per policy, seed and round; null where nothing was measured."""
-        known = self.policies, self.most_rows, self._sums, concepts_of(self.config)
+        known = self.policies, self.most_rows, self._sums, concepts_of(self.config), may_look(self.config)
         return self._checked("metrics", lambda: whole_table(self.path, "metrics", *known))
 
     def clients(self) -> pl.DataFrame:
@@ -173,8 +183,9 @@ class RunFolder:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The columns of its metrics, and where the world changes, when it did."""
-        return (*MEASURED, CHANGED) if concepts_of(self.config) else MEASURED
+        """The columns of its metrics; where the world changes, when it did, and where clients may look, what of that."""
+        changed, looks = (CHANGED,) if concepts_of(self.config) else (), tuple(LOOKS) if may_look(self.config) else ()
+        return (*MEASURED, *changed, *looks)
 
     @property
     def most_rows(self) -> int:

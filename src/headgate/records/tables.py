@@ -49,6 +49,9 @@ CLIENTS: Mapping[str, pl.DataType] = {
 LOSSES: Mapping[str, pl.DataType] = dict.fromkeys(("new_loss", "held_loss"), pl.List(pl.Float64()))
 """further columns of the clients, where they were asked: what their new samples and those held before lose before a round's
 local steps, in the mean; null where a client has none, or did not tell"""
+LOOKS: Mapping[str, pl.DataType] = {"looked": pl.Int64(), "looks": pl.Float64()}
+"""further columns of the metrics, where clients look at samples before they buy: how many they looked at, and what of the money
+spent was for that"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
 """where the world changes: the share of the clients, by weight, whose concept is another one than in the round before"""
@@ -56,8 +59,8 @@ MEASURED = tuple(name for name in METRICS if name not in KEY)
 OLDER_TABLES = {"clients": "occupancy"}
 OLDER_COLUMNS = {"metrics": {"price": "cost"}, "clients": {"held": "n"}}
 """as folders of earlier versions have them; of clients they tell only what is held"""
-MAY_LACK = ("excess", "validation_accuracy")
-"""what earlier versions did not record"""
+MAY_LACK = ("excess", "validation_accuracy", *LOOKS)
+"""what earlier versions did not record, or not every run does"""
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """what polars says of a file that it cannot read"""
@@ -70,13 +73,20 @@ def concepts_of(config: Mapping[str, Any]) -> int:
     return min(len(said), CONCEPTS) if isinstance(said, list) else 0
 
 
-def schema_of(table: str, concepts: int) -> Mapping[str, pl.DataType]:
+def may_look(config: Mapping[str, Any]) -> bool:
+    """Whether clients of a run may look at samples before they buy."""
+    data = config.get("data")
+    window = data.get("window") if isinstance(data, dict) else None
+    return isinstance(window, int) and window > 1
+
+
+def schema_of(table: str, concepts: int, looks: bool = False) -> Mapping[str, pl.DataType]:
     """The columns of a table. Where the world changes there are more: the share of the clients in each concept, and the
-    accuracy on its test set, null where nobody is in it."""
-    if table != "metrics" or not concepts:
+    accuracy on its test set, null where nobody is in it; and where clients may look, those of looks."""
+    if table != "metrics" or not (concepts or looks):
         return TABLES[table]
-    own = [CHANGED, *(f"{name}_{concept}" for concept in range(concepts) for name in ("share", "accuracy"))]
-    return {**METRICS, **dict.fromkeys(own, pl.Float64())}
+    own = [CHANGED, *(f"{name}_{concept}" for concept in range(concepts) for name in ("share", "accuracy"))] if concepts else []
+    return {**METRICS, **dict.fromkeys(own, pl.Float64()), **(LOOKS if looks else {})}
 
 
 class Mark(NamedTuple):
@@ -222,15 +232,16 @@ def whole_table(
     most: int | None = None,
     sums: Mapping[str, str] | None = None,
     concepts: int = 0,
+    looks: bool = False,
 ) -> pl.DataFrame:
     """All rows of a run as a frame."""
     paths = list(table_files(folder, table))
     try:
-        return frame_of(paths, table, policies, most, sums, concepts)
+        return frame_of(paths, table, policies, most, sums, concepts, looks)
     except DataError:
         if list(table_files(folder, table)) == paths:
             raise
-        return whole_table(folder, table, policies, most, sums, concepts)  # the run has just finished: its lines became a table
+        return whole_table(folder, table, policies, most, sums, concepts, looks)  # the run has just finished: a table now
 
 
 def frame_of(
@@ -240,13 +251,14 @@ def frame_of(
     most: int | None = None,
     sums: Mapping[str, str] | None = None,
     concepts: int = 0,
+    looks: bool = False,
 ) -> pl.DataFrame:
     """By round, then policy as given, then seed: the order in which one process would write them. Null where nothing was
     measured. A round written twice, by a run that was taken up again, counts as last written."""
-    schema = {**schema_of(table, concepts), **(LOSSES if table == "clients" else {})}
+    schema = {**schema_of(table, concepts, looks), **(LOSSES if table == "clients" else {})}
     frames = [_typed(path, read_table(path, table, list(schema), most, sums), schema) for path in paths]
     frame = pl.concat([pl.DataFrame(schema=schema), *frames]).unique(list(KEY), keep="last", maintain_order=True)
-    frame = frame.drop(name for name in LOSSES if name in schema and frame[name].null_count() == frame.height)
+    frame = frame.drop(name for name in (*LOSSES, *LOOKS) if name in schema and frame[name].null_count() == frame.height)
     place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
     return frame.sort("t", place, "seed", maintain_order=True)
 

@@ -1,8 +1,8 @@
 """All runs of an experiment (policies × seeds) in one batch, a round at a time.
 
-Control goes first: no policy looks at the model of its round, but a retention rule may. What clients then hold becomes rows of
-the training set, the executor does every client's local steps, and the server averages. With a cohort the server still admits
-for all clients, but only the clients drawn for the round train, and only their updates are averaged.
+Control goes first: no policy looks at the model of its round, but rules of what to buy and what to keep may. What clients then
+hold becomes rows of the training set, the executor does every client's local steps, and the server averages. With a cohort the
+server still admits for all clients, but only the clients drawn for the round train, and only their updates are averaged.
 
 A device of its own works while the host goes on, so there the next round is prepared between the launch of a round
 and the reading of its results; not where a policy listens to what samples lose, or a rule looks at what the model says of
@@ -12,37 +12,39 @@ them, for then control waits for the round.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
+from headgate.control.retention import Retention
 from headgate.control.scores import Scores
+from headgate.control.selection import Selection
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
+from headgate.learning.bought import seen_at
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.judgement import Judgement, judgement, sets_to_judge_by
+from headgate.learning.judgement import judgement, sets_to_judge_by
 from headgate.learning.moving import ConceptsSeen, Moving, MovingStream, moving_of, seen_after
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Served, Stream
 from headgate.learning.uses import UseCounts
+from headgate.limits import check_memory
+from headgate.simulation.buying import Buying
 from headgate.simulation.executors.gram import one_thread
 from headgate.simulation.hearing import heard
 from headgate.simulation.learner import RoundSamples, learner_of
-from headgate.simulation.rounds import Prepared, Round
+from headgate.simulation.round_rows import FEW, client_rows, metric_rows
+from headgate.simulation.rounds import Admissions, Prepared, Round, trainable
 from headgate.simulation.scoring import Scoring
-from headgate.theory.bound import learning_error
-from headgate.theory.reuse import effective_sample_size
 
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
-FEW = 1_000
-"""clients of whom each is written down: the images it owns, and in the record what it admits and holds"""
 PRICES = 1 << 22
 """prices that are fetched and kept at once: of all rounds, unless every one of many clients has its own"""
 
@@ -81,8 +83,16 @@ class Simulation:
         self.scoring = Scoring(self.learner)
         self.controllers = {name: self._controller(name) for name in self.names}
         rules = {name: controller.buffers.rule for name, controller in self.controllers.items()}
-        for name, rule in rules.items():
-            self.learner.check_scores(rule.scores, f"{type(rule).__name__} (policies.{name})")
+        self.buying = {name: self._buying(name) for name in self.names if given.data.chooses(given.policies[name].selection)}
+        """where clients choose what they buy"""
+        asking: list[tuple[str, Retention | Selection]] = [
+            *rules.items(),
+            *((name, own.rule) for name, own in self.buying.items()),
+        ]
+        for name, one in asking:
+            self.learner.check_scores(one.scores, f"{type(one).__name__} (policies.{name})")
+        self.looking = any(own.rule.looks for own in self.buying.values())
+        """whether some clients look before they buy"""
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
         self.models = self.learner.start(self.run_seeds)
@@ -101,7 +111,7 @@ class Simulation:
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.heard_runs = np.flatnonzero(np.repeat(asked, len(self.seeds)))
         """of whose samples the losses are asked"""
-        self.looks = any(rule.scores for rule in rules.values())
+        self.looks = self.looking or any(rule.scores for rule in rules.values())
         """whether some rule asks what the model says of samples"""
         self.overlap = device != "cpu" and not self.listening and not self.looks
         """whether the next round is prepared while the device works on this one"""
@@ -109,11 +119,28 @@ class Simulation:
         self.seen = None if self.moving is None else ConceptsSeen.nothing(len(self.run_seeds), system.clients)
         self._today: Ints | None = None
         self._before: tuple[Mapping[str, Ledger], ConceptsSeen | None] = self.ledgers, self.seen
+        late, nobody = given.data.late, np.zeros((len(self.run_seeds), system.clients), np.int64)
+        check_memory(f"data.late = {late}: what was admitted in so many rounds takes", late * nobody.nbytes)
+        recent = (nobody,) * (late + 1 if late else 0)
+        self.admissions = Admissions({name: own.open(system.clients) for name, own in self.buying.items()}, recent)
+        self._bought = self.admissions.bought
 
     def _controller(self, name: str) -> Controller:
         policy = self.experiment.policies[name]
-        asked = self._labels_at, partial(self._scores_at, name)
+        asked = partial(self._labels_at, name), partial(self._scores_at, name), self.experiment.price_of_looks(policy)
         return Controller(self.experiment.system, policy, len(self.seeds), self.seeds, *asked)
+
+    def _buying(self, name: str) -> Buying:
+        given, first = self.experiment, self.names.index(name) * len(self.seeds)
+        rule = given.policies[name].selection
+        assert rule is not None
+
+        def look(asked: tuple[str, ...], run: int, clients: Ints, positions: Ints, concepts: Ints) -> Scores:
+            seeds = np.full_like(clients, run)
+            served = self._served(seeds, clients, positions, None if self.moving is None else concepts)
+            return self.scoring(self.models, asked, seeds + first, served.rows)
+
+        return Buying(rule, given.data, self.seeds, self._ends, look)
 
     # one round
 
@@ -122,7 +149,7 @@ class Simulation:
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
             with one_thread() if self.looks else nullcontext():  # rules multiply; bits must not hang on how many threads do
-                now = self._prepare(self.t + 1, self.ledgers, self.seen)
+                now = self._prepare(self.t + 1, self.ledgers, self.seen, self.admissions)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
         shares = self._shares(now)
         sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if self._evaluated(now.t) else []
@@ -139,28 +166,38 @@ class Simulation:
             self.accuracy = found.accuracy
         told = {} if asked is None else self._told(now, self.learner.read(asked))
         self.t, self.ledgers, self.models, self.seen, self._ahead = now.t, self._listened(now, told), models, now.seen, ahead
-        return Round(now.t, self._metrics(now, train_loss, found), self._clients(now, told))
+        before, self.admissions = self.admissions, now.admissions
+        return Round(now.t, metric_rows(self, now, train_loss, found, before), client_rows(self, now, told))
 
-    def _prepare(self, t: int, before: Mapping[str, Ledger], seen: ConceptsSeen | None = None) -> Prepared:
-        """All of round t that does not hang on the models. Changes nothing that shows."""
+    def _prepare(
+        self, t: int, before: Mapping[str, Ledger], seen: ConceptsSeen | None = None, known: Admissions | None = None
+    ) -> Prepared:
+        """All of round t that does not hang on how the models turn out. Changes nothing that shows."""
         self._today = today = None if self.moving is None else self.moving.where.at(t)
         self._before = before, seen
         price, orders = self._price(t), dict[str, Orders]()
         after, paid = dict[str, Ledger](), dict[str, Floats | None]()
+        known = self.admissions if known is None else known
+        self._bought = bought = dict(known.bought)
         for name, controller in self.controllers.items():
-            orders[name] = controller.decide(before[name], price)
-            after[name] = controller.post(before[name], orders[name], self._report(before[name], orders[name]))
+            orders[name] = controller.decide(before[name], price + controller.looks if controller.looks else price)
+            if name in self.buying:
+                bought[name] = self.buying[name].after(known.bought[name], before[name], orders[name].admitted, today)
+            after[name] = controller.post(before[name], orders[name], self._report(name, before[name], orders[name], known))
             paid[name] = orders[name].paid(after[name].admitted - before[name].admitted) if price.ndim == 2 else None
         clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
+        labelled = np.concatenate([before[name].admitted for name in self.names]) if not known.recent else known.recent[0]
+        ripe = [None] * len(ledgers) if not known.recent else np.split(known.recent[1], len(ledgers))
+        starts, ends, held_at = zip(*map(trainable, ledgers, ripe), strict=True)
         first, last = (
             np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])
-            for arrays in ([ledger.dropped for ledger in ledgers], [ledger.admitted for ledger in ledgers])
+            for arrays in (starts, ends)
         )
         everybody = np.arange(self.experiment.system.clients)
         numbers = np.broadcast_to(everybody, first.shape) if clients is None else np.tile(clients, (len(self.names), 1))
         alpha = self.experiment.system.weight
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[numbers], last - first)
-        places = [ledger.places for ledger in ledgers]
+        places = list(held_at)
         if clients is not None:
             places = [held if held is None else np.take_along_axis(held, clients[..., None], axis=1) for held in places]
         if seen is not None and today is not None:
@@ -169,7 +206,10 @@ class Simulation:
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
         batch = RoundSamples(rows, moved, offsets, weights)
-        return Prepared(t, price, before, orders, after, paid, batch, numbers, runs, samples, positions, today, seen)
+        if known.recent:
+            known = known._replace(recent=(*known.recent[1:], np.concatenate([ledger.admitted for ledger in ledgers])))
+        own = batch, numbers, runs, samples, positions, today, seen, labelled, known._replace(bought=bought)
+        return Prepared(t, price, before, orders, after, paid, *own)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -189,16 +229,33 @@ class Simulation:
             return None
         return np.stack([draw_cohort(int(seed), t, clients, cohort) for seed in self.seeds])
 
-    def _report(self, ledger: Ledger, orders: Orders) -> Report | None:
+    def _report(self, name: str, ledger: Ledger, orders: Orders, known: Admissions) -> Report | None:
         """Where streams end, clients admit what is left of them."""
-        if self.experiment.data.stream != "stop":
+        if self._ends is None:
             return None
-        ends = np.stack([stream.lengths for stream in self.streams])
-        return Report(np.minimum(orders.admitted, np.maximum(ends - ledger.admitted, 0)))
+        if name in self.buying:
+            return Report(known.bought[name].available(self.experiment.data.window, orders.admitted, self._ends))
+        return Report(np.minimum(orders.admitted, np.maximum(self._ends - ledger.admitted, 0)))
 
-    def _labels_at(self, seeds: Ints, clients: Ints, positions: Ints) -> Ints:
+    @cached_property
+    def _ends(self) -> Ints | None:
+        """Where streams end, (S, M); None: nowhere."""
+        return np.stack([stream.lengths for stream in self.streams]) if self.experiment.data.stream == "stop" else None
+
+    def _came_by(
+        self, name: str, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None
+    ) -> tuple[Ints, Ints | None]:
+        """Where in their streams these admissions of a policy's clients lie, and the concepts in which they came by, which
+        are `concepts` where clients have no choice."""
+        if name not in self.buying:
+            return admissions, concepts
+        positions, came = seen_at(self._bought[name].sights.at(seeds, clients, admissions))
+        return positions, None if concepts is None else came
+
+    def _labels_at(self, name: str, seeds: Ints, clients: Ints, positions: Ints) -> Ints:
         """Of samples that come by in the round that is being prepared."""
         concepts = None if self._today is None else self._today[seeds, clients]
+        positions, concepts = self._came_by(name, seeds, clients, positions, concepts)
         return np.asarray(self._train_labels[self._served(seeds, clients, positions, concepts).rows])
 
     def _scores_at(self, name: str, seeds: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) -> Scores:
@@ -208,6 +265,7 @@ class Simulation:
         if seen is not None and self._today is not None:
             known = positions < ledgers[name].admitted[seeds, clients]
             concepts = seen.at_or(self._today[seeds, clients], known, runs, clients, positions)
+        positions, concepts = self._came_by(name, seeds, clients, positions, concepts)
         return self.scoring(self.models, asked, runs, self._served(seeds, clients, positions, concepts).rows)
 
     def _served(self, seeds: Ints, clients: Ints, positions: Ints, concepts: Ints | None) -> Served:
@@ -236,15 +294,22 @@ class Simulation:
             if held is not None:
                 positions[begin:end] = held[held >= 0]  # run by run, client by client, as the windows are
         owners, runs = clients.ravel()[segments], segments // clients.shape[1]
-        concepts = None if seen is None else seen.at(runs, owners, positions)
-        return runs, positions, *self._served(runs % len(self.seeds), owners, positions, concepts), offsets
+        concepts, seeds = None if seen is None else seen.at(runs, owners, positions), runs % len(self.seeds)
+        came = positions.copy() if self.buying else positions
+        for name, begin, end in zip(self.names, of_policy[:-1], of_policy[1:], strict=True):
+            if name in self.buying:
+                own = slice(begin, end)
+                came[own], when = self._came_by(name, seeds[own], owners[own], positions[own], concepts)
+                if concepts is not None and when is not None:
+                    concepts[own] = when
+        return runs, positions, *self._served(seeds, owners, came, concepts), offsets
 
     # what the server hears
 
     def _told(self, now: Prepared, losses: NDArray[Any]) -> dict[str, Losses]:
         """What each policy's clients tell, where it was asked."""
         runs, sizes = self.heard_runs, np.diff(now.batch.offsets).reshape(now.batch.weights.shape)
-        known = np.concatenate([now.before[name].admitted for name in self.names])[np.arange(len(sizes))[:, None], now.clients]
+        known = now.known[np.arange(len(sizes))[:, None], now.clients]
         new = (now.positions >= np.repeat(known, sizes.ravel()))[np.isin(now.runs, runs)]
         told = heard(losses, new, sizes[runs], now.clients[runs], self.experiment.system.clients)
         names = [self.names[run // len(self.seeds)] for run in runs[:: len(self.seeds)].tolist()]
@@ -262,7 +327,7 @@ class Simulation:
     def _look_ahead(self, now: Prepared) -> Prepared | None:
         """The next round, prepared; None where it cannot be: what is wrong with it is said when its turn comes."""
         try:
-            return self._prepare(now.t + 1, now.after, now.seen) if now.t < self.experiment.rounds else None
+            return self._prepare(now.t + 1, now.after, now.seen, now.admissions) if now.t < self.experiment.rounds else None
         except Exception:
             return None
 
@@ -282,72 +347,13 @@ class Simulation:
         """Runs whose model is finite but, when last evaluated, no better than guessing: learning broke down without a trace."""
         return np.asarray((self.diverged == 0) & (self.accuracy <= 1.2 * self.chance))
 
-    # the record
-
-    def _metrics(self, now: Prepared, train_loss: Floats, found: Judgement) -> list[dict[str, Any]]:
-        """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
-        before, after = ([ledgers[name] for name in self.names] for ledgers in (now.before, now.after))
-        N, n_eff = self.uses.distinct, effective_sample_size(self.uses.total, self.uses.squares)
-        trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
-        bound = learning_error(trained, N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), self.experiment.bound)
-        held = np.concatenate([ledger.admitted.sum(axis=-1) - ledger.dropped.sum(axis=-1) for ledger in after])
-        ever = [np.concatenate([ledger.admitted.sum(axis=-1) for ledger in ledgers]) for ledgers in (before, after)]
-        spent = [np.concatenate([ledger.spent for ledger in ledgers]) for ledgers in (before, after)]
-        price = now.price if now.price.ndim == 1 else now.price.mean(axis=-1)
-        buffer = self.experiment.system.buffer
-        columns = {
-            "policy": [name for name in self.names for _ in self.seeds],
-            "seed": self.run_seeds,
-            "t": [now.t] * len(self.run_seeds),
-            "test_accuracy": found.accuracy.tolist(),
-            "test_loss": found.loss.tolist(),
-            "validation_accuracy": found.validation.tolist()
-            if self.experiment.data.validation
-            else [None] * len(self.run_seeds),
-            "train_loss": train_loss.tolist(),
-            "n": held.tolist(),
-            "N": N.tolist(),
-            "n_eff": n_eff.tolist(),
-            "admitted": (ever[1] - ever[0]).tolist(),
-            "price": price.tolist() * len(self.names),
-            "spend": (spent[1] - spent[0]).tolist(),
-            "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
-            "bound": bound.tolist(),
-            "excess": np.concatenate([(ledger.occupancy - buffer).max(axis=-1) for ledger in after]).tolist(),
-        }
-        if self.moving is not None and now.today is not None:
-            columns |= self.moving.where.told(now.t, now.today, self.experiment.system.weight, found.by_concept)
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-    def _clients(self, now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
-        """What each client admitted and holds, was paid where prices differ, and told of its losses where it was asked;
-        nothing where there are too many clients."""
-        if self.experiment.system.clients > FEW:
-            return []
-        rows = []
-        for name in self.names:
-            before, after, paid = now.before[name], now.after[name], now.paid[name]
-            admitted, held = after.admitted - before.admitted, after.occupancy
-            for r, seed in enumerate(self.seeds):
-                row = {
-                    "policy": name,
-                    "seed": int(seed),
-                    "t": now.t,
-                    "admitted": admitted[r].tolist(),
-                    "held": held[r].tolist(),
-                }
-                row["paid"] = None if paid is None else paid[r].tolist()
-                if name in told:
-                    row |= {f"{which}_loss": each[r].tolist() for which, each in told[name]._asdict().items()}
-                rows.append(row)
-        return rows
-
     # going on later
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """With the ledgers, all that `restore` needs."""
         used, uses = self.uses.table()
         own: dict[str, NDArray[Any]] = {"used": used, "uses": uses, "diverged": self.diverged, "accuracy": self.accuracy}
+        own |= self.admissions.tensors()
         if self.seen is not None:
             own |= {"seen.begin": self.seen.begin, "seen.concept": self.seen.concept}
         return {**self.learner.tensors(self.models), **own}
@@ -360,5 +366,6 @@ class Simulation:
         self.diverged = tensors["diverged"].copy()
         if "accuracy" in tensors:  # older checkpoints lack it
             self.accuracy = tensors["accuracy"].copy()
+        self.admissions = self.admissions.restored(tensors)
         if self.seen is not None:
             self.seen = self.seen.restored(tensors["seen.begin"], tensors["seen.concept"])

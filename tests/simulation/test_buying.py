@@ -1,0 +1,258 @@
+"""Clients that choose what they buy: what lies where, what is trained on, what is paid, and runs that go on later."""
+
+import numpy as np
+import pytest
+
+from headgate.control.scores import scores_of
+from headgate.errors import InfeasibleError, SettingError
+from headgate.experiment import load
+from headgate.learning.bought import seen_at
+from headgate.learning.datasets import load_dataset
+from headgate.records.tables import METRICS, schema_of
+from headgate.simulation.engine import Simulation
+
+DATA = load_dataset("digits")
+SMALL = ["run.rounds=10", "run.seeds=2", "training.dtype=float64", "training.steps=2", "system.clients=6"]
+RULES = ("random", "entropy", "margin", "vessal", "coreset")
+CHOOSERS = [
+    f"run.policies={['plain', *RULES, 'balanced', 'old']}",
+    "policies.plain={kind='headgate'}",
+    *(f"policies.{name}={{kind='headgate', selection='{name}'}}" for name in RULES),
+    "policies.balanced={kind='pacing', rule='class-balanced', selection='entropy'}",
+    "policies.old={kind='constant', K=2, selection={kind='vessal', ridge=0.1}}",
+]
+THREE = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
+CHANGES = "data.changes={kind='recurring', every=3, order=[0, 2, 1]}"
+
+
+def simulation_of(*settings, executor="auto", more=CHOOSERS):
+    return Simulation(load("digits", [*SMALL, *more, *settings]), DATA, "cpu", executor)
+
+
+def held_by(ledger, s, m):
+    held = np.arange(ledger.dropped[s, m], ledger.admitted[s, m]) if ledger.places is None else ledger.places[s, m]
+    return held[held >= 0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [["data.window=3"], ["data.window=4", "data.keep=5"], ["data.window=2", "data.keep=3", THREE, CHANGES]],
+    ids=["window", "keep", "changes"],
+)
+def test_what_is_trained_on_against_plain_bookkeeping(settings):
+    """Every client has w samples before it for each label, and what it kept; it buys none twice and only what it had."""
+    simulation = simulation_of(*settings)
+    given = simulation.experiment.data
+    before_it, bought = {}, {}
+    for t in range(1, 11):
+        before = simulation.ledgers
+        kept = {name: own.spare.copy() for name, own in simulation.admissions.bought.items()}
+        now = simulation._prepare(t, before, simulation.seen)
+        simulation.step()
+        concept = np.zeros(6, int) if given.changes is None else given.changes.at(0, t, np.arange(6))
+        rows = []
+        for name in simulation.names:
+            old, new, chooses = before[name], simulation.ledgers[name], name in simulation.buying
+            for s, m in np.ndindex(2, 6):
+                admitted = range(old.admitted[s, m], new.admitted[s, m])
+                looked = before_it.get((name, s, m), 0)
+                fresh = {looked + i: concept[m] for i in range((given.window if chooses else 1) * len(admitted))}
+                before_it[name, s, m] = looked + len(fresh)
+                could = fresh | (dict(zip(*seen_at(kept[name][s, m]), strict=True)) if chooses else {})
+                if not chooses:
+                    bought |= {(name, s, m, i): (own, concept[m]) for i, own in zip(admitted, fresh, strict=True)}
+                else:
+                    known = simulation.admissions.bought[name]
+                    each = np.array(list(admitted), int)
+                    found = list(zip(*seen_at(known.sights.at(each * 0 + s, each * 0 + m, each)), strict=True))
+                    assert len(set(found)) == len(found)
+                    for i, (position, when) in zip(admitted, found, strict=True):
+                        assert could[position] == when
+                        assert position not in {p for (n, a, b, _), (p, _) in bought.items() if (n, a, b) == (name, s, m)}
+                        bought[name, s, m, i] = int(position), int(when)
+                    assert known.looked[s, m] == before_it[name, s, m]
+                    if len(admitted):
+                        left = sorted(set(could) - {-1} - {int(p) for p, _ in found})
+                        stays = sorted(seen_at(known.spare[s, m])[0].tolist())
+                        assert [p for p in stays if p >= 0] == left[max(len(left) - given.keep, 0) :]
+                for i in held_by(new, s, m).tolist():
+                    position, when = bought[name, s, m, i]
+                    at = [np.array([m]), np.array([position])] + ([] if given.changes is None else [np.array([when])])
+                    rows.append(simulation.streams[s].at(*at).rows.item())
+        assert now.batch.rows.tolist() == rows
+
+
+def test_clients_buy_what_the_model_is_least_sure_of():
+    """By hand: the entropies of all samples before a client, under the model that the round begins with."""
+    simulation = simulation_of(
+        "data.window=4", more=["run.policies=['one']", "policies.one={kind='headgate', selection='entropy'}"]
+    )
+    chose = 0
+    for _ in range(10):
+        theta, before, known = simulation.theta, simulation.ledgers["one"], simulation.admissions.bought["one"]
+        simulation.step()
+        after = simulation.ledgers["one"]
+        for s, m in np.ndindex(2, 6):
+            each = np.arange(before.admitted[s, m], after.admitted[s, m])
+            if not each.size:
+                continue
+            positions = known.looked[s, m] + np.arange(4 * each.size)
+            images = DATA.train_images[simulation.streams[s].at(np.full_like(positions, m), positions).rows]
+            x = (images.reshape(len(images), -1) / 255 - DATA.mean[0]) / DATA.std[0]
+            logits = x @ theta[s][:640].reshape(10, 64).T + theta[s][640:]
+            entropy = scores_of(("entropy",), logits, None, None).entropy
+            taken = seen_at(simulation.admissions.bought["one"].sights.at(each * 0 + s, each * 0 + m, each))[0]
+            least = entropy[np.isin(positions, taken)].min()
+            assert least >= entropy[~np.isin(positions, taken)].max() - 1e-9
+            chose += 1
+    assert chose > 20
+
+
+@pytest.mark.parametrize("rule", [*RULES, "first"])
+def test_without_a_choice_everything_is_as_without_a_rule(rule):
+    """A window of one, or first come: the same rows, the same state, to the byte; and the tables say nothing more."""
+    plain = simulation_of(more=["run.policies=['a', 'b']", "policies.a={kind='headgate'}", "policies.b={kind='acdpp', K=2}"])
+    wide = ["data.window=5", "data.keep=3", "data.look=0.5"] if rule == "first" else ["data.look=0.5"]
+    policies = [f"policies.a={{kind='headgate', selection='{rule}'}}", f"policies.b={{kind='acdpp', K=2, selection='{rule}'}}"]
+    same = simulation_of(*wide, more=["run.policies=['a', 'b']", *policies])
+    for _ in range(10):
+        assert repr(same.step()) == repr(plain.step())
+    assert {name: array.tobytes() for name, array in same.tensors().items()} == {
+        name: array.tobytes() for name, array in plain.tensors().items()
+    }
+    assert not same.looking
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_mixed_batch_is_each_alone(late):
+    settings = ["data.window=3", "data.keep=2", "data.look=0.25", f"data.late={late}"]
+    policies = [each for each in CHOOSERS[1:] if not (late and "balanced" in each)]
+    names = ["plain", *RULES, "old"] if late else ["plain", *RULES, "balanced", "old"]
+    mixed = simulation_of(*settings, more=[f"run.policies={names}", *policies])
+    rows = [row for _ in range(6) for row in mixed.step().metrics]
+    for name in names:
+        alone = simulation_of(*settings, "run.seeds=1", "run.first_seed=1", f"run.policies=['{name}']", more=policies)
+        own = [row for _ in range(6) for row in alone.step().metrics]
+        theirs = [row for row in rows if row["policy"] == name and row["seed"] == 1]
+        for mine, other in zip(own, theirs, strict=True):
+            np.testing.assert_equal(mine, {key: other[key] for key in mine})
+            assert other.keys() - mine.keys() <= {"looked", "looks"}
+
+
+@pytest.mark.parametrize("settings", [[], [THREE, CHANGES], ["data.late=2"]], ids=["still", "changes", "late"])
+def test_a_run_that_goes_on_later_is_the_same(settings):
+    more = [each for each in CHOOSERS[1:] if "balanced" not in each] + [f"run.policies={['plain', *RULES, 'old']}"]
+    settings = ["data.window=3", "data.keep=4", "data.look=0.1", *settings]
+    whole, broken, later = (simulation_of(*settings, more=more) for _ in range(3))
+    rows = [whole.step() for _ in range(10)]
+    for _ in range(6):
+        broken.step()
+    later.restore(6, broken.tensors(), broken.ledgers)
+    for t in range(6, 10):
+        np.testing.assert_equal(later.step().metrics, rows[t].metrics)
+    for name, array in whole.tensors().items():
+        assert np.array_equal(array, later.tensors()[name], equal_nan=True), name
+    with pytest.raises(ValueError, match="must be"):
+        simulation_of(*settings, "data.keep=9", more=more).restore(6, broken.tensors(), broken.ledgers)
+
+
+def test_looks_are_paid_for_and_told_apart():
+    """The whole price of a label is c(t) + w·look for who looks; nobody goes over the budget; the sums add up."""
+    settings = ["data.window=4", "data.look=0.5", "system.budget=40"]
+    simulation = simulation_of(*settings)
+    rows = [row for _ in range(10) for row in simulation.step().metrics]
+    assert [list(row) for row in rows] == [list(schema_of("metrics", 0, looks=True))] * len(rows)
+    prices = {(row["seed"], row["t"]): row["price"] for row in rows if row["policy"] == "plain"}
+    for row in rows:
+        looks = row["policy"] not in ("plain", "random")
+        assert row["price"] == prices[row["seed"], row["t"]] + (2.0 if looks else 0.0)
+        assert row["spend"] == pytest.approx(row["price"] * row["admitted"], rel=1e-12)
+        assert row["looked"] == (4 * row["admitted"] if looks else None)
+        assert row["looks"] == (0.5 * row["looked"] if looks else None)
+    for name, ledger in simulation.ledgers.items():
+        if name != "old":  # constant spends what its rate costs, on average
+            assert (ledger.spent <= 40 * 10).all(), name
+        told = [sum(row["looks"] or 0 for row in rows if (row["policy"], row["seed"]) == (name, s)) for s in (0, 1)]
+        assert (ledger.looks is None) == (name in ("plain", "random"))
+        assert (ledger.looks is None and told == [0, 0]) or np.allclose(ledger.looks, told)
+    bought = {name: simulation.ledgers[name].admitted.sum() for name in ("random", "entropy")}
+    assert bought["entropy"] < bought["random"]  # the same money buys fewer labels
+    assert [
+        list(row)
+        for row in simulation_of("data.window=4", more=[*CHOOSERS[1:3], "run.policies=['plain', 'random']"]).step().metrics
+    ] == [list(METRICS)] * 4
+
+
+def test_a_stream_that_stops_is_bought_empty_but_never_beyond():
+    settings = ["data.stream=stop", "data.per_class=12", "run.rounds=30", "data.window=3", "data.keep=40", "system.budget=400"]
+    simulation = simulation_of(*settings)
+    for _ in range(30):
+        simulation.step()
+    ends = np.stack([stream.lengths for stream in simulation.streams])
+    for name, known in simulation.admissions.bought.items():
+        admitted = simulation.ledgers[name].admitted
+        assert (known.looked <= ends).all()
+        assert np.array_equal(admitted + (known.spare >= 0).sum(axis=-1), known.looked)  # what was not bought was kept
+        assert (known.looked == ends).any()
+
+
+def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
+    settings = ["data.late=3", "data.window=2", "run.policies=['plain', 'lots', 'pool', 'listening']"]
+    policies = [
+        "policies.plain={kind='headgate'}",
+        "policies.lots={kind='constant', K=4, selection='random'}",
+        "policies.pool={kind='pacing', rule='reservoir', selection='margin'}",
+    ]
+    late, at_once = simulation_of(*settings, more=policies), simulation_of(*settings, "data.late=0", more=policies)
+    admitted = [{name: np.zeros((2, 6), int) for name in late.names}]
+    for t in range(1, 11):
+        rows, others = late.step(), at_once.step()
+        for mine, other in zip(rows.metrics, others.metrics, strict=True):
+            if mine["policy"] != "listening":  # which hears other losses
+                for name in ("n", "admitted", "spend", "debt", "price", "excess"):
+                    assert mine[name] == other[name]
+        admitted.append({name: ledger.admitted for name, ledger in late.ledgers.items()})
+        ripe = admitted[max(t - 3, 0)]
+        now = late._prepare(t + 1, late.ledgers, late.seen) if t < 10 else None
+        if now is not None:
+            following = {name: (ledger, admitted[max(t - 2, 0)][name]) for name, ledger in now.after.items()}
+            expected = [
+                i for name in late.names for s, m in np.ndindex(2, 6)
+                for i in held_by(following[name][0], s, m).tolist() if i < following[name][1][s, m]
+            ]  # fmt: skip
+            assert now.positions.tolist() == expected
+        assert (rows.metrics[0]["N"] == 0) == (t <= 3)
+        assert all((ripe[name] <= late.ledgers[name].admitted).all() for name in late.names)
+    new, held = (
+        np.array([row[key] for row in rows.clients if row["policy"] == "listening"]) for key in ("new_loss", "held_loss")
+    )
+    assert np.isfinite(new).any()
+    assert np.isfinite(held).any()
+
+
+def test_what_is_refused():
+    for setting, match in (
+        ("data.window=0", r"data\.window = 0: must be a whole number, 1 to 1,000"),
+        ("data.window=1.5", r"data\.window = 1\.5: must be"),
+        ("data.keep=-1", r"data\.keep = -1: must be"),
+        ("data.late=-1", r"data\.late = -1: must be"),
+        ("data.look=-0.5", r"data\.look = -0\.5: must be"),
+        ("policies.headgate.selection='entrpy'", r"policies\.headgate\.selection\.kind = entrpy: .*did you mean entropy"),
+    ):
+        with pytest.raises(SettingError, match=match):
+            load("digits", [setting])
+    with pytest.raises(SettingError, match=r"policies\.balanced\.retention: ClassBalanced looks at labels, which come late"):
+        simulation_of("data.late=1")
+    with pytest.raises(InfeasibleError, match=r"data\.look = 1e\+06: with looks for 2e\+06 the budget buys no label"):
+        simulation_of("data.window=2", "data.look=1e6")
+
+
+def test_it_is_written_and_read_back():
+    made = load("digits", [*SMALL, *CHOOSERS, "data.window=3", "data.look=0.5", "data.keep=2"])
+    again = load(made.tables())
+    assert again.tables() == made.tables()
+    assert made.tables()["data"]["window"] == 3
+    assert made.tables()["policies"]["old"]["selection"] == {"kind": "vessal", "ridge": 0.1}
+    plain = load("digits").tables()
+    assert not plain["data"].keys() & {"window", "look", "keep", "late"}
+    assert not any("selection" in table for table in plain["policies"].values())
