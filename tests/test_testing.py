@@ -1,14 +1,15 @@
 """The public checks can fail: each fault is planted and must be found, with a message that names its cause."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir, Retention
+from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir, Retention, Selection, selection
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
-from headgate.testing import check_policy, check_prices, check_retention
+from headgate.testing import check_policy, check_prices, check_retention, check_selection
 
 
 class Honest(AdmissionPolicy):
@@ -203,6 +204,49 @@ def test_faulty_retention_is_found(fault, kind, message):
 def test_a_rule_that_chooses_needs_a_capacity():
     with pytest.raises(SettingError, match="Faulty: needs a capacity; only window rules go without"):
         check_retention(Faulty(capacity=None))
+
+
+@pytest.mark.parametrize("kind", selection.KINDS)
+def test_buying_rules_that_come_with_headgate_pass(kind):
+    check_selection(selection.KINDS[kind]())
+
+
+@dataclass(frozen=True, eq=False)
+class FaultyChoice(Selection):
+    fault: str = ""
+    asked: ClassVar[list[int]] = []
+    scores = ("entropy",)
+
+    def chooses(self, offered):
+        self.asked.append(1)
+        value = offered.scores.entropy
+        if self.fault == "too many":
+            return offered.there
+        if self.fault == "empty places":
+            return np.arange(value.shape[1]) < offered.ordered
+        if self.fault == "changes":
+            value += 1.0
+        if self.fault == "unstable":
+            value = value + len(self.asked) * offered.draw() % 0.3
+        if self.fault == "others":
+            value = value * (offered.position - offered.position.mean())
+        return offered.highest(value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        ("too many", SettingError, "it chooses which, not how many"),
+        ("empty places", SettingError, "and no empty place"),
+        ("changes", AssertionError, "changed what it was given"),
+        ("unstable", AssertionError, "asked twice, the rule chooses other samples"),
+        ("others", AssertionError, "chooses other samples alone"),
+    ],
+)
+def test_faulty_buying_rules_are_found(fault, kind, message):
+    check_selection(FaultyChoice())
+    with pytest.raises(kind, match=message):
+        check_selection(FaultyChoice(fault))
 
 
 class Prices(Uniform):

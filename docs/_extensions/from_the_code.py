@@ -21,6 +21,7 @@ WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false
 SLOTS = {
     "policy": "headgate.parts:POLICY",
     "rule": "headgate.parts:RETENTION",
+    "selection": "headgate.parts:SELECTION",
     "prices": "headgate.parts:PRICES",
     "data": "headgate.learning.data:DATA",
     "partition": "headgate.learning.partition:PARTITION",

@@ -1,4 +1,4 @@
-"""Checks that anyone can run on a policy, a retention rule or a price process of their own.
+"""Checks that anyone can run on a policy, a retention rule, a buying rule or a price process of their own.
 
     from headgate.testing import check_policy
     check_policy(MyPolicy())
@@ -23,6 +23,8 @@ from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
+from headgate.control.selection import Offered, Selection
+from headgate.control.selection.rule import check_selection_asks, chosen
 from headgate.control.types import Arrays, Ask, Floats, Ints, Ledger, Losses, Orders, Report, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
@@ -98,6 +100,69 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
     spread = by_seed.std() / np.sqrt(seeds)
     off = abs(by_seed.mean() - prices.mean(rounds))
     _need(off <= 5 * spread + 1e-9, f"the mean price is {by_seed.mean():.6g}, but mean says {prices.mean(rounds):.6g}")
+
+
+def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) -> None:
+    """It asks for nothing that needs a label, and of windows of all sizes buys exactly as many as were ordered, of those that
+    are there: the same when asked twice, whatever other clients are offered beside it, and however many empty places there
+    are; what it is given it leaves as it is.
+
+    What the model says is made up: some of it at random, some of it the same for all samples, or nothing at all.
+    """
+    check_selection_asks(selection)
+    for t in range(rounds):
+        offered = _an_offer(selection, t, clients)
+        copy = deepcopy(offered)
+        takes = chosen(selection, offered)
+        _need(np.array_equal(takes, chosen(selection, offered)), f"offer {t}: asked twice, the rule chooses other samples")
+        _same(offered, copy, f"offer {t}: the rule changed what it was given")
+        for row in np.flatnonzero(offered.there.any(axis=1)).tolist():
+            there = np.flatnonzero(offered.there[row])
+            alone = _offer_of(offered, row, there)
+            _same(chosen(selection, alone)[0], takes[row, there], f"offer {t}: client {row} chooses other samples alone")
+
+
+def _an_offer(selection: Selection, t: int, clients: int) -> Offered:
+    """Windows of up to 12 samples with gaps, 4 classes, 5 features and up to 3 samples held."""
+
+    def drawn(part: int, *shape: int) -> Floats:
+        size = int(np.prod(shape))
+        return uniform(part, Purpose.PARTITION, t * 10_000 + np.arange(size)).reshape(shape)
+
+    window = 1 + t % 12
+    there = drawn(1, clients, window) < (0.6 if t % 3 else 1.0)
+    position = np.where(there, 40 * t + np.cumsum(1 + (3 * drawn(2, clients, window)).astype(np.int64), axis=1), -1)
+    ordered = np.floor(drawn(3, clients) * (there.sum(axis=1) + 1)).astype(np.int64)[:, None]
+    kind = (1.0, 0.0)[t % 5 == 4]
+
+    def said(part: int, *shape: int) -> Floats:
+        values = kind * np.round(drawn(part, *shape), 1 if t % 2 else 15)
+        return np.where(there.reshape(*there.shape, *[1] * (values.ndim - 2)), values, 0.0)
+
+    every = {
+        "entropy": said(4, clients, window),
+        "margin": said(5, clients, window),
+        "guess": said(6, clients, window, 4) - 0.25 * there[..., None],
+        "features": said(7, clients, window, 5),
+    }
+    scores = Scores(**{name: every[name] for name in selection.scores}) if selection.scores else None
+    seed, client = np.full((clients, 1), t), np.arange(clients)[:, None]
+    if not selection.beside_held:
+        return Offered(position, ordered, seed, client, scores)
+    held_there = drawn(8, clients, 3) < 0.7
+    return Offered(position, ordered, seed, client, scores, drawn(9, clients, 3, 5) * held_there[..., None], held_there)
+
+
+def _offer_of(offered: Offered, row: int, there: Ints) -> Offered:
+    """One client by itself, without empty places."""
+    own = slice(row, row + 1)
+    scores = (
+        None if offered.scores is None else Scores(*(None if each is None else each[own][:, there] for each in offered.scores))
+    )
+    held = None if offered.held is None else offered.held[own]
+    held_there = None if offered.held_there is None else offered.held_there[own]
+    known = offered.ordered[own], offered.seed[own], offered.client[own], scores
+    return Offered(offered.position[own][:, there], *known, held, held_there)
 
 
 Step = tuple[Ledger, Orders, Ledger]
