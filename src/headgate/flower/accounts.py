@@ -14,6 +14,7 @@ from headgate.control.policies.buying.purse import kept_back, most_money
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
+from headgate.flower.choices import stated_choice
 from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
 from headgate.flower.messages import NO_LIMIT, Order, Told
 from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
@@ -57,23 +58,18 @@ class OpenRound:
         return last - first
 
 
-def check_playable(experiment: Experiment) -> tuple[str, str]:
-    """(rule, settings) as orders state the retention rule; refuses an experiment that cannot be played on Flower."""
+def check_playable(experiment: Experiment) -> tuple[str, str, str]:
+    """(rule, settings, choice) as orders state what to keep and what to buy; refuses what cannot be played on Flower."""
     if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
         raise SettingError(
             f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
             "a run on Flower has one policy and one seed"
         )
     ((name, policy),) = experiment.policies.items()
-    if experiment.data.chooses(policy.selection):
-        raise SettingError(f"policies.{name}.selection: the simulator alone has a choice of samples; leave it out on Flower")
-    if experiment.data.late:
-        late = f"data.late = {experiment.data.late}: the simulator alone lets labels come late"
-        raise SettingError(f"{late}; on Flower they come when the source has them")
     try:
-        return stated(policy.retention(experiment.system))
+        return *stated(policy.retention(experiment.system)), stated_choice(experiment)
     except Unnamed as error:
-        raise Unnamed(f"policies.{name}: clients on Flower must know its retention rule by name: {error}") from None
+        raise Unnamed(f"policies.{name}: clients on Flower must know its rules by name: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -94,12 +90,15 @@ class Accounts:
 
     def __init__(self, experiment: Experiment, store: LedgerStore) -> None:
         self.experiment, self.store = experiment, store
-        self.rule, self.settings = check_playable(experiment)
+        self.rule, self.settings, self.choice = check_playable(experiment)
         (self.policy,) = experiment.policies
         self.seed = int(experiment.seeds[0])
         self.asks = experiment.policies[self.policy].listens or bool(experiment.training.losses)
         """whether clients are to tell what their samples lose"""
-        self.controller = Controller(experiment.system, experiment.policies[self.policy], 1, experiment.seeds)
+        policy = experiment.policies[self.policy]
+        self.looks = experiment.price_of_looks(policy)
+        """what is paid for looks with every label"""
+        self.controller = Controller(experiment.system, policy, 1, experiment.seeds, looks=self.looks)
         self.ledger = replay(store, self.controller)
         self.clients = store.clients()
 
@@ -166,6 +165,8 @@ class Accounts:
             settings=self.settings,
             seed=self.seed,
             losses=self.asks,
+            choice=self.choice,
+            late=self.experiment.data.late,
         )
 
     def judge(self, now: OpenRound, order: Order, told: Told) -> Answer:

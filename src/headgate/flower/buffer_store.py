@@ -15,10 +15,12 @@ from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.types import Ints
 from headgate.errors import DataError
+from headgate.flower.choices import StatedChoice, choice_of
 from headgate.flower.durable import Durable, Watch
 from headgate.flower.messages import NO_LIMIT, Order, Told
 from headgate.flower.rules import rule_of
-from headgate.flower.sources import Label, Source
+from headgate.flower.samples import HeldSample, Look
+from headgate.flower.sources import Label, Sample, Source
 
 
 class Admission(NamedTuple):
@@ -42,19 +44,6 @@ class ClientState(NamedTuple):
     lost: int
 
 
-class HeldSample(NamedTuple):
-    position: int
-    key: str
-    payload: bytes
-    label: Label | None
-    round: int = 0
-    """in which it was admitted"""
-
-
-Look = Callable[[Sequence[HeldSample], tuple[str, ...]], Scores]
-"""(samples, what is asked for) → what the model says of each of them"""
-
-
 class BufferStore(Durable):
     """One client's file. It may hold several experiments, which share nothing."""
 
@@ -68,12 +57,14 @@ class BufferStore(Durable):
         "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
         # kept for good: a sample that returns with a later pass of its stream has the same key
         "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER NOT NULL, PRIMARY KEY (experiment, key))",
+        # where clients choose: how many samples they have had before them, and those they keep without a label
+        "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS spare (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
+        "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
     )
 
-    def __init__(
-        self, path: Path | str, client: int, watch: Watch | None = None, rules: Collection[type[Retention]] = ()
-    ) -> None:
-        """`rules`: retention rules of the client's own, beside the shipped ones."""
+    def __init__(self, path: Path | str, client: int, watch: Watch | None = None, rules: Collection[type] = ()) -> None:
+        """`rules`: retention and buying rules of the client's own, beside the shipped ones."""
         self.client, self.rules = client, rules
         super().__init__(path, watch)
 
@@ -96,10 +87,14 @@ class BufferStore(Durable):
             gone = max(order.known - state.position, 0)  # admitted into an earlier file that is gone
             position = state.position + gone
             wanted = max(order.last - position, 0)
-            batch = source.read(state.cursor, wanted, self._taken(order.experiment)) if wanted else None
+            choice = choice_of(order, self.rules)
+            asked = wanted if choice is None else wanted * choice.window
+            batch = source.read(state.cursor, asked, self._taken(order.experiment)) if wanted else None
             samples = [] if batch is None else batch.samples
-            if len(samples) > wanted:
-                raise DataError(f"source of client {self.client}: gave {len(samples)} samples where {wanted} were asked for")
+            if len(samples) > asked:
+                raise DataError(f"source of client {self.client}: gave {len(samples)} samples where {asked} were asked for")
+            if choice is not None and wanted:
+                samples = self._chosen(order, choice, samples, wanted, look)
             note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
             cursor = state.cursor if batch is None else batch.cursor
             self._db.execute(
@@ -117,6 +112,28 @@ class BufferStore(Durable):
                 (order.experiment, last, first, cursor, state.lost + gone),
             )
         return True
+
+    def _chosen(
+        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, look: Look | None
+    ) -> list[Sample]:
+        """Those of the new samples and of those kept that are bought. Of the others the newest are kept, and the rest passes
+        by: it counts as taken, for a source that asks."""
+        looked = self.looked(order.experiment)
+        before_it = self.spare(order.experiment)
+        before_it += [HeldSample(place, *sample, order.round) for place, sample in enumerate(fresh, looked)]
+        many = min(wanted, len(before_it))
+        held = self.held(order.experiment) if choice.rule.beside_held else []
+        takes = choice.picks(order, before_it, held, many, look) if many else []
+        self._db.execute("INSERT OR REPLACE INTO looked VALUES (?, ?)", (order.experiment, looked + len(fresh)))
+        self._db.execute("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
+        left = [sample for sample, taken in zip(before_it, takes, strict=True) if not taken]
+        for sample in left[max(len(left) - choice.keep, 0) :] if choice.keep else []:
+            self._db.execute("INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)", (order.experiment, *sample))
+        for new in fresh:
+            self._db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, 0)", (order.experiment, new.key))
+        return [
+            Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(before_it, takes, strict=True) if taken
+        ]
 
     def _retain(self, order: Order, first: int, position: int, last: int, look: Look | None) -> int:
         """Drop what the rule drops; returns where the window begins now."""
@@ -227,6 +244,18 @@ class BufferStore(Durable):
         )
         return [HeldSample(*row) for row in rows]
 
+    def looked(self, experiment: str) -> int:
+        """Samples that it has had before it to choose from."""
+        row = self._db.execute("SELECT samples FROM looked WHERE experiment = ?", (experiment,)).fetchone()
+        return 0 if row is None else row[0]
+
+    def spare(self, experiment: str) -> list[HeldSample]:
+        """Samples that it keeps without having bought them, at their places among those it has had before it."""
+        rows = self._db.execute(
+            "SELECT position, key, payload, label, round FROM spare WHERE experiment = ? ORDER BY position", (experiment,)
+        )
+        return [HeldSample(*row) for row in rows]
+
     def positions(self, experiment: str) -> list[int]:
         """Which of its admissions it holds, ascending."""
         rows = self._db.execute("SELECT position FROM samples WHERE experiment = ? ORDER BY position", (experiment,))
@@ -248,7 +277,7 @@ class BufferStore(Durable):
     def forget(self, experiment: str) -> None:
         """Drop all that an experiment left here. It must be over: an order that comes later would begin anew."""
         with self.transaction():
-            for table in ("experiments", "admissions", "samples", "uses"):
+            for table in ("experiments", "admissions", "samples", "uses", "looked", "spare"):
                 self._db.execute(f"DELETE FROM {table} WHERE experiment = ?", (experiment,))
 
     def _newest(self, experiment: str) -> int:

@@ -26,17 +26,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores
+from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
-from headgate.flower.buffer_store import BufferStore, HeldSample
+from headgate.flower.buffer_store import BufferStore
 from headgate.flower.durable import Watch
 from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Identity, Order, from_wire, to_wire
+from headgate.flower.samples import HeldSample
 from headgate.flower.sources import Label, Source, SourceInRounds, unpack
 
+Rule = Retention | Selection
 Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
-Rules = Collection[type[Retention]] | Callable[[Context], Collection[type[Retention]]]
+Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
 VARIABLE, KEY_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY"
 """where a client's memory and its private key are, unless the node's settings `headgate-store` and `headgate-key` say it"""
 
@@ -67,8 +70,8 @@ class HeldSamples(Sequence[HeldSample]):
 
     @property
     def new(self) -> NDArray[np.bool_]:
-        """Which of them were admitted in this round."""
-        return np.array([sample.round == self.order.round for sample in self._samples], dtype=bool)
+        """Which of them were admitted in this round, or got their labels in it where these come late."""
+        return np.array([sample.round == self.order.round - self.order.late for sample in self._samples], dtype=bool)
 
     def told(self, losses: ArrayLike) -> dict[str, float]:
         """What a server that asks (`order.losses`) wants in the metrics of the reply: what new samples and those held before
@@ -98,9 +101,9 @@ def headgate_client(
 
     `source` is where samples come from, or a function of the context that says so. `store` is the folder of the client's
     memory; left out, it is the node's setting `headgate-store`, then $HEADGATE_STORE, then a folder of the user's. `rules` are
-    retention rules of one's own that an order may name, or a function of the context that says which. `scores` says what the
-    model that came says of samples, for rules that look at them (`control.scores.scores_of` makes it of the model's answers):
-    it is called with message, context, samples and the names of what is asked for. Nothing of it leaves the client.
+    retention and buying rules of one's own that an order may name, or a function of the context that says which. `scores` says
+    what the model that came says of samples, for rules that look at them (`control.scores.scores_of` makes it of the model's
+    answers): it is called with message, context, samples and the names of what is asked for. Nothing of it leaves the client.
     """
 
     def decorate(function: Train) -> Train:
@@ -142,7 +145,8 @@ def _obey(
     if not own.admit(order, source, None if scores is None else look):
         raise DataError(f"order.round = {order.round}: a newer order was done already, this one is ignored")
     own.fill_in_labels(order.experiment, source)
-    labelled = [sample for sample in own.held(order.experiment) if sample.label is not None]
+    ripe = order.round - order.late
+    labelled = [sample for sample in own.held(order.experiment) if sample.label is not None and sample.round <= ripe]
     reply = None
     if labelled and order.train:
         reply = function(message, context, HeldSamples(labelled, order))
@@ -172,7 +176,7 @@ def open_store(
     context: Context,
     folder: Path | str | None = None,
     watch: Watch | None = None,
-    rules: Collection[type[Retention]] = (),
+    rules: Collection[type[Rule]] = (),
 ) -> BufferStore:
     """The store of the client that this node is."""
     client = context.node_config.get("partition-id")

@@ -19,10 +19,10 @@ NO_LIMIT = 0
 LARGEST = 2**53
 """larger numbers are refused"""
 TEXT = 200
-"""the longest text; an order's settings may have `SETTINGS` characters"""
+"""the longest text; an order's settings and choice may have `SETTINGS` characters"""
 SETTINGS = 10_000
-LOSSES = "losses"
-"""the one field that may be missing: who does not ask says nothing, and older clients are not asked"""
+MAY_BE_MISSING = ("losses", "choice", "late")
+"""fields of an order that say nothing where they are false, empty or 0: then they are not sent, and older clients not asked"""
 LISTED = 2**16
 """rounds that one answer may tell of"""
 T = TypeVar("T")
@@ -53,7 +53,11 @@ class Order:
     seed: int = 0
     """rules that draw lots draw by the run's seed"""
     losses: bool = False
-    """whether the server asks what samples lose before the training; not in the message where it does not"""
+    """whether the server asks what samples lose before the training"""
+    choice: str = ""
+    """which samples to buy, as JSON; empty: the next ones"""
+    late: int = 0
+    """rounds after which the label of a sample is there"""
 
     def __post_init__(self) -> None:
         if self.last < self.known:
@@ -117,7 +121,11 @@ class Identity:
 def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
     """The fields as a record of Flower holds them."""
     entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
-    return {name: list(entry) if isinstance(entry, tuple) else entry for name, entry in entries if name != LOSSES or entry}
+    return {
+        name: list(entry) if isinstance(entry, tuple) else entry
+        for name, entry in entries
+        if entry or name not in MAY_BE_MISSING
+    }
 
 
 def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
@@ -133,7 +141,7 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
     values = {}
     for key, hint in known.items():
         if key not in record:
-            if key == LOSSES:
+            if key in MAY_BE_MISSING:
                 continue
             raise DataError(f"{name}.{key}: is missing")
         values[key] = _checked(f"{name}.{key}", hint, record[key])
@@ -158,7 +166,7 @@ def _checked(name: str, hint: Any, value: Any) -> Any:
     elif not isinstance(value, hint):
         raise DataError(f"{name} = {_short(value)}: must be {'true or false' if hint is bool else 'text'}")
     elif hint is str:
-        most = SETTINGS if name == "order.settings" else TEXT
+        most = SETTINGS if name in ("order.settings", "order.choice") else TEXT
         if len(value) > most or not value.isprintable():
             raise DataError(f"{name} = {_short(value)}: must be one line of at most {most} printable characters")
     return value

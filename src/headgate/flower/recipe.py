@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
+from headgate.control.selection import Selection
 from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
@@ -155,7 +156,7 @@ class RecipeTask:
             return None
         layer = last_layer(model, self.dataset.shape)
         if layer is None:
-            kind, rule = self.experiment.model.kind, "its retention rule"
+            kind, rule = self.experiment.model.kind, "a rule"
             raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {rule} needs the gradients")
         return layer
 
@@ -247,9 +248,10 @@ def recipe_client(
     def own_source(context: Context) -> Source:
         return RecipeSource(_task(context, recipe, overrides), int(context.node_config["partition-id"]))
 
-    def own_rules(context: Context) -> list[type[Retention]]:
+    def own_rules(context: Context) -> list[type[Retention | Selection]]:
         given = _task(context, recipe, overrides).experiment
-        return [type(policy.retention(given.system)) for policy in given.policies.values()]
+        buying = [type(policy.selection) for policy in given.policies.values() if policy.selection is not None]
+        return [*(type(policy.retention(given.system)) for policy in given.policies.values()), *buying]
 
     def own_scores(message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
         return _task(context, recipe, overrides).scores(message.content.array_records["arrays"], held, asked)
@@ -284,7 +286,8 @@ def recipe_server(
         if not into:
             raise SettingError("run config out: must name the run folder")
         for policy in task.experiment.policies.values():
-            task.last(task.model(), policy.retention(task.experiment.system).scores)
+            for rule in (policy.retention(task.experiment.system), policy.selection):
+                task.last(task.model(), () if rule is None else rule.scores)
         rules = discipline or discipline_of(told)
         strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules)
         with closing(strategy):

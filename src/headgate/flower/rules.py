@@ -24,11 +24,14 @@ def stated(rule: Retention) -> tuple[str, str]:
     return table.pop("kind"), json.dumps({key: value for key, value in table.items() if key != "capacity"})
 
 
-def rule_of(order: Order, own: Collection[type[Retention]] = ()) -> Retention | None:
+def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:
     """The rule that an order names; None: a window. A client knows the shipped ones and its `own`; it imports nothing."""
     if order.rule == WINDOW:
         return None
-    known = {**RETENTION.kinds, **{f"{kind.__module__}:{kind.__qualname__}": kind for kind in own}}
+    known = {
+        **RETENTION.kinds,
+        **{f"{kind.__module__}:{kind.__qualname__}": kind for kind in own if issubclass(kind, Retention)},
+    }
     if order.rule not in known:
         raise DataError(f"order.rule = {order.rule}: this client does not know it{nearest(order.rule, list(known))}")
     try:

@@ -229,11 +229,11 @@ class AdmissionStrategy(Strategy):
 
     def _price(self, t: int) -> Floats:
         if self._prices is None:
-            return np.asarray(self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0])
+            return np.asarray(self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0] + self.accounts.looks)
         price = np.asarray(self._prices(t), np.float64)
         if price.size not in (1, self.experiment.system.clients):
             raise SettingError(f"prices({t}) = {price.tolist()}: must be one number, or one for each client")
-        return price
+        return price + self.accounts.looks
 
     def _cohort(self, t: int) -> set[int] | None:
         size = self.experiment.training.cohort
@@ -295,7 +295,7 @@ class AdmissionStrategy(Strategy):
             "bound": float(bound[0]),
             "excess": int((after.occupancy - self.experiment.system.buffer).max()),
         }
-        row |= self._concepts(now.t, judged)
+        row |= self._concepts(now.t, judged) | self._looked(done)
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
 
     def _concepts(self, t: int, judged: dict[str, float | None]) -> dict[str, float]:
@@ -307,6 +307,16 @@ class AdmissionStrategy(Strategy):
         by_concept = [judged.get(f"accuracy_{concept}") for concept in range(where.concepts)]
         told = where.told(t, where.at(t), given.system.weight, np.array([by_concept], dtype=np.float64))
         return {name: values[0] for name, values in told.items()}
+
+    def _looked(self, done: Settlement) -> dict[str, Any]:
+        """What the record says of looks, as the simulator's does: a window for each label, for clients tell of no more."""
+        given, before, after = self.experiment, done.now.before, done.ledger
+        rule = given.policies[self.accounts.policy].selection
+        if rule is None or not (rule.looks and given.data.chooses(rule)):
+            return {}
+        looked = given.data.window * int(after.admitted.sum() - before.admitted.sum())
+        paid = 0.0 if after.looks is None or before.looks is None else float(after.looks[0] - before.looks[0])
+        return {"looked": looked, "looks": paid}
 
     def _clients(self, done: Settlement) -> dict[str, Any] | None:
         """What each client admitted, holds and, where prices differ, was paid; late answers count in the round they came."""

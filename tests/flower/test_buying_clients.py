@@ -1,0 +1,142 @@
+"""Clients on Flower that choose what they buy: what orders may say, what the store remembers, and what never leaves it."""
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from headgate.control.scores import Scores
+from headgate.control.selection import Selection
+from headgate.errors import DataError, SettingError
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.choices import choice_of
+from headgate.flower.messages import Order, from_wire, to_wire
+from headgate.flower.sources import CallableSource, FolderSource, Sample
+
+PLAIN = Order("one", 1, 0, known=0, last=2, kept_from=0, limit=4, acknowledged=0, train=True)
+
+
+def an_order(t=1, known=0, last=2, rule="entropy", window=3, keep=2, **more):
+    choice = json.dumps({"rule": {"kind": rule}, "window": window, "keep": keep})
+    return Order("one", t, 0, known, last, kept_from=0, limit=4, acknowledged=t - 1, train=True, choice=choice, **more)
+
+
+def numbered(end=None):
+    """Sample i is the byte i; its label is a secret that no rule may see."""
+    return CallableSource(lambda i: None if end is not None and i >= end else Sample(f"s{i}", bytes([i]), 7))
+
+
+class Looking:
+    """Of samples it says that their bytes are their entropy, and remembers what it was shown."""
+
+    def __init__(self):
+        self.shown = []
+
+    def __call__(self, samples, asked):
+        self.shown.append(list(samples))
+        return Scores(**{name: np.array([float(sample.payload[0] % 5) for sample in samples]) for name in asked})
+
+
+def opened(tmp_path, **more):
+    return closing(BufferStore(tmp_path / "client.sqlite", 0, **more))
+
+
+def test_the_most_unsure_are_bought_the_newest_of_the_others_kept_and_the_rest_passes_by(tmp_path, no_fsync):
+    look = Looking()
+    with opened(tmp_path) as store:
+        assert store.admit(an_order(), numbered(), look)  # 0 1 2 3 4 0: 3 and 4
+        assert [sample.key for sample in store.held("one")] == ["s3", "s4"]
+        assert [(sample.position, sample.key) for sample in store.spare("one")] == [(2, "s2"), (5, "s5")]
+        assert store.looked("one") == 6
+        assert store.admit(an_order(), numbered(), look)  # said twice it buys nothing twice
+        assert store.looked("one") == 6
+        assert len(look.shown) == 1
+    with opened(tmp_path) as store:  # another process
+        assert store.admit(an_order(t=2, known=2, last=3), numbered(), look)  # kept 2 and 0; new 1 2 3
+        assert [sample.key for sample in store.held("one")] == ["s3", "s4", "s8"]
+        assert [sample.key for sample in store.spare("one")] == ["s6", "s7"]
+        assert [sample.key for sample in look.shown[1]] == ["s2", "s5", "s6", "s7", "s8"]
+        assert store.admit(an_order(t=3, known=3, last=3), numbered(), look)  # nothing ordered, nothing looked at
+        assert store.looked("one") == 9
+        assert len(look.shown) == 2
+        told = store.tell(an_order(t=3, known=3, last=3), 3)
+        assert (told.position, told.admitted, told.occupancy) == (3, (0,), 3)
+        store.forget("one")
+        assert (store.spare("one"), store.looked("one")) == ([], 0)
+    assert {sample.label for shown in look.shown for sample in shown} == {None}
+
+
+def test_a_source_with_too_few_is_bought_empty(tmp_path, no_fsync):
+    with opened(tmp_path) as store:
+        assert store.admit(an_order(last=4), numbered(end=3), Looking())
+        assert [sample.key for sample in store.held("one")] == ["s0", "s1", "s2"]
+        assert store.tell(an_order(last=4), 3).note == "the source had 3 of 4 samples"
+        assert store.admit(an_order(t=2, known=3, last=4), numbered(end=3), Looking())
+        assert store.state("one").position == 3
+
+
+def test_files_that_were_passed_over_do_not_come_again(tmp_path, no_fsync):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for i in range(8):
+        (folder / f"s{i}").write_bytes(bytes([i]))
+    with opened(tmp_path) as store:
+        store.admit(an_order(last=1, keep=1), FolderSource(folder), Looking())
+        store.admit(an_order(t=2, known=1, last=2, keep=1), FolderSource(folder), Looking())
+        assert store.looked("one") == 6
+        assert len({sample.key for sample in (*store.held("one"), *store.spare("one"))}) == 3
+
+
+def test_late_labels_and_choices_are_in_the_message_only_where_there_are_any():
+    assert not to_wire(PLAIN).keys() & {"choice", "late", "losses"}
+    sent = an_order(late=3)
+    assert from_wire(Order, to_wire(sent)) == sent
+    assert from_wire(Order, to_wire(PLAIN)) == PLAIN
+    assert choice_of(PLAIN) is None
+    with pytest.raises(DataError, match=r"order\.late = -1: must be"):
+        from_wire(Order, {**to_wire(PLAIN), "late": -1})
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("[", "must be a JSON object with rule, window and keep"),
+        ("[]", "must be a JSON object"),
+        ('{"window": 2, "keep": 0}', "must be a JSON object"),
+        ('{"rule": "entropy", "window": 2, "keep": 0}', "must be a JSON object"),
+        ('{"rule": {"kind": "entropy"}, "window": 2, "keep": 0, "more": 1}', "must be a JSON object"),
+        ('{"rule": {"kind": "entropy"}, "window": 0, "keep": 0}', "window must be a whole number, 1 to 1,000"),
+        ('{"rule": {"kind": "entropy"}, "window": true, "keep": 0}', "window must be a whole number"),
+        ('{"rule": {"kind": "entropy"}, "window": 2, "keep": -1}', "keep must be a whole number"),
+        ('{"rule": {"kind": "os:system"}, "window": 2, "keep": 0}', "does not know the rule os:system"),
+        ('{"rule": {}, "window": 2, "keep": 0}', "does not know the rule"),
+    ],
+)
+def test_what_an_order_may_not_say(choice, message):
+    with pytest.raises(DataError, match=message):
+        choice_of(Order("one", 1, 0, 0, 2, 0, 4, 0, True, choice=choice))
+
+
+def test_a_setting_that_is_not_the_rules_is_refused():
+    choice = '{"rule": {"kind": "vessal", "ridge": -1}, "window": 2, "keep": 0}'
+    with pytest.raises(SettingError, match=r"order\.choice\.rule\.ridge = -1\.0: must be"):
+        choice_of(Order("one", 1, 0, 0, 2, 0, 4, 0, True, choice=choice))
+
+
+@dataclass(frozen=True, eq=False)
+class NewestFirst(Selection):
+    def chooses(self, offered):
+        return offered.highest(offered.position.astype(float))
+
+
+def test_a_client_knows_its_own_rules_and_says_when_it_cannot_look(tmp_path, no_fsync):
+    own = f"{NewestFirst.__module__}:{NewestFirst.__qualname__}"
+    with opened(tmp_path, rules=[NewestFirst]) as store:
+        store.admit(an_order(rule=own), numbered())
+        assert [sample.key for sample in store.held("one")] == ["s4", "s5"]
+        with pytest.raises(DataError, match=r"ByEntropy looks at samples, which this client was not told to do"):
+            store.admit(an_order(t=2, known=2, last=4), numbered())
+        assert store.state("one").position == 2  # nothing of it was done
+        assert store.looked("one") == 6
