@@ -4,10 +4,16 @@ headgate needs to know what each client can hold, what may be spent a round, and
 window of each client's stream: train on the samples first..last-1. Run it: python examples/own_loop.py
 """
 
+import sys
+
 import numpy as np
-import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
+
+try:
+    import torch
+    from torch import nn
+    from torch.nn.functional import cross_entropy
+except ImportError:
+    sys.exit("this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'")
 
 from headgate import Controller, System
 from headgate.control.policies import Headgate

@@ -168,6 +168,14 @@ def test_a_loop_of_ones_own_learns_within_its_money():
     assert 0.9 * money < spent <= money
 
 
+def test_the_loop_says_what_it_lacks_without_torch():
+    path = Path(__file__).parents[1] / "examples" / "own_loop.py"
+    program = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(path)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'\n"
+
+
 @pytest.mark.parametrize("do", [headgate.plan, headgate.rehearse, headgate.compare, lambda recipe: headgate.run(recipe, "out")])
 def test_a_recipe_in_place_of_an_experiment_is_told_what_to_do(do):
     with pytest.raises(

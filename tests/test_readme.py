@@ -1,5 +1,6 @@
 """Command blocks of README and docs run as they stand, and so do their Python blocks."""
 
+import ast
 import os
 import re
 import shlex
@@ -76,6 +77,30 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')
+
+
+def class_of(text, name):
+    """The source of a class, however far it is indented and whatever its settings are if they are left out."""
+    tree = next(each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef) and each.name == name)
+    for each in tree.body:
+        if isinstance(each, ast.AnnAssign):
+            each.value = None
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize(
+    ("tutorial", "example", "name"),
+    [
+        ("2_your_own_policy", "my_policy", "BelowAverage"),
+        ("3_your_own_data_model_and_prices", "my_data", "Stripes"),
+        ("3_your_own_data_model_and_prices", "my_model", "TwoLayers"),
+    ],
+)
+def test_the_parts_in_the_tutorials_are_those_of_the_examples(tutorial, example, name):
+    text = (ROOT / "docs" / "tutorials" / f"{tutorial}.py").read_text("utf-8")
+    module = re.search(r"\(\'\'\'\n(.*?)\'\'\'\)", text, re.DOTALL)  # that a tutorial writes beside its recipe
+    own = (ROOT / "examples" / f"{example}.py").read_text("utf-8")
+    assert class_of(module[1] if module else text, name) == class_of(own, name)
 
 
 def test_make_run_is_the_main_job():

@@ -121,7 +121,7 @@ def test_the_default_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("HEADGATE_DATA", str(tmp_path))
     write_idx(tmp_path / "mnist")
     assert len(load_dataset("mnist").train_labels) == 20
-    assert [entry.train for entry in available()] == [DIGITS_COUNTS[0], 20, None, None]
+    assert [entry.train for entry in available()] == [DIGITS_COUNTS[0], 20, None, None, 9_600]
 
 
 def test_missing_data_name_the_folder_and_the_command(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_list_says_what_is_wrong(tmp_path: Path) -> None:
     damaged = tmp_path / "mnist" / "train-images-idx3-ubyte"
     damaged.write_bytes(b"\x00\x00\x0d\x03")
     entries = available(tmp_path)
-    assert [entry.name for entry in entries] == list(NAMES)
+    assert [entry.name for entry in entries] == [*NAMES, "sea"]
     assert entries[0] == Found("digits", None, "with headgate", *DIGITS_COUNTS)
     assert entries[1].path == tmp_path / "mnist"
     assert str(damaged) in str(entries[1].problem)
@@ -159,7 +159,8 @@ def test_listing_decodes_nothing(tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / "imagenette" / split / "tench").mkdir(parents=True)
         (tmp_path / "imagenette" / split / "tench" / "x.png").write_bytes(b"not a picture")
-    assert [(entry.train, entry.test) for entry in available(tmp_path)] == [DIGITS_COUNTS, (None, None), (20, 10), (1, 1)]
+    seen = [DIGITS_COUNTS, (None, None), (20, 10), (1, 1)]
+    assert [(entry.train, entry.test) for entry in available(tmp_path)] == [*seen, (9_600, 2_400)]
 
 
 @pytest.mark.parametrize("name", ["emnist", "", "MNIST"])

@@ -191,9 +191,13 @@ def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tic
 
 
 def available(folder: Path | None = None) -> list[Found]:
-    """What `load_dataset` would find, one entry for each known name, without decoding images."""
+    """What there is under each known name, without decoding images: what `load_dataset` would find, and what is made."""
+    from headgate.learning.data import Sea  # which needs this module
+
     embedded = Found("digits", None, "with headgate", *DIGITS_COUNTS)
-    return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN)]
+    test = Sea().count // 5
+    made = Found("sea", None, "made, not read", Sea().count - test, test)
+    return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN), made]
 
 
 def hold_out(dataset: Dataset, fraction: float) -> Dataset:
