@@ -5,6 +5,7 @@ import resource
 import runpy
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 pytest.importorskip("build", reason="the extra dev is not installed")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 TOOL = runpy.run_path(str(ROOT / "tools" / "packages.py"))
 
 
@@ -58,3 +60,11 @@ def test_the_weight_of_every_extra_is_told():
 def test_workflows_call_targets_that_the_makefile_has(path):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"run: make ([a-z-]+)", path.read_text("utf-8"))) <= targets
+
+
+def test_the_oldest_versions_are_the_lower_bounds_of_every_requirement():
+    assert all("torch==" not in each for each in PROJECT["project"]["optional-dependencies"]["sim"])  # who pins is the user
+    said = dict(each.split("==") for each in TOOL["oldest"]())
+    needed = [re.match(r"[\w-]+", each)[0] for each in PROJECT["project"]["dependencies"]]
+    assert list(said) == needed
+    assert said["numpy"] == "2.0"
