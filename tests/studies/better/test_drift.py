@@ -1,16 +1,21 @@
 """docs/better/drift.md says what the committed results say, and all that could be used kept their limits."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 
+import numpy as np
 import pytest
 
 from headgate.cli import main
-from headgate.studies.better.drift import DRIFT, PAGE, paired
+from headgate.experiment import load
+from headgate.studies.better.drift import DRIFT, MOVING, PAGE, paired
 from headgate.studies.better.studies import study
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
+FOUND = {name: json.loads((DOCS / f"{name}.json").read_text("utf-8")) for name in DRIFT}
 
 
 def headgate(monkeypatch, capsys, *words, code=0):
@@ -49,3 +54,37 @@ def test_a_trial_of_the_whole_chain(tmp_path, monkeypatch, capsys):
 def test_what_would_be_run_is_said(monkeypatch, capsys):
     out, _ = headgate(monkeypatch, capsys, "reproduce", "drift", "--list")
     assert out.splitlines() == [study(name).command for name in DRIFT]
+
+
+def test_the_page_is_up_to_date(tmp_path, monkeypatch, capsys):
+    """Nothing is run: every comparison has its numbers beside the page."""
+    pages = copytree(DOCS, tmp_path / "pages", ignore=ignore_patterns("*.svg", PAGE))
+    headgate(monkeypatch, capsys, "reproduce", "drift", "--quiet", "--out", tmp_path / "out", "--pages", pages)
+    assert not (tmp_path / "out").exists()
+    made = (pages / PAGE).read_text("utf-8")
+    assert made == (DOCS / PAGE).read_text("utf-8"), "run headgate reproduce drift --pages docs/better"
+
+
+@pytest.mark.parametrize("name", DRIFT)
+def test_the_recipe_is_the_one_that_was_run(name):
+    own, rows = study(name), FOUND[name]["rows"]
+    recipe = own.points[0][1]
+    assert FOUND[name]["command"] == own.command
+    assert load(shlex.split(own.command)[2]).name == name
+    assert [row["policy"] for row in rows] == list(recipe.policies)
+    assert {row["seeds"] + row["diverged"] for row in rows} == {len(recipe.seeds)}
+    assert {row["rounds"] for row in rows} == {recipe.rounds}
+
+
+@pytest.mark.parametrize("name", DRIFT)
+def test_all_but_the_oracle_kept_both_limits_in_every_run_and_round(name):
+    for row in (row for row in FOUND[name]["rows"] if not row["reference"]):
+        assert row["kept_limits"], row["policy"]
+        assert row["worst_spend"] <= row["budget"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_means_over_seeds_are_those_of_the_seeds(name):
+    for row in FOUND[name]["rows"]:
+        for key in ("daily", "depth", "length", "money"):
+            assert row[key][0] == pytest.approx(np.mean(row[f"{key}_by_seed"]), abs=1e-5)

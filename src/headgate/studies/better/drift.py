@@ -117,18 +117,27 @@ def _paired(found: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _verdict(found: Mapping[str, Sequence[Row]]) -> str:
-    """Whether it loses less and recovers sooner than each rival, world by world: clear of zero, or not told apart."""
-    said = []
+    """Whether it loses less, recovers sooner and ends higher than each rival, world by world: clear of zero, or not."""
+    said, clear = [], {rival: [0, 0] for rival in RIVALS}
     for name in MOVING:
         rows = {row["policy"]: row for row in found[name]}
         parts = []
         for rival in RIVALS:
-            daily, length = (paired(rows[OURS], rows[rival], key) for key in ("daily", "length"))
-            parts.append(
-                f"`{rival}`: {_judged(daily, 'loses', 'less', 'more')}, {_judged(_less(length), 'is back', 'sooner', 'later')}"
+            daily, length, last = (paired(rows[OURS], rows[rival], key) for key in ("daily", "length", "last"))
+            gaps = (
+                (daily, "loses", "less", "more"),
+                (_less(length), "is back", "sooner", "later"),
+                (last, "ends", "higher", "lower"),
             )
+            parts.append(f"`{rival}` it {listed([_judged(*each) for each in gaps])}")
+            for place, gap in enumerate((daily, _less(length))):
+                clear[rival][place] += gap.low is not None and gap.low > 0
         said.append(f"- **{title(name).partition(':')[0]}.** Beside {'; beside '.join(parts)}.")
-    return f"`{OURS}`, the policy for such worlds, at equal spend:\n\n" + "\n".join(said)
+    counts = listed([f"{less} and {sooner} beside `{rival}`" for rival, (less, sooner) in clear.items()])
+    return (
+        f"**Of {len(MOVING)} worlds, in how many `{OURS}` clearly loses less, and is clearly back sooner:** {counts}. "
+        "*Clearly* is with a 95 % interval that is clear of zero.\n\n" + "\n".join(said)
+    )
 
 
 def _less(gap: Difference) -> Difference:
@@ -139,5 +148,5 @@ def _less(gap: Difference) -> Difference:
 
 def _judged(gap: Difference, does: str, good: str, bad: str) -> str:
     if gap.low is None or gap.high is None or gap.low <= 0 <= gap.high:
-        return f"it {does} neither clearly {good} nor {bad}"
-    return f"it {does} {good if gap.mean > 0 else bad}"
+        return f"{does} neither clearly {good} nor {bad}"
+    return f"{does} {good if gap.mean > 0 else bad}"

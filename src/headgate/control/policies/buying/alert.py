@@ -3,7 +3,7 @@
 After a change the buffers hold the old world until they are renewed, and the model knows nothing of the new one: samples are
 worth more than they were. So in calm rounds a part of the pace is kept back. On an alarm of the test in `surprise.py` the
 pace, and with it the price limit, rises at once and falls back over the next rounds. What is bought at low prices is what it
-listens to; a probe in between is a setting, and a dear one. docs/better/drift.md has the numbers.
+listens to; a probe in between is a setting, and a dear one. docs/better/drift.md has the numbers: it is not ahead of headgate.
 """
 
 from dataclasses import dataclass
