@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
+from headgate.experiment import load
+from headgate.flower.accounts import check_playable
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.choices import choice_of
 from headgate.flower.messages import Order, from_wire, to_wire
@@ -129,6 +132,15 @@ def test_a_setting_that_is_not_the_rules_is_refused():
 class NewestFirst(Selection):
     def chooses(self, offered):
         return offered.highest(offered.position.astype(float))
+
+
+def test_a_buying_rule_that_no_recipe_can_name_is_refused():
+    class Nameless(NewestFirst):
+        pass
+
+    small = ["run.seeds=1", "data.window=2", "run.policies=['headgate']"]
+    with pytest.raises(SettingError, match=r"policies\.own: clients on Flower must know its buying rule by name: .*Nameless"):
+        check_playable(load("digits", small).with_policy("own", Headgate(selection=Nameless())).only(["own"]))
 
 
 def test_a_client_knows_its_own_rules_and_says_when_it_cannot_look(tmp_path, no_fsync):

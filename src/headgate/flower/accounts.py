@@ -66,10 +66,13 @@ def check_playable(experiment: Experiment) -> tuple[str, str, str]:
             "a run on Flower has one policy and one seed"
         )
     ((name, policy),) = experiment.policies.items()
+    which = "retention"
     try:
-        return *stated(policy.retention(experiment.system)), stated_choice(experiment)
+        rule = stated(policy.retention(experiment.system))
+        which = "buying"
+        return *rule, stated_choice(experiment)
     except Unnamed as error:
-        raise Unnamed(f"policies.{name}: clients on Flower must know its rules by name: {error}") from None
+        raise Unnamed(f"policies.{name}: clients on Flower must know its {which} rule by name: {error}") from None
 
 
 @dataclass(frozen=True)
