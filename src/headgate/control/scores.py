@@ -112,20 +112,23 @@ def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None,
     return Scores(**found)
 
 
-def gradient_products(scores: Scores) -> Floats:
-    """Inner products between the gradients of each client's samples by the last layer, (C, W, W)."""
-    assert scores.error is not None
-    assert scores.features is not None
-    return np.asarray(_inner(scores.error) * _inner(scores.features))
+def gradient_values(scores: Scores) -> Floats:
+    """How far each sample's gradient by the last layer points along the sum of those of all its client's samples, (C, W)."""
+    error, features = _halves(scores)
+    together = error.transpose(0, 2, 1) @ features
+    return np.asarray(((error @ together) * features).sum(axis=-1))
 
 
 def gradient_cosines(scores: Scores) -> Floats:
-    """The cosines between them, from −1 to 1; 0 with one that has no length."""
-    products = gradient_products(scores)
+    """The cosines between the gradients of each client's samples, (C, W, W), from −1 to 1; 0 with one that has no length."""
+    error, features = _halves(scores)
+    products = (error @ error.transpose(0, 2, 1)) * (features @ features.transpose(0, 2, 1))
     squared = np.diagonal(products, axis1=1, axis2=2)
     lengths = np.sqrt(squared[:, :, None] * squared[:, None])
     return np.clip(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0), -1.0, 1.0)
 
 
-def _inner(vectors: Floats) -> Floats:
-    return np.asarray(vectors @ vectors.transpose(0, 2, 1))
+def _halves(scores: Scores) -> tuple[Floats, Floats]:
+    assert scores.error is not None
+    assert scores.features is not None
+    return scores.error, scores.features

@@ -204,6 +204,10 @@ def test_classes_are_shared_out(counts, least):
         (lambda: Balancer(threshold=float("nan")), "threshold = nan"),
         (lambda: Ode(stores=((0,), (-1,))), r"stores[1] = [-1]"),
         (lambda: Controller(System([3, 4, 5], 1.0), Headgate(rule=Ode(stores=((0,),)))), "stores has 1 entries for 3 clients"),
+        (
+            lambda: Controller(System([30_000] * 9, 1.0), Headgate(rule=Gss())),
+            "capacity = 30000: the cosines of so many samples",
+        ),
         (lambda: coordinated([[1, -1]]), "coordinated"),
         (lambda: coordinated([[1, 1]], least=0), "coordinated"),
     ],

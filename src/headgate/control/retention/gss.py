@@ -16,12 +16,14 @@ import numpy as np
 from headgate.control.checks import whole_numbers
 from headgate.control.retention.rule import Bools, Candidates, Capacity, Retention, places_in
 from headgate.control.scores import gradient_cosines
-from headgate.control.types import Floats, Ints
+from headgate.control.types import Floats, Ints, System
 from headgate.errors import SettingError
-from headgate.limits import SAMPLES
+from headgate.limits import SAMPLES, check_memory
 
 FIRST = 0.1
 """the score of one that has nobody to be compared with"""
+BY_PAIR = 48
+"""bytes at most for every pair of samples of a client"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,15 @@ class Gss(Retention):
         super().__post_init__()
         if np.ndim(self.batch) or whole_numbers("batch", self.batch, SAMPLES) < 1:
             raise SettingError(f"batch = {self.batch}: must be at least one sample")
+
+    def limit(self, system: System) -> Ints | None:
+        room = super().limit(system)
+        if room is not None:  # a run at a time: all that each client holds and has admitted, each with each
+            most = int(room.max())
+            check_memory(
+                f"capacity = {most}: the cosines of so many samples take", BY_PAIR * system.clients * (2.0 * most) ** 2
+            )
+        return room
 
     def keeps(self, given: Candidates) -> Bools:
         if given.scores is None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from headgate.control.checks import whole_numbers
 from headgate.control.retention.rule import NOBODY, Bools, Candidates, Capacity, Retention, places_in, rank_within
-from headgate.control.scores import gradient_products
+from headgate.control.scores import gradient_values
 from headgate.control.types import Ints, System
 from headgate.errors import SettingError
 
@@ -55,7 +55,7 @@ class Ode(Retention):
     def keeps(self, given: Candidates) -> Bools:
         if given.scores is None:
             return given.by_lot()
-        value = gradient_products(given.scores).sum(axis=-1)  # that of n samples' mean is an n-th of it
+        value = gradient_values(given.scores)  # along their mean it is an n-th of that
         label = np.zeros_like(given.position) if given.label is None else given.label.astype(np.int64)
         group = np.where(given.there, label, NOBODY)
         turn = places_in(np.lexsort((-given.position, -value), axis=-1))  # by worth; of equal ones the newer first
