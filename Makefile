@@ -103,6 +103,7 @@ pages: $(READY)   # renews the pages and pictures that are made from the code an
 	$(BIN)/headgate reproduce better --quiet --pages docs/better
 	$(BIN)/headgate leaderboard --out docs
 	$(BIN)/python tools/pictures.py
+	$(BIN)/python tools/recording.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
 
