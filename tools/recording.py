@@ -147,9 +147,8 @@ class Film:
             self.moving("rect", f'class="held" x="{x:.1f}" width="{wide:.1f}"', False, y=[128 - h for h in held], height=held)
             self.moving("rect", f'class="new" x="{x:.1f}" width="{wide:.1f}"', False, y=[128 - f for f in fresh], height=fresh)
             self.put(f'<rect class="frame" x="{x:.1f}" y="{128 - high:.1f}" width="{wide:.1f}" height="{high:.1f}"/>')
-        self.put(
-            '<rect class="new" x="356" y="137" width="9" height="9"/><text x="371" y="146" class="s">bought in this round</text>'
-        )
+        self.put('<rect class="new" x="356" y="137" width="9" height="9"/>')
+        self.put('<text x="371" y="146" class="s">bought in this round</text>')
         # money, beside an even pace
         self.words(24, 186, [f"money left: {each:,.0f} of {run.money:,.0f}" for each in run.left], "b")
         self.put('<rect class="frame" x="24" y="198" width="300" height="16"/>')
