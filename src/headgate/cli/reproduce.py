@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.studies.theory.rates import MeasuredRates
 
 
-What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "all", "better", "drift"])
+What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "all", "better", "drift", "looking"])
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ def reproduce(
     ] = None,
     pages: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the pages here; default: --out, for better and drift its folder better."),
+        typer.Option(
+            metavar="DIR", help="Write the pages here; default: --out, or its folder better for ours."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
@@ -61,8 +63,8 @@ def reproduce(
 ) -> None:
     """Make every number and figure of the paper's section 7, and judge every claim of the paper.
 
-    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; better, ours beside the paper's; or
-    drift, policies when the world moves.
+    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; better, ours beside the paper's;
+    drift, policies when the world moves; or looking, which samples to buy and to keep.
 
     Both as the text has it and as the released scripts do, with all policies on the same prices and samples. What is
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks
@@ -70,7 +72,8 @@ def reproduce(
     Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
 
     `better` compares headgate with the paper's policies within both limits: a comparison whose NAME.json lies in --pages is
-    used as it is, the others are run; README.md is made from all of them. `drift` does the same for drift.md.
+    used as it is, the others are run; README.md is made from all of them. `drift` and `looking` do the same for
+    drift.md and looking.md.
     """
     from headgate.studies.paper.batches import NAMES
 
@@ -80,9 +83,9 @@ def reproduce(
         _list(names, theory, what, quick)
         return
     folder = out or Path("reproduced-quick" if quick else "reproduced")
-    inside = folder / "better" if what in (What.better, What.drift) else folder
+    inside = folder / "better" if what in (What.better, What.drift, What.looking) else folder
     asked = _Asked(folder / "runs", pages or inside, quick, device, processes, quiet)
-    own = {What.better: _better, What.drift: _drift}.get(what)
+    own = {What.better: _better, What.drift: _drift, What.looking: _looking}.get(what)
     made = _paper(names, theory, asked) if own is None else own(asked)
     for path in dict.fromkeys(made):
         say(path)
@@ -92,6 +95,7 @@ def reproduce(
 
 def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
     from headgate.studies.better.drift import DRIFT
+    from headgate.studies.better.looking import LOOKING
     from headgate.studies.better.studies import NAMES, SERVERS, study
     from headgate.studies.paper.batches import batches
 
@@ -106,7 +110,7 @@ def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
             say(f"{name}: about {total:.0f} s of H200 in all")
     if theory:
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
-    for name in {What.better: NAMES, What.drift: DRIFT}.get(what, ()):
+    for name in {What.better: NAMES, What.drift: DRIFT, What.looking: LOOKING}.get(what, ()):
         say(study(name).command)
     for name in SERVERS if what is What.better else ():
         points = study(name).points
@@ -149,6 +153,13 @@ def _drift(asked: _Asked) -> list[Path]:
 
     _compared(missing_drift(asked.pages, asked.quick), asked)
     return conclude_drift(asked.pages, asked.quick)
+
+
+def _looking(asked: _Asked) -> list[Path]:
+    from headgate.studies.better.looking import conclude_looking, missing_looking
+
+    _compared(missing_looking(asked.pages, asked.quick), asked)
+    return conclude_looking(asked.pages, asked.quick)
 
 
 def _compared(names: list[str], asked: _Asked) -> None:

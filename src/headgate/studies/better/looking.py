@@ -1,0 +1,136 @@
+"""How many, which to buy and which to keep: what each rule that looks at samples is worth at equal spend, looks included."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.formatting import DASH, interval, listed, plus_minus
+from headgate.analysis.intervals import Difference, Estimate, student
+from headgate.analysis.limits import holm
+from headgate.analysis.markdown import table
+from headgate.analysis.pages import beside, filled, of_one_sort, read_numbers, write
+from headgate.errors import DataError
+from headgate.experiment import load
+from headgate.studies.better.studies import title
+
+PAGE = "looking.md"
+CALM, SUDDEN = "looking-calm", "looking-sudden"
+LOOKING = (CALM, SUDDEN)
+"""the comparisons, each a recipe better/NAME"""
+MEASURES = {CALM: ("best", "last", "mean"), SUDDEN: ("daily", "last", "depth")}
+"""what is told of each world"""
+BUYING = ("entropy", "margin", "vessal", "coreset")
+KEEPING = ("gss", "balancer", "cbrs", "ode", "reservoir")
+HOW_MANY = {"headgate": "random", "constant": "constant-random"}
+"""the policy that draws lots, beside which those that look are put"""
+Row = Mapping[str, Any]
+Found = Mapping[str, Sequence[Row]]
+
+
+def missing_looking(folder: Path, quick: bool) -> list[str]:
+    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
+    return [name for name in LOOKING if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def conclude_looking(folder: Path, quick: bool) -> list[Path]:
+    """looking.md from the numbers beside it."""
+    found = {name: read_numbers(folder / f"{name}.json").get("rows") for name in LOOKING}
+    if absent := [name for name, rows in found.items() if not rows]:
+        raise DataError(f"{folder}: has no numbers of {listed(absent)}")
+    return write(folder, {PAGE: looking_page(found, quick)})  # type: ignore[arg-type]
+
+
+def looking_page(found: Found, quick: bool = False) -> str:
+    data = load(f"better/{CALM}").data
+    return filled(
+        beside(__file__, "looking.md"),
+        quick,
+        seeds=found[CALM][0]["seeds"],
+        window=data.window,
+        look=f"{data.look:g}",
+        verdict=_verdict(found),
+        buying="\n\n".join(f"### {title(name)}\n\n{_buying(name, rows)}" for name, rows in found.items()),
+        keeping="\n\n".join(f"### {title(name)}\n\n{_keeping(name, rows)}" for name, rows in found.items()),
+        everything="\n\n".join(f"### {title(name)}\n\n{_everything(name, rows)}" for name, rows in found.items()),
+    )
+
+
+def paired(one: Row, other: Row, key: str) -> Difference:
+    """One less the other, in points, over the seeds that both have."""
+    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
+    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
+    return student(100 * np.array([ours[seed] - theirs[seed] for seed in both]))
+
+
+def _named(rows: Sequence[Row]) -> dict[str, Row]:
+    return {row["policy"]: row for row in rows}
+
+
+def _said(gap: Difference | None) -> str:
+    if gap is None:
+        return DASH
+    p = "" if gap.p is None else f" (p = {gap.p:.2g})".replace("-", "−")
+    return plus_minus(gap, 2, signs=True) + p
+
+
+def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Difference | None]:
+    """Each buying rule that looks, less lots, with p after Holm's correction."""
+    named, prefix = _named(rows), "" if many == "headgate" else f"{many}-"
+    return holm({rule: paired(named[prefix + rule], named[HOW_MANY[many]], key) for rule in BUYING})
+
+
+def _buying(name: str, rows: Sequence[Row]) -> str:
+    named, lines = _named(rows), []
+    for many in HOW_MANY:
+        gaps = {key: gaps_beside_lots(rows, many, key) for key in MEASURES[name]}
+        prefix = "" if many == "headgate" else f"{many}-"
+        for rule in BUYING:
+            row = named[prefix + rule]
+            lines.append([many, rule, *(_said(gaps[key][rule]) for key in MEASURES[name]), f"{row['N']:.0f}", _money(row)])
+    return table(["how many", "which to buy", *(f"{key} (points)" for key in MEASURES[name]), "N", "money a round"], lines)
+
+
+def _keeping(name: str, rows: Sequence[Row]) -> str:
+    named, lines = _named(rows), []
+    for bought, base in (("first come", "headgate"), ("margin", "margin"), ("vessal", "vessal")):
+        prefix = "" if base == "headgate" else f"{base}-"
+        gaps = {key: holm({rule: paired(named[prefix + rule], named[base], key) for rule in KEEPING}) for key in MEASURES[name]}
+        for rule in KEEPING:
+            own = named[prefix + rule]
+            lines.append([bought, rule, *(_said(gaps[key][rule]) for key in MEASURES[name]), f"{own['N']:.0f}"])
+    return table(["bought", "which to keep", *(f"{key} (points)" for key in MEASURES[name]), "N"], lines)
+
+
+def _everything(name: str, rows: Sequence[Row]) -> str:
+    lines = [
+        [
+            f"`{row['policy']}`",
+            *(DASH if row.get(key) is None else interval(Estimate(*row[key]).scaled(100), 2) for key in MEASURES[name]),
+            f"{row['N']:.0f}",
+            _money(row),
+            "reference" if row["reference"] else "kept" if row["kept_limits"] else "broken",
+        ]
+        for row in rows
+    ]
+    return table(["policy", *(f"{key} (%)" for key in MEASURES[name]), "N", "money a round", "limits"], lines)
+
+
+def _money(row: Row) -> str:
+    return f"{row['spend']:.2f}"
+
+
+def _verdict(found: Found) -> str:
+    """Which buying rules are clearly ahead of lots, and which clearly behind, world by world."""
+    said = []
+    for name, rows in found.items():
+        key = MEASURES[name][0]
+        for many in HOW_MANY:
+            gaps = {rule: gap for rule, gap in gaps_beside_lots(rows, many, key).items() if gap and gap.low is not None}
+            ahead = [f"{rule} {plus_minus(gap, 2, signs=True)}" for rule, gap in gaps.items() if (gap.low or 0) > 0]
+            behind = [f"{rule} {plus_minus(gap, 2, signs=True)}" for rule, gap in gaps.items() if (gap.high or 0) < 0]
+            parts = [f"ahead of lots: {listed(ahead)}"] if ahead else ["none is ahead of lots"]
+            parts += [f"behind: {listed(behind)}"] if behind else []
+            said.append(f"- {title(name)}, `{many}`, {key}: {'; '.join(parts)}.")
+    return "\n".join(said)
