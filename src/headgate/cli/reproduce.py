@@ -52,9 +52,7 @@ def reproduce(
     ] = None,
     pages: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Write the pages here; default: --out, or its folder better for ours."
-        ),
+        typer.Option(metavar="DIR", help="Write the pages here; default: --out, or its folder better for ours."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
