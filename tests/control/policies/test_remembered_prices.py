@@ -180,9 +180,9 @@ def test_of_many_what_lies_below_a_bin_is_exact_and_a_bin_counts_as_one_price(pr
     below, tied = sum(sum(held) for low, held in by_bin.items() if low < own), sum(by_bin[own])
     with np.errstate(over="ignore"):  # next to nothing is divided by
         expected = 1.0 if tied == 0 else np.clip((spend * len(prices) - below) / tied, 0.0, 1.0)
+        rounding = 1e-12 * (below + spend * len(prices)) / tied if tied else 0.0  # of a difference of two large sums
     found = all_prices.deserved(memory, today, np.array([spend]))
-    # the money left is a difference of two large sums
-    assert found[0] == pytest.approx(expected, abs=1e-12 * (below + spend * len(prices)) / tied if tied else 0)
+    assert found[0] == pytest.approx(expected, abs=rounding)
 
 
 def test_bins_of_continuous_prices_are_narrow():
