@@ -71,8 +71,10 @@ def _named(rows: Sequence[Row]) -> dict[str, Row]:
 def _said(gap: Difference | None) -> str:
     if gap is None:
         return DASH
-    p = "" if gap.p is None else f" (p = {gap.p:.2g})".replace("-", "−")
-    return plus_minus(gap, 2, signs=True) + p
+    if gap.p is None:
+        return plus_minus(gap, 2, signs=True)
+    p = "p < 1e−12" if gap.p < 1e-12 else f"p = {gap.p:.2g}".replace("-", "−")
+    return f"{plus_minus(gap, 2, signs=True)} ({p})"
 
 
 def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Difference | None]:
