@@ -168,6 +168,22 @@ def test_a_loop_of_ones_own_learns_within_its_money():
     assert 0.9 * money < spent <= money
 
 
+def test_a_labelling_queue_goes_from_plan_to_report(tmp_path, capsys, monkeypatch):
+    """examples/labelling_queue.py: real prices, looks that cost, labels that come late, data of one's own."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "labelling_queue.py"))
+    run = example["main"](tmp_path / "queue", "run.rounds=12", "run.seeds=2")
+    said = capsys.readouterr().out
+    assert "planned for 12 rounds" in said
+    assert (tmp_path / "queue" / "report.html").is_file()
+    rows = {row["policy"]: row for row in run.summary.to_dicts()}
+    assert list(rows) == ["headgate", "by-lot", "unsure", "every-hour"]
+    metrics = run.frame
+    spent = metrics.group_by("policy", "seed").agg(pl.col("spend", "looks").sum())
+    assert (spent["spend"] <= 12 * 20.0 * (1 + 1e-9)).all()
+    assert (spent.filter(pl.col("policy") == "unsure")["looks"] > 0).all()
+
+
 def test_the_loop_says_what_it_lacks_without_torch():
     path = Path(__file__).parents[1] / "examples" / "own_loop.py"
     program = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(path)!r}, run_name='__main__')"
