@@ -134,7 +134,8 @@ def playing(deployment, staged):
 
     def follow():
         try:
-            deployment.run(staged.app, staged.out, {"deadline": 600.0})
+            # a SuperNode that is back before Flower misses it is waited for until then
+            deployment.run(staged.app, staged.out, {"deadline": 150.0})
         except BaseException as error:
             staged.failed.append(error)
 
