@@ -139,37 +139,39 @@ def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
 
 
 def _better(asked: _Asked) -> list[Path]:
-    from headgate.studies.better.page import conclude_page, conclude_regret, missing
+    from headgate.studies.better.page import conclude_page, conclude_regret
+    from headgate.studies.better.studies import NAMES, SERVERS
 
-    _compared(missing(asked.pages, asked.quick), asked)
+    _compared((*NAMES, *SERVERS), asked)
     conclude_regret(asked.pages, asked.quick)
     return conclude_page(asked.pages, asked.quick)
 
 
 def _drift(asked: _Asked) -> list[Path]:
-    from headgate.studies.better.drift import conclude_drift, missing_drift
+    from headgate.studies.better.drift import DRIFT, conclude_drift
 
-    _compared(missing_drift(asked.pages, asked.quick), asked)
+    _compared(DRIFT, asked)
     return conclude_drift(asked.pages, asked.quick)
 
 
 def _looking(asked: _Asked) -> list[Path]:
-    from headgate.studies.better.looking import conclude_looking, missing_looking
+    from headgate.studies.better.looking import LOOKING, conclude_looking
 
-    _compared(missing_looking(asked.pages, asked.quick), asked)
+    _compared(LOOKING, asked)
     return conclude_looking(asked.pages, asked.quick)
 
 
-def _compared(names: list[str], asked: _Asked) -> None:
-    """Runs these comparisons of ours and writes their pages; what needs a GPU only where there is one."""
+def _compared(names: "Sequence[str]", asked: _Asked) -> None:
+    """Runs those of these comparisons that have no numbers yet and writes their pages; what needs a GPU only with one."""
     from headgate.analysis.compare.conclude import conclude
     from headgate.experiment.recipes import study_table
+    from headgate.studies.better.seed_by_seed import not_run
     from headgate.studies.better.servers import conclude_servers
     from headgate.studies.better.studies import SERVERS, study
     from headgate.studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
-    for name in names:
+    for name in not_run(names, asked.pages, asked.quick):
         trial = (*QUICK, *study_table(f"better/{name}").get("quick", ()))
         own = study(name, trial if asked.quick else ())
         if gpu or not own.needs_gpu:

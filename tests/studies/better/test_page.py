@@ -2,13 +2,11 @@
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
 import pytest
 
-from headgate.cli import main
 from headgate.experiment import load
 from headgate.studies.better.page import FRONT, PAGE, REGRET, RESPONSE
 from headgate.studies.better.studies import NAMES, study
@@ -17,19 +15,10 @@ DOCS = Path(__file__).parents[3] / "docs" / "better"
 FOUND = {name: json.loads(page.read_text("utf-8")) for name in NAMES if (page := DOCS / f"{name}.json").is_file()}
 
 
-def headgate(monkeypatch, capsys, *words, code=0):
-    monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, err = capsys.readouterr()
-    assert (end.value.code or 0) == code, err
-    return out, err
-
-
-def test_the_page_is_up_to_date(tmp_path, monkeypatch, capsys):
+def test_the_page_is_up_to_date(tmp_path, headgate):
     """Nothing is run: every comparison has its numbers beside the page."""
     pages = copytree(DOCS, tmp_path / "pages", ignore=ignore_patterns("*.svg", PAGE))
-    headgate(monkeypatch, capsys, "reproduce", "better", "--quiet", "--out", tmp_path / "out", "--pages", pages)
+    headgate("reproduce", "better", "--quiet", "--out", tmp_path / "out", "--pages", pages)
     assert not (tmp_path / "out").exists()
     made = (pages / PAGE).read_text("utf-8")
     assert made == (DOCS / PAGE).read_text("utf-8"), "run headgate reproduce better --pages docs/better"
@@ -77,8 +66,8 @@ def test_the_surrogate_stays_near_what_is_possible():
     assert all(row["overspending_runs"] == 0 and row["peak_excess"] <= 0 for row in rows if row["policy"] == "headgate")
 
 
-def test_a_trial_of_the_whole_chain(tmp_path, monkeypatch, capsys):
-    out, err = headgate(monkeypatch, capsys, "reproduce", "better", "--quick", "--quiet", "--out", tmp_path)
+def test_a_trial_of_the_whole_chain(tmp_path, headgate):
+    out, err = headgate("reproduce", "better", "--quick", "--quiet", "--out", tmp_path)
     pages = tmp_path / "better"
     assert out.split() == [str(pages / PAGE), str(pages / FRONT), str(pages / RESPONSE)]
     assert "a trial run" in err
@@ -87,5 +76,5 @@ def test_a_trial_of_the_whole_chain(tmp_path, monkeypatch, capsys):
     assert "nan" not in text
     for name in NAMES:
         assert json.loads((pages / f"{name}.json").read_text("utf-8"))["quick"]
-    _, err = headgate(monkeypatch, capsys, "reproduce", "better", "--quiet", "--out", tmp_path, code=4)
+    _, err = headgate("reproduce", "better", "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err

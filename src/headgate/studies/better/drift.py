@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from headgate.analysis.formatting import DASH, interval, listed, plus_minus
-from headgate.analysis.intervals import Difference, Estimate, student
+from headgate.analysis.formatting import DASH, interval, listed
+from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, filled, of_one_sort, read_numbers, write
-from headgate.errors import DataError
+from headgate.analysis.pages import beside, filled, write
+from headgate.studies.better.seed_by_seed import Row, paired, rows_of_all, with_p
 from headgate.studies.better.studies import title
 
 PAGE = "drift.md"
@@ -20,20 +17,11 @@ DRIFT = (*MOVING, CALM, KEEPING)
 """the comparisons, each a recipe better/NAME"""
 OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
 SCALE = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0, "best": 100.0, "mean": 100.0}
-Row = Mapping[str, Any]
-
-
-def missing_drift(folder: Path, quick: bool) -> list[str]:
-    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
-    return [name for name in DRIFT if not of_one_sort(folder / f"{name}.json", quick)]
 
 
 def conclude_drift(folder: Path, quick: bool) -> list[Path]:
     """drift.md from the numbers beside it."""
-    found = {name: read_numbers(folder / f"{name}.json").get("rows") for name in DRIFT}
-    if absent := [name for name, rows in found.items() if not rows]:
-        raise DataError(f"{folder}: has no numbers of {listed(absent)}")
-    return write(folder, {PAGE: drift_page(found, quick)})  # type: ignore[arg-type]
+    return write(folder, {PAGE: drift_page(rows_of_all(DRIFT, folder), quick)})
 
 
 def drift_page(found: Mapping[str, Sequence[Row]], quick: bool = False) -> str:
@@ -45,19 +33,15 @@ def drift_page(found: Mapping[str, Sequence[Row]], quick: bool = False) -> str:
         verdict=_verdict(found),
         costs="\n\n".join(f"### {title(name)}\n\n{_costs(found[name])}" for name in MOVING),
         paired=_paired(found),
-        calm=_said(paired(calm[OURS], calm["headgate"], "mean"), "mean"),
+        calm=_said(lead(calm[OURS], calm["headgate"], "mean"), "mean"),
         calm_table=_calm(found[CALM]),
         keeping=_costs(found[KEEPING]),
     )
 
 
-def paired(one: Row, other: Row, key: str) -> Difference:
+def lead(one: Row, other: Row, key: str) -> Difference:
     """One less the other over the seeds that both have, in points, rounds or money."""
-    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
-    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
-    if not both:
-        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
-    return student(SCALE[key] * np.array([ours[seed] - theirs[seed] for seed in both]))
+    return paired(one, other, key, SCALE[key])
 
 
 def _value(row: Row, key: str, digits: int) -> str:
@@ -101,9 +85,8 @@ def _calm(rows: Sequence[Row]) -> str:
 
 
 def _said(gap: Difference, key: str) -> str:
-    what = {"length": "rounds", "money": "money"}.get(key, "points")
-    p = "" if gap.p is None else f" (p = {gap.p:.2g})".replace("-", "−")
-    return f"{plus_minus(gap, 2 if SCALE[key] == 100 else 1, signs=True)} {what}{p}"
+    unit = {"length": "rounds", "money": "money"}.get(key, "points")
+    return with_p(gap, 2 if SCALE[key] == 100 else 1, unit)
 
 
 def _paired(found: Mapping[str, Sequence[Row]]) -> str:
@@ -111,7 +94,7 @@ def _paired(found: Mapping[str, Sequence[Row]]) -> str:
     for name in MOVING:
         rows = {row["policy"]: row for row in found[name]}
         for rival in RIVALS:
-            gaps = {key: paired(rows[OURS], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
+            gaps = {key: lead(rows[OURS], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
             lines.append([title(name).partition(":")[0], f"`{rival}`", *(_said(gap, key) for key, gap in gaps.items())])
     return table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
 
@@ -123,7 +106,7 @@ def _verdict(found: Mapping[str, Sequence[Row]]) -> str:
         rows = {row["policy"]: row for row in found[name]}
         parts = []
         for rival in RIVALS:
-            daily, length, last = (paired(rows[OURS], rows[rival], key) for key in ("daily", "length", "last"))
+            daily, length, last = (lead(rows[OURS], rows[rival], key) for key in ("daily", "length", "last"))
             gaps = (
                 (daily, "loses", "less", "more"),
                 (_less(length), "is back", "sooner", "later"),

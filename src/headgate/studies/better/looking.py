@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from headgate.analysis.formatting import DASH, interval, listed, plus_minus
-from headgate.analysis.intervals import Difference, Estimate, student
+from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.limits import holm
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, filled, of_one_sort, read_numbers, write
-from headgate.errors import DataError
+from headgate.analysis.pages import beside, filled, write
 from headgate.experiment import load
+from headgate.studies.better.seed_by_seed import Row, paired, rows_of_all, with_p
 from headgate.studies.better.studies import title
 
 PAGE = "looking.md"
@@ -25,21 +22,12 @@ BUYING = ("entropy", "margin", "vessal", "coreset")
 KEEPING = ("gss", "balancer", "cbrs", "ode", "reservoir")
 HOW_MANY = {"headgate": "random", "constant": "constant-random"}
 """the policy that draws lots, beside which those that look are put"""
-Row = Mapping[str, Any]
 Found = Mapping[str, Sequence[Row]]
-
-
-def missing_looking(folder: Path, quick: bool) -> list[str]:
-    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
-    return [name for name in LOOKING if not of_one_sort(folder / f"{name}.json", quick)]
 
 
 def conclude_looking(folder: Path, quick: bool) -> list[Path]:
     """looking.md from the numbers beside it."""
-    found = {name: read_numbers(folder / f"{name}.json").get("rows") for name in LOOKING}
-    if absent := [name for name, rows in found.items() if not rows]:
-        raise DataError(f"{folder}: has no numbers of {listed(absent)}")
-    return write(folder, {PAGE: looking_page(found, quick)})  # type: ignore[arg-type]
+    return write(folder, {PAGE: looking_page(rows_of_all(LOOKING, folder), quick)})
 
 
 def looking_page(found: Found, quick: bool = False) -> str:
@@ -57,24 +45,12 @@ def looking_page(found: Found, quick: bool = False) -> str:
     )
 
 
-def paired(one: Row, other: Row, key: str) -> Difference:
-    """One less the other, in points, over the seeds that both have."""
-    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
-    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
-    return student(100 * np.array([ours[seed] - theirs[seed] for seed in both]))
-
-
 def _named(rows: Sequence[Row]) -> dict[str, Row]:
     return {row["policy"]: row for row in rows}
 
 
 def _said(gap: Difference | None) -> str:
-    if gap is None:
-        return DASH
-    if gap.p is None:
-        return plus_minus(gap, 2, signs=True)
-    p = "p < 1e−12" if gap.p < 1e-12 else f"p = {gap.p:.2g}".replace("-", "−")
-    return f"{plus_minus(gap, 2, signs=True)} ({p})"
+    return DASH if gap is None else with_p(gap)
 
 
 def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Difference | None]:

@@ -11,13 +11,14 @@ import numpy as np
 from headgate.analysis.formatting import DASH, interval, percent, plus_minus
 from headgate.analysis.intervals import Estimate, student
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
+from headgate.analysis.pages import as_json, beside, filled, read_numbers, write
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table
 from headgate.studies.better import every_price
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
+from headgate.studies.better.seed_by_seed import Row
 from headgate.studies.better.servers import COMMAND, servers_table
 from headgate.studies.better.studies import NAMES, PRICED, RESPONSES, SERVERS, study, title
 from headgate.studies.theory.regret import regret_table
@@ -34,14 +35,8 @@ PACES = {
     "turnover-50": "even, at most half of the places a round",
     "cheapest-first": "all prices known, cheapest first",
 }
-Row = Mapping[str, Any]
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
-
-
-def missing(folder: Path, quick: bool) -> list[str]:
-    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
-    return [name for name in (*NAMES, *SERVERS) if not of_one_sort(folder / f"{name}.json", quick)]
 
 
 def conclude_regret(folder: Path, quick: bool) -> None:
@@ -91,7 +86,7 @@ def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
 
 
 def gap(one: Row, other: Row, key: str) -> str:
-    """Seed by seed, in points, with its 95 % interval."""
+    """Seed by seed, in points, with its 95 % interval. Results of before seeds were named lost none."""
     gaps = np.array(one[f"{key}_by_seed"]) - np.array(other[f"{key}_by_seed"])
     return plus_minus(student(100 * gaps), 2, signs=True)
 

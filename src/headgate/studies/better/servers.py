@@ -8,12 +8,12 @@ import numpy as np
 
 from headgate.analysis.compare import page as compared
 from headgate.analysis.formatting import DASH, plus_minus
-from headgate.analysis.intervals import student
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, page, write
 from headgate.analysis.provenance import facts_of, how_made, machine
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
+from headgate.studies.better.seed_by_seed import Row, paired
 from headgate.studies.better.studies import title
 
 COMMAND = "headgate reproduce better"
@@ -25,7 +25,6 @@ WORDS = (
     "by it. Accuracy in %, means over seeds; *best*, *last* and *mean* as elsewhere, *chosen* is the test accuracy of the "
     "model that is best on what is held out. *Lost* are runs whose model broke down; they are left out of the means."
 )
-Row = Mapping[str, Any]
 
 
 def conclude_servers(folders: Sequence[Path], pages: Path, name: str, quick: bool = False) -> None:
@@ -100,9 +99,5 @@ def servers_table(found: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _gap(one: Row, other: Row, key: str) -> str:
-    """Seed by seed, of seeds that both learnt, in points, with its 95 % interval."""
-    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
-    both = [seed for seed in ours if seed in theirs]
-    if len(both) < 2:
-        return DASH
-    return plus_minus(student(100 * np.array([ours[seed] - theirs[seed] for seed in both])), 2, signs=True)
+    """Seed by seed, in points, with its 95 % interval; nothing where a side was lost."""
+    return plus_minus(paired(one, other, key), 2, signs=True) if one["learnt"] and other["learnt"] else DASH

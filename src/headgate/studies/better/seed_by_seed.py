@@ -1,0 +1,47 @@
+"""What the pages of our comparisons share: which were run, their rows, and differences taken seed by seed."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.formatting import listed, plus_minus
+from headgate.analysis.intervals import Difference, student
+from headgate.analysis.pages import of_one_sort, read_numbers
+from headgate.errors import DataError
+
+Row = Mapping[str, Any]
+SMALL = 1e-12
+"""p values below it are not told apart"""
+
+
+def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
+    """The comparisons that have no numbers in `folder`; refused where it holds trials and results would join them."""
+    return [name for name in names if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def rows_of_all(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
+    """The rows of each comparison; refused where one was not run."""
+    found = {name: read_numbers(folder / f"{name}.json").get("rows") for name in names}
+    if absent := [name for name, rows in found.items() if not rows]:
+        raise DataError(f"{folder}: has no numbers of {listed(absent)}")
+    return found  # type: ignore[return-value]
+
+
+def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
+    """One less the other over the seeds that both have, in points, or as `scale` says."""
+    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
+    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
+    if not both:
+        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
+    return student(scale * np.array([ours[seed] - theirs[seed] for seed in both]))
+
+
+def with_p(gap: Difference, digits: int = 2, unit: str = "") -> str:
+    """A difference with its 95 % interval and p."""
+    said = plus_minus(gap, digits, signs=True) + (f" {unit}" if unit else "")
+    if gap.p is None:
+        return said
+    p = f"p < {SMALL:.0e}" if gap.p < SMALL else f"p = {gap.p:.2g}"
+    return f"{said} ({p.replace('-', '−')})"
