@@ -26,6 +26,8 @@ class Given:
     bound: BoundConstants
     seeds: Ints
     rounds: int
+    linear: bool = True
+    """whether the model that learns is linear; where none is known, nothing speaks against it"""
 
     @cached_property
     def mean_price(self) -> float:

@@ -90,7 +90,7 @@ class Experiment:
     @cached_property
     def given(self) -> Given:
         """What policies are completed from."""
-        return Given(self.system, self.prices, self.bound, self.seeds, self.rounds)
+        return Given(self.system, self.prices, self.bound, self.seeds, self.rounds, self.model.linear)
 
     def given_for(self, policy: AdmissionPolicy) -> Given:
         """The same at the prices that a policy pays: where its clients look before they buy, each label takes looks, too."""

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind
 
@@ -18,6 +18,9 @@ Shape = tuple[int, int, int]
 
 class Model(ABC):
     """A model: a frozen value whose fields are its settings."""
+
+    linear: ClassVar[bool] = False
+    """whether its outputs are linear in its parameters, so that one optimum is all there is"""
 
     @property
     def kind(self) -> str:
@@ -40,6 +43,8 @@ class ShippedModel(Model):
 @dataclass(frozen=True)
 class Logistic(ShippedModel):
     """Multinomial logistic regression, from zero."""
+
+    linear: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

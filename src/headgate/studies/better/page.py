@@ -26,13 +26,16 @@ from headgate.studies.theory.regret import regret_table
 PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
 MEASURES = ("best", "last", "mean")
 PACES = {
-    "headgate": "even (`early` = 0)",
+    "headgate": "the default",
+    "smooth-0": "whole buffers, `smooth` = 0",
+    "smooth-25": "`smooth` = 0.25",
+    "smooth-50": "`smooth` = 0.5",
     "early-10": "`early` = 0.1",
     "early-25": "`early` = 0.25",
     "early-50": "`early` = 0.5",
     "early-100": "`early` = 1",
-    "turnover-70": "even, at most 70 % of the places a round",
-    "turnover-50": "even, at most half of the places a round",
+    "turnover-70": "at most 70 % of the places a round",
+    "turnover-50": "at most half of the places a round",
     "cheapest-first": "all prices known, cheapest first",
 }
 Found = Mapping[str, Sequence[Row]]
@@ -104,7 +107,7 @@ def _closed(found: Found) -> str:
     closed = [f"closed, {key}" for key in MEASURES]
     header = ["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"]
     lines = []
-    left_out = ("ablations", "acdpp-grid", "prices", *RESPONSES)
+    left_out = ("ablations", "acdpp-grid", "prices", "prices-lenet", *RESPONSES)
     for name, rows in ((name, rows) for name, rows in found.items() if name not in left_out):
         own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
         headgate, constant, oracle = (at(own, policy) for policy in ("headgate", "constant", "oracle"))
@@ -169,7 +172,7 @@ def _ablations(rows: Sequence[Row]) -> str:
 
 
 def _paces(found: Found) -> str:
-    """What is closed with each pace and turnover, by study."""
+    """What is closed with each pace and way to renew, by study."""
     lines = [
         [title(name), said, *(_share(row[f"closed_{key}"]) for key in MEASURES), f"{row['N']:.0f}"]
         for name, rows in found.items()
@@ -178,7 +181,7 @@ def _paces(found: Found) -> str:
         for row in rows
         if row["policy"] == policy
     ]
-    return table(["study", "pace", *(f"closed, {key}" for key in MEASURES), "N"], lines)
+    return table(["study", "headgate with", *(f"closed, {key}" for key in MEASURES), "N"], lines)
 
 
 def _taken(row: Row) -> list[str]:

@@ -6,7 +6,7 @@ from headgate.analysis.price_words import prices_said
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment.recipes import study_table
 
-PRICED = ("ercot", "brent", "prices")
+PRICED = ("ercot", "brent", "prices", "ercot-lenet", "brent-lenet", "prices-lenet")
 """with other prices than the paper's"""
 AT_EQUAL_SPEND = (
     "mnist",

@@ -5,9 +5,9 @@ The money is spent evenly, or leaning to early rounds, where a sample helps for 
 derives the rule and both paces.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from headgate.control.policies.buying import all_prices, latest_prices, wear
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.price_limit import spread
 from headgate.control.policies.buying.purse import ceiling, pace
+from headgate.control.policy import Given
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
 MOST_REMEMBERED = 100_000
+SMOOTH_FOR_NETS = 0.25
 
 
 @cache
@@ -41,8 +43,10 @@ class Headgate(Buyer):
     """0: the error of the last round alone counts; 1: the mean over all rounds. A known horizon is needed to lean"""
     turnover: float = 1.0
     """the share of the places that a round may renew, once the buffers are full"""
-    smooth: float = 0.0
-    """0: whole buffers at the lowest prices; above: old places sooner, and few at a time, the more so the higher"""
+    smooth: float | None = None
+    """above 0: old places sooner, and few at a time, the more so the higher; 0: whole buffers at the lowest prices. Left out:
+    0 for linear models, where the number of distinct samples says all, and 0.25 for nets, which overfit buffers that stand
+    still; 0 where no model is known"""
     remember: int | Literal["all"] = "all"
     """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift"""
 
@@ -52,10 +56,14 @@ class Headgate(Buyer):
             raise SettingError(f"early = {self.early}: must lie between 0 and 1")
         if not 0 < self.turnover <= 1:
             raise SettingError(f"turnover = {self.turnover}: must be above 0 and at most 1")
-        if not 0 <= self.smooth <= 1:
+        if self.smooth is not None and not 0 <= self.smooth <= 1:
             raise SettingError(f"smooth = {self.smooth}: must lie between 0 and 1")
         if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
             raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
+
+    def completed(self, given: Given) -> Self:
+        """Where `smooth` was left out, the one for the model: docs/better/README.md has what it was chosen by."""
+        return self if self.smooth is not None else replace(self, smooth=0.0 if given.linear else SMOOTH_FOR_NETS)
 
     def start(self, system: System, runs: int) -> Arrays:
         if self.remember == "all":
