@@ -14,7 +14,8 @@ import pytest
 from typer.main import get_command
 
 from headgate.analysis.rehearsal import COLUMNS
-from headgate.cli import app, main
+from headgate.cli import main
+from headgate.cli.commands import app
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PLAN_KEYS = {
@@ -227,3 +228,59 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
     rows = pl.read_csv(out)
     assert 0 < rows["t"].max() < 1_000_000
     assert "constant" in stdout
+
+
+STRUCK = """
+import os, signal, sys
+class Striking:
+    def find_spec(self, name, path=None, target=None):
+        if name == "MODULE":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Striking())
+from headgate.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["headgate.cli.commands", "typer", "rich.console", "headgate.errors", "headgate.cli.serve"])
+def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path, module):
+    code = STRUCK.replace("MODULE", module)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "digits"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("numpy", ["plan", "digits"]),
+        ("polars", ["rehearse", "digits"]),
+        ("headgate.experiment", ["recipes"]),
+        ("headgate.records.reader", ["runs", "."]),
+        ("headgate.learning.datasets", ["data", "list"]),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each),
+)
+def test_ctrl_c_while_a_command_imports_what_it_needs_is_one_line(tmp_path, module, words):
+    code = STRUCK.replace("MODULE", module)
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n"), done.stdout
+
+
+def test_ctrl_c_while_the_options_are_made_ready_is_one_line(tmp_path):
+    code = "import os, signal, sys, typer.main\nmake = typer.main.get_params_from_function\n"
+    code += "def strike(of):\n    os.kill(os.getpid(), signal.SIGINT)\n    return make(of)\n"
+    code += "typer.main.get_params_from_function = strike\nfrom headgate.cli import main\nmain()\n"
+    done = subprocess.run([sys.executable, "-c", code, "plan"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_who_ignores_ctrl_c_is_not_stopped_by_it(tmp_path):
+    """As nohup and a shell's background jobs do."""
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + STRUCK.replace("MODULE", "typer")
+    done = subprocess.run([sys.executable, "-c", code, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("headgate ")

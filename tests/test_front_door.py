@@ -43,7 +43,7 @@ def test_importing_it_imports_nothing_heavy():
 def test_the_command_line_imports_what_a_command_needs(tmp_path):
     """Help and mistyped options come at once; a run and its report draw nothing with matplotlib and decode no pictures."""
     code = (
-        "import sys, headgate.cli\n"
+        "import sys, headgate.cli.commands\n"
         "heavy = {'numpy', 'polars', 'pydantic', 'matplotlib', 'torch', 'flwr', 'starlette'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'sklearn', 'scipy', 'flwr', 'starlette', 'uvicorn']))\n"

@@ -23,7 +23,7 @@ from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
 from headgate.analysis.summary import columns, summarise, told
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.records.reader import RunFolder, list_runs
 
 from .web.folders import MadeUp, sweep

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.control import policies
 
 pytest.importorskip("sphinx_gallery", reason="the extra docs is not installed")

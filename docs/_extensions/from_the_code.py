@@ -126,7 +126,7 @@ class Commands(FromTheCode):
         import click
         import typer.main
 
-        from headgate.cli import app
+        from headgate.cli.commands import app
 
         lines: list[str] = []
 

@@ -7,7 +7,7 @@ from hostile import with_told
 from typer.testing import CliRunner
 from worlds import World, an_experiment
 
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.flower.rounds import Discipline
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.errors import SettingError
 from headgate.theory.errata.listing import counted, listed
 from headgate.theory.errata.shown import SHOWN

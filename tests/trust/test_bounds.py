@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.limits import JSON, LISTED

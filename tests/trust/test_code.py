@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import headgate
 from headgate.analysis.conclude import conclude
 from headgate.analysis.listing import list_rows
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
 from headgate.records.reader import RunFolder, list_runs

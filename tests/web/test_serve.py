@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 from typer.testing import CliRunner
 
-from headgate.cli import app
+from headgate.cli.commands import app
 
 from .folders import MadeUp
 

@@ -1,79 +1,22 @@
 """The command line. Results go to stdout; progress and errors to stderr."""
 
-from typing import Annotated
-
-import typer
-from rich.console import Console
-
-from headgate import __version__
-from headgate.cli import control, flower, learning, theory
-from headgate.cli.compare import compare
-from headgate.cli.leaderboard import leaderboard
-from headgate.cli.reproduce import reproduce
-from headgate.cli.saying import say
-from headgate.cli.serve import serve
-from headgate.errors import HeadgateError, Interrupted
-from headgate.escaping import markup, one_line
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-data = typer.Typer(no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
-
-
-WHOLE = 2000
-"""characters of an error: paths may be long"""
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        say(f"headgate {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Adaptive data admission and retention for streaming federated learning.
-
-    Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
-
-    Exit codes: 0 done, 1 a process that played a part was lost, 2 a bad setting or option, 3 settings that cannot
-    be met together, 4 an unreadable or missing file, 5 a ledger that does not fit, 130 interrupted.
-    """
-
-
-app.command()(learning.run)
-app.command()(learning.runs)
-app.command()(learning.report)
-app.command()(control.plan)
-app.command()(control.rehearse)
-app.command()(control.recipes)
-app.command()(compare)
-app.command()(leaderboard)
-app.command()(reproduce)
-app.command()(serve)
-app.add_typer(data, name="data")
-app.add_typer(flower.commands, name="flower")
-app.add_typer(theory.commands, name="theory")
-data.command("list")(learning.data_list)
-data.command("get")(learning.data_get)
+import os
+import signal
 
 
 def main() -> None:
-    """Run the command line; every refusal is one line on stderr and a documented exit code."""
-    try:
-        app()
-    except Interrupted as stop:
-        say(one_line(stop, WHOLE), error=True)
-        raise SystemExit(stop.exit_code) from None
-    except HeadgateError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]error:[/] {markup(one_line(error, WHOLE))}", highlight=False, emoji=False
-        )
-        raise SystemExit(error.exit_code) from None
+    """The way in. The commands are imported here, so that Ctrl-C is one line from the first moment on."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored, or answered by somebody
+    if usual:
+        signal.signal(signal.SIGINT, _leave)
+    from headgate.cli.commands import play
+
+    if usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    play()
 
 
-if __name__ == "__main__":
-    main()
+def _leave(signum: int, frame: object) -> None:
+    """Nothing was begun yet: what an exception may break off within an import need not be tidied up."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import headgate
 from headgate.analysis.runs import read_finished
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.errors import Interrupted, SettingError
 from headgate.records.sweeps import points_of
 

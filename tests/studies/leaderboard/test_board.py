@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headgate.cli import app
+from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.studies.leaderboard.results import compared_in, shipped_results
 

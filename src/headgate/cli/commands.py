@@ -1,0 +1,80 @@
+"""All commands under one roof, and what becomes of a refusal."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headgate import __version__
+from headgate.cli import control, flower, learning, theory
+from headgate.cli.compare import compare
+from headgate.cli.leaderboard import leaderboard
+from headgate.cli.reproduce import reproduce
+from headgate.cli.saying import say
+from headgate.cli.serve import serve
+from headgate.errors import HeadgateError, Interrupted
+from headgate.escaping import markup, one_line
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+data = typer.Typer(no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
+
+
+WHOLE = 2000
+"""characters of an error: paths may be long"""
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        say(f"headgate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Adaptive data admission and retention for streaming federated learning.
+
+    Start with `headgate run` (learning, on embedded data) or `headgate plan mnist` (no learning).
+
+    Exit codes: 0 done, 1 a process that played a part was lost, 2 a bad setting or option, 3 settings that cannot
+    be met together, 4 an unreadable or missing file, 5 a ledger that does not fit, 130 interrupted.
+    """
+
+
+app.command()(learning.run)
+app.command()(learning.runs)
+app.command()(learning.report)
+app.command()(control.plan)
+app.command()(control.rehearse)
+app.command()(control.recipes)
+app.command()(compare)
+app.command()(leaderboard)
+app.command()(reproduce)
+app.command()(serve)
+app.add_typer(data, name="data")
+app.add_typer(flower.commands, name="flower")
+app.add_typer(theory.commands, name="theory")
+data.command("list")(learning.data_list)
+data.command("get")(learning.data_get)
+
+
+def play() -> None:
+    """Do what was typed; every refusal is one line on stderr and a documented exit code."""
+    try:
+        app()
+    except Interrupted as stop:
+        say(one_line(stop, WHOLE), error=True)
+        raise SystemExit(stop.exit_code) from None
+    except HeadgateError as error:
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]error:[/] {markup(one_line(error, WHOLE))}", highlight=False, emoji=False
+        )
+        raise SystemExit(error.exit_code) from None
+    except (KeyboardInterrupt, SystemExit) as end:  # no command answered Ctrl-C; typer has made an exit of it, or not yet
+        if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
+            raise
+        say("interrupted", error=True)
+        raise SystemExit(Interrupted.exit_code) from None
