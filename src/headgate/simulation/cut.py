@@ -66,14 +66,25 @@ class Footprint:
 
 
 def footprint(
-    images: int, pixels: int, pixel: int, parameters: int, clients: int, itemsize: int, evaluated: int, working: int | None
+    images: int,
+    pixels: int,
+    pixel: int,
+    parameters: int,
+    clients: int,
+    itemsize: int,
+    evaluated: int,
+    working: int | None,
+    run: int | None = None,
 ) -> Footprint:
     """All images stay on the device, `pixel` bytes for each of their pixels, with a label each; `evaluated` of them at once
     become numbers, several times.
 
-    A run has its model before and after, and one for its sum. Without an executor's own bound (`working`) every client
-    of every run is taken to have a model, its gradient, its move and a copy at the same time.
+    A run has its model before and after, and one for its sum, and what the executor says that it takes (`run`). Where it says
+    nothing and has no bound in all (`working`) either, every client of every run is taken to have a model, its gradient, its
+    move and a copy at the same time.
     """
     once = images * (pixels * pixel + 8) + 4 * evaluated * pixels * itemsize
     own = 3 * parameters * itemsize
+    if run is not None:
+        return Footprint(once, own + run)
     return Footprint(once, own, working) if working is not None else Footprint(once, own + 4 * clients * parameters * itemsize)

@@ -75,16 +75,17 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     if one.learner.device == "cuda":
         import torch
 
-        theta, working = one.models.theta, one.learner.executor.memory
+        theta, trainer = one.models.theta, one.learner.executor
         parameters, itemsize = theta.shape[1], theta.dtype.itemsize
         here = one.learner.dataset  # in every concept, where the world changes
         images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
         clients = experiment.training.cohort or experiment.system.clients
-        del one, theta, here
+        run = trainer.bytes_of_run(int(experiment.system.memory), clients, experiment.training.local())
+        working, pixels = trainer.memory, math.prod(dataset.shape)
+        del one, theta, here, trainer
         give_back(device)
-        need = footprint(
-            images, math.prod(dataset.shape), dataset.train_images.itemsize, parameters, clients, itemsize, EVALUATED, working
-        )
+        itself = dataset.train_images.itemsize
+        need = footprint(images, pixels, itself, parameters, clients, itemsize, EVALUATED, working, run)
         facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
     return facts
 

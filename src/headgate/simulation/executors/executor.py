@@ -113,6 +113,10 @@ class Executor(ABC, Generic[Task]):
         if self.full_batch_only and training is not None and training.batch_size is not None:
             raise SettingError(f"--executor {self.name}: full-batch only, training.batch_size = {training.batch_size}")
 
+    def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int | None:
+        """What a run takes of the memory while it trains, where that is known."""
+        return None
+
     def advance(
         self, theta: Array, packed: Packed, weights: Array, training: LocalTraining, seeds: Sequence[int], t: int
     ) -> tuple[Array, Array]:

@@ -55,25 +55,34 @@ class PackedKernels(Executor[Task]):
         start = self.net.packed(theta.detach())
         after, means = torch.empty_like(start), theta.new_empty(runs)
         for first, last in self._chunks(packed.offsets, clients, training):
-            segments = np.arange(first * clients, last * clients)
-            members = segments[packed.offsets[segments + 1] > packed.offsets[segments]]
-            rows = slice(int(packed.offsets[first * clients]), int(packed.offsets[last * clients]))
-            sizes, run_of = packed.offsets[members + 1] - packed.offsets[members], members // clients - first
-            shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
-            room = Room(rung(rows.stop - rows.start), rung(len(members)))
-            space = self._make_room(room, training.momentum > 0)
-            space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
-            space.load(self.task.normalised(packed.images[rows]))
-            space.labels[: rows.stop - rows.start] = packed.labels[rows]
-            step = self._step(space, room, training)
-            space.spread(start[first:last], run_of, training.momentum > 0)
-            run_offsets = np.searchsorted(run_of, np.arange(last - first + 1))
-            for turn in range(training.steps):
-                step()
-                if turn == 0:
-                    space.mean_losses(run_offsets, means[first:last])
-            space.average(start[first:last], shares, run_offsets, after[first:last])
+            self._train(first, last, work, start, after, means)
         return self.net.flat(after), means
+
+    def _train(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
+        """The runs from `first` to before `last`. Nothing of it outlives it: the next ones may need all of the memory."""
+        _, packed, weights, training, *_ = work
+        clients = weights.shape[1]
+        segments = np.arange(first * clients, last * clients)
+        members = segments[packed.offsets[segments + 1] > packed.offsets[segments]]
+        rows = slice(int(packed.offsets[first * clients]), int(packed.offsets[last * clients]))
+        sizes, run_of = packed.offsets[members + 1] - packed.offsets[members], members // clients - first
+        shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
+        room = Room(rung(rows.stop - rows.start), rung(len(members)))
+        space = self._make_room(room, training.momentum > 0)
+        space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
+        space.load(self.task.normalised(packed.images[rows]))
+        space.labels[: rows.stop - rows.start] = packed.labels[rows]
+        step = self._step(space, room, training)
+        space.spread(start[first:last], run_of, training.momentum > 0)
+        run_offsets = np.searchsorted(run_of, np.arange(last - first + 1))
+        for turn in range(training.steps):
+            step()
+            if turn == 0:
+                space.mean_losses(run_offsets, means[first:last])
+        space.average(start[first:last], shares, run_offsets, after[first:last])
+
+    def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
+        return self._bytes(Room(samples, clients), training.momentum > 0)
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes), float32."""

@@ -30,6 +30,7 @@ PACES = {
     "smooth-0": "whole buffers, `smooth` = 0",
     "smooth-25": "`smooth` = 0.25",
     "smooth-50": "`smooth` = 0.5",
+    "ahead-any": "no limit to `ahead`",
     "early-10": "`early` = 0.1",
     "early-25": "`early` = 0.25",
     "early-50": "`early` = 0.5",

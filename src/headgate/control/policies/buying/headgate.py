@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 import numpy as np
 
+from headgate.control.checks import zero_or_more
 from headgate.control.policies.buying import all_prices, latest_prices, wear
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.price_limit import spread
@@ -20,7 +21,8 @@ from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
 MOST_REMEMBERED = 100_000
-SMOOTH_FOR_NETS = 0.25
+FOR_NETS = 0.25, 5.0
+"""smooth and ahead"""
 
 
 @cache
@@ -47,6 +49,9 @@ class Headgate(Buyer):
     """above 0: old places sooner, and few at a time, the more so the higher; 0: whole buffers at the lowest prices. Left out:
     0 for linear models, where the number of distinct samples says all, and 0.25 for nets, which overfit buffers that stand
     still; 0 where no model is known"""
+    ahead: float | None = None
+    """rounds' budgets by which the spend may be ahead of its pace. Left out: 5 for nets, so that their buffers never stand
+    still for want of money where prices wander; no limit for linear models, and where no model or no end is known"""
     remember: int | Literal["all"] = "all"
     """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift"""
 
@@ -58,12 +63,17 @@ class Headgate(Buyer):
             raise SettingError(f"turnover = {self.turnover}: must be above 0 and at most 1")
         if self.smooth is not None and not 0 <= self.smooth <= 1:
             raise SettingError(f"smooth = {self.smooth}: must lie between 0 and 1")
+        if self.ahead is not None:
+            zero_or_more("ahead", self.ahead)
         if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
             raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
 
     def completed(self, given: Given) -> Self:
-        """Where `smooth` was left out, the one for the model: docs/better/README.md has what it was chosen by."""
-        return self if self.smooth is not None else replace(self, smooth=0.0 if given.linear else SMOOTH_FOR_NETS)
+        """What was left out and goes by the model: docs/better/README.md has what it was chosen by."""
+        smooth, ahead = (0.0, None) if given.linear else FOR_NETS
+        return replace(
+            self, smooth=smooth if self.smooth is None else self.smooth, ahead=ahead if self.ahead is None else self.ahead
+        )
 
     def start(self, system: System, runs: int) -> Arrays:
         if self.remember == "all":
@@ -73,10 +83,12 @@ class Headgate(Buyer):
         else:
             seen = latest_prices.unseen(runs, self.remember)
         worn = wear.unused(runs, system.clients) if self.smooth else {}
-        return {**super().start(system, runs), **seen, **worn, "even": np.zeros(runs)}
+        return {**super().start(system, runs), **seen, **worn, "even": np.zeros(runs), "first": np.zeros(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         """Of the places that may be renewed, all where the price is below the limit, and never behind an even spend."""
+        if view.t == 2:
+            memory = {**memory, "first": view.spent}
         prices = all_prices if self.remember == "all" else latest_prices
         places = self.places(view.system)
         renewed = self.turnover * places.sum()
@@ -98,6 +110,15 @@ class Headgate(Buyer):
         behind = np.clip((even - view.admitted) / renewed, 0.0, 1.0)
         floor = behind if view.price.ndim == 1 else behind[:, None]
         return self.turnover * np.maximum(share, floor), {**memory, "even": even}
+
+    def spending_limit(self, view: View, memory: Arrays) -> Floats:
+        """Not more than `ahead` allows after round 1, which may fill the buffers."""
+        most, horizon = super().spending_limit(view, memory), view.system.horizon
+        if self.ahead is None or horizon is None or view.t == 1:
+            return most
+        first, begun = memory["first"], self._spent_by(1 / horizon)
+        share = (self._spent_by(min(view.t / horizon, 1.0)) - begun) / (1.0 - begun) if begun < 1 else 1.0
+        return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """The money for this round: what is left, by the rounds' weights in the pace. `memory` is for who follows another."""
