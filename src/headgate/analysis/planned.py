@@ -6,13 +6,14 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from headgate.analysis.formatting import by_column
+from headgate.analysis.formatting import by_column, counted, number
 from headgate.analysis.rehearsal import broken_limits, summarise
 from headgate.analysis.shown import a_table, plain_text
 from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 
 POINT = ("K", "rate", "V", "rho")
+VALUES = ("bound", "oracle_bound", "regret", "cost_violation", "buffer_violation")
 
 
 def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
@@ -40,9 +41,11 @@ def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str,
     lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]
     lines += [
         ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
-        *((key.replace("_", " "), f"{said[key]:,.6g}") for key in ("bound", "oracle_bound", "regret")),
-        *((key.replace("_", " "), f"{said[key]:,.4g}") for key in ("cost_violation", "buffer_violation")),
-        ("peak buffer", f"{made.peak_buffer} samples at client {made.peak_client}, B_m = {system.buffer[made.peak_client]}"),
+        *((key.replace("_", " "), number(said[key])) for key in VALUES),
+        (
+            "peak buffer",
+            f"{counted(made.peak_buffer, 'sample')} at client {made.peak_client}, B_m = {system.buffer[made.peak_client]}",
+        ),
     ]
     tried = zip(("Corollary 2, ceiling", "Corollary 2, floor"), made.corollary or (), strict=False)
     points = [*tried, *([("finite-horizon search", made.search)] if made.search is not None else [])]
@@ -59,10 +62,10 @@ def plan_shown(experiment: Experiment, name: str, made: Plan) -> Sequence[Render
             ("K", lambda c: f"{c.K}{' ←' if made.setting('K') == c.K else ''}"),
             ("rate", lambda c: f"{c.rate:.4g}"),
             ("spend a round", lambda c: f"{c.spend:.2f}"),
-            ("bound", lambda c: f"{c.bound:,.4g}"),
-            ("constant's bound", lambda c: f"{c.ck_bound:,.4g}"),
-            ("Vio_S", lambda c: f"{c.cost_violation:,.4g}"),
-            ("Vio_B", lambda c: f"{c.buffer_violation:,.4g}"),
+            ("bound", lambda c: number(c.bound)),
+            ("constant's bound", lambda c: number(c.ck_bound)),
+            ("Vio_S", lambda c: number(c.cost_violation)),
+            ("Vio_B", lambda c: number(c.buffer_violation)),
             ("peak n_m", lambda c: str(c.peak_buffer)),
         )
         things.append(a_table("Rehearsed", *columns))

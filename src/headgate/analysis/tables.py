@@ -12,7 +12,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import Place, conclusion
 from headgate.analysis.rehearsal import Summary
 from headgate.analysis.runs import Runs
-from headgate.analysis.shown import a_table
+from headgate.analysis.shown import a_table, plain_text
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
@@ -20,6 +20,10 @@ from headgate.records.reader import RunFolder
 if TYPE_CHECKING:
     from headgate.learning.datasets import Found
 
+BOUND = (
+    "Money and memory are those of a run. The bound is Theorem 1's: it tells settings of one policy apart, not policies; "
+    "headgate compare does, by learning."
+)
 VAGUE = 1.0
 """half the width of an interval of what is closed, beyond which it says nothing"""
 
@@ -41,7 +45,7 @@ def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> lis
         ]
         for s in summaries
     ]
-    return [a_table(title, names.split(","), lines)]
+    return [a_table(title, names.split(","), lines), plain_text(BOUND)]
 
 
 def comparison_shown(rows: Sequence[dict[str, Any]], places: Mapping[Offer, list[Place]]) -> list[RenderableType]:

@@ -52,8 +52,9 @@ def rates(
 
     RECIPE is a name from `headgate recipes` or a TOML file; its acdpp is measured. V = T^gamma and rho = 1 - T^-phi, as in
     the remark after Theorem 3. The fit uses the longer half of the horizons and at least four of them, so all where there are
-    only four. A claim holds if the whole 95 % interval of the exponent is at most 0.05 above that of the claimed shape over
-    the same horizons. Vio_S is taken with the luck of the prices taken out, so it is not that of `headgate plan`.
+    four or fewer. A claim holds if the exponent from each of these to the next is at most 0.05 above that of the claimed shape
+    over all of them, and fails if each is above that. Vio_S is taken with the luck of the prices taken out, so it is not that
+    of `headgate plan`.
     """
     from headgate.analysis.figures import check_figure
     from headgate.studies.theory.rates import horizons, measure

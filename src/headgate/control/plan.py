@@ -42,7 +42,7 @@ class Candidate:
     cost_violation: float
     buffer_violation: float
     peak_buffer: int
-    """largest n_m(t) of any client in any round and run"""
+    """the most that the fullest client ever held"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,8 @@ class Plan:
 
     @property
     def peak_client(self) -> int:
-        """The client that holds most above its buffer."""
-        return int(np.argmax(self.rehearsal.peak_occupancy.max(axis=0) - self.rehearsal.system.buffer))
+        """The fullest one: it holds most above its buffer or, where all keep theirs, the largest share of it."""
+        return _fullest(self.rehearsal)
 
     @property
     def peak_buffer(self) -> int:
@@ -156,7 +156,6 @@ def _plan_acdpp(given: Given, policy: Acdpp, tick: Callable[[int], None]) -> Pla
 
 
 def _candidate(point: Benchmark, result: Rehearsal, bounds: Floats, k: BoundConstants) -> Candidate:
-    peak = result.peak_occupancy.max(axis=0)
     return Candidate(
         K=point.K,
         rate=point.rate,
@@ -165,8 +164,13 @@ def _candidate(point: Benchmark, result: Rehearsal, bounds: Floats, k: BoundCons
         bound=float(bounds.mean()),
         cost_violation=result.cost_violation(),
         buffer_violation=result.buffer_violation(),
-        peak_buffer=int(peak[np.argmax(peak - result.system.buffer)]),
+        peak_buffer=int(result.peak_occupancy.max(axis=0)[_fullest(result)]),
     )
+
+
+def _fullest(result: Rehearsal) -> int:
+    peak, room = result.peak_occupancy.max(axis=0), result.system.buffer
+    return int(np.argmax(np.where(peak > room, 1 + peak - room, peak / np.maximum(room, 1))))
 
 
 def _choose(
@@ -187,6 +191,6 @@ def _choose(
     used = []
     if best.rate * mean_price >= system.budget * (1 - 1e-9):
         used.append("the budget")
-    if best.rate * best.K >= system.memory * (1 - 1e-9):
+    if best.rate * min(best.K, rounds) >= system.memory * (1 - 1e-9):  # no sample is kept for longer than there are rounds
         used.append("the buffers")
-    return best, f"{why}; {best.rate:.4g} samples a round use up {' and '.join(used)}"
+    return best, f"{why}; {best.rate:.4g} samples a round" + (f" use up {' and '.join(used)}" if used else "")

@@ -126,6 +126,7 @@ def _answer(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "peak_n": summary.peak_n,
         "peak_buffer": made.peak_buffer,
         "peak_client": made.peak_client,
+        "peak_places": int(system.buffer[made.peak_client]),
         "peak_excess": summary.peak_excess,
         "N": summary.N,
         "n_eff": number(summary.n_eff),

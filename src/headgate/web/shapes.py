@@ -329,6 +329,8 @@ class PlanShape(Shape):
     memory: int
     peak_buffer: int
     peak_client: int
+    peak_places: int
+    """how many samples that client has room for"""
     n_eff: float | None
     bound: float | None
     oracle_bound: float

@@ -79,12 +79,12 @@ function tilesOf(told) {
     { title: "Bound, beside the oracle", value: apart === null ? "–" : `${fixed(apart, 2)} ×`, beside: "the oracle pays nothing" },
     { title: "Beside the clairvoyant", value: clairvoyant ? `${fixed(clairvoyant.ratio, 2)} ×` : "–", beside: clairvoyant ? "who knows all prices" : told.clairvoyant_note || "not worked out" },
     { title: "Runs over budget", value: `${whole(told.runs_over_budget)} of ${whole(told.seeds)}`, beside: `dearest ${percent(told.dearest_share)}; Vio_S ${number(told.cost_violation)}`, over: told.runs_over_budget > 0 },
-    { title: "Most in a buffer", value: `${whole(told.peak_buffer)} of ${whole(told.peak_buffer - told.peak_excess)}`, beside: `client ${whole(told.peak_client)}; Vio_B ${number(told.buffer_violation)}`, over: told.peak_excess > 0 },
+    { title: "Most in a buffer", value: `${whole(told.peak_buffer)} of ${whole(told.peak_places)}`, beside: `client ${whole(told.peak_client)}; Vio_B ${number(told.buffer_violation)}`, over: told.peak_excess > 0 },
   ];
 }
 
 function candidates(told) {
-  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `answered in ${whole(told.took_ms)} ms`].filter(Boolean).join(" · ");
+  const fine = [told.V !== null && `V ${number(told.V)}`, told.rho !== null && `ρ ${number(told.rho)}`, `${plural(told.seeds, "seed")} rehearsed`, `answered in ${whole(told.took_ms)} ms`].filter(Boolean).join(" · ");
   const list = told.candidates || [];
   const table = list.length > 0 && h("div", { class: "scroll" }, h("table", null,
     h("thead", null, h("tr", null, ["K", "Rate", "Spend a round", "Bound", "Vio_S", "Vio_B", "Most in a buffer"].map((title) => h("th", { scope: "col" }, indexed(title))))),
