@@ -10,7 +10,7 @@ MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+INSTALL := $(BIN)/python tools/installing.py --disable-pip-version-check --no-deps
 HASHED  := $(INSTALL) --require-hashes
 
 # Versions and hashes of everything stand in pins/; what has another hash is not installed.
@@ -24,6 +24,7 @@ $(MAIN): pyproject.toml pins/run.txt
 # torch is taken from where pip is told to find files (find-links), and only if it is not there from the index: that one is
 # built for GPUs and needs CUDA.
 $(READY): $(MAIN) pins/rest.txt pins/torch.txt pins/cuda.txt
+	@echo "installing the $$(grep -c == pins/rest.txt) packages of pins/rest.txt and torch into $(VENV); only this once"
 	$(HASHED) -r pins/rest.txt
 	$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r pins/torch.txt -r pins/cuda.txt
 	$(BIN)/python -m pip check --disable-pip-version-check

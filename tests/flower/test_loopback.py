@@ -46,7 +46,7 @@ def test_a_deployment_comes_up_whole_and_leaves_no_process_behind(tmp_path, regi
         assert node.superlink == up.door.where
     assert None not in [process.returncode for process in up.supervisor.processes]
     assert list(marked(up.mark)) == []
-    assert [line.partition(":")[0] for line in said] == ["SuperLink", "SuperNodes"]
+    assert [line.partition(":")[0] for line in said] == ["SuperLink", "SuperLink", "SuperNodes"]
     authority, keys = up.door.certificates.authority.read_bytes(), list(registered)
     assert [client for client, _ in keys] == [0, 1]
     assert keys[0][1] != keys[1][1]
@@ -146,7 +146,7 @@ def test_a_run_is_followed_to_its_end_a_line_a_round(follow, tmp_path):
     ticks = []
     done = follow(([(0, True), (1, True), (1, True), (9, True)], "finished:completed"), tick=lambda *at: ticks.append(at))
     assert done.link.submitted == [(tmp_path / "app", {"out": str(tmp_path / "out"), "deadline": 5.0})]
-    assert done.said == ["run 1: submitted", "round 0", "round 1", "round 9"]
+    assert done.said == ["run 1: submitted", "round 0", "round 1", "round 9", "run 1: completed; its processes are ended"]
     assert ticks == [(0, 0), (0, 9), (1, 9), (1, 9), (9, 9)]
     assert progress(tmp_path / "out") == (9, 9)
 

@@ -205,6 +205,10 @@ def _over_budget(s: PolicySummary) -> str:
     return f"{s.runs_over_budget} of {s.runs}{dearest}"
 
 
+def _in_unit(s: PolicySummary, value: float | None) -> str:
+    return DASH if value is None else money_in(s.unit, value)
+
+
 def _paid(s: PolicySummary) -> str:
     return DASH if s.price_paid is None else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
 
@@ -231,11 +235,11 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Daily": lambda s: accuracy(s.daily_accuracy),
     "Dip": lambda s: accuracy(s.dip_depth),
     "Dip lasts": _dips_ended,
-    "Dip costs": lambda s: DASH if s.dip_money is None else money(s.dip_money.mean),
+    "Dip costs": lambda s: _in_unit(s, None if s.dip_money is None else s.dip_money.mean),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
     "Paid in all": lambda s: money_in(s.unit, s.paid),
-    "For looks": lambda s: money(s.paid_for_looks),
+    "For looks": lambda s: _in_unit(s, s.paid_for_looks),
     "Paid a sample": _paid,
     OVER_BUDGET: _over_budget,
     "Vio_S": lambda s: number(s.cost_violation),

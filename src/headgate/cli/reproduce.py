@@ -143,7 +143,8 @@ def _better(asked: _Asked) -> list[Path]:
     from headgate.studies.better.studies import NAMES, SERVERS
 
     _compared((*NAMES, *SERVERS), asked)
-    conclude_regret(asked.pages, asked.quick)
+    with counted("regret", asked.quiet, unit="kinds of prices") as tick:
+        conclude_regret(asked.pages, asked.quick, tick)
     return conclude_page(asked.pages, asked.quick)
 
 

@@ -10,7 +10,7 @@ from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Se
 from headgate.cli.control import acdpp_of
 from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
-from headgate.progress import progress_bar, ticked
+from headgate.progress import counted, ticked
 
 commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
 
@@ -100,10 +100,9 @@ def regret(
     for name in names:
         if name not in known:
             raise SettingError(f"--prices {name}: must be one of {', '.join(known)}")
-    with progress_bar(quiet or format_ is Format.json, unit="kinds of prices") as progress:
-        table = []
-        for name in progress.track(names, description="rehearsing"):
-            table += regret_table(experiment.system, experiment.bound, experiment.seeds, rounds, {name: known[name]})
+    wanted, e = {name: known[name] for name in names}, experiment
+    with counted("rehearsing", quiet or format_ is Format.json, unit="kinds of prices") as tick:
+        table = regret_table(e.system, e.bound, e.seeds, rounds, wanted, tick)
     if format_ is Format.json:
         print_json(table)
     else:

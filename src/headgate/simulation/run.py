@@ -71,7 +71,7 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
     for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation), experiment.seeds[1:], one.moving):
         pass
-    facts: dict[str, Any] = {"environment": _environment(one)}
+    facts: dict[str, Any] = {"environment": _environment(one), "at_first": one.learner.executor.at_first}
     if one.learner.device == "cuda":
         import torch
 

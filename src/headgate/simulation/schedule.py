@@ -240,6 +240,9 @@ def _start(
         cuts.append((facts, [run.experiment] if run.experiment.unnamed else cut(run.experiment, most)))
         if fit is not None:
             say(_room(cuts[-1][1], facts))
+    for told in dict.fromkeys(facts.get("at_first") for facts, _ in cuts):
+        if told is not None:
+            say(told)
     with saying_how_to_go_on(whole):
         if len(runs) > 1 or whole != runs[0].folder:
             make_folder(whole)

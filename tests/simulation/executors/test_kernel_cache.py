@@ -54,6 +54,13 @@ def test_what_was_compiled_is_found_again(folder):
     assert was_found(adding(2))
 
 
+def test_who_compiles_for_the_first_time_says_so_beforehand(folder):
+    task = world(like_lenet(), ONE_RUN, GREY).task
+    assert "only this once" in Compiled(task).at_first
+    was_found(adding(2))
+    assert Compiled(task).at_first is None
+
+
 def test_code_from_other_sources_is_another(folder):
     was_found(adding(2))
     assert not was_found(adding(2, b"second"))

@@ -73,6 +73,7 @@ class Loopback:
     def _bring_up(self) -> None:
         if not self.door.certificates.server.exists():
             make_certificates(self.door.certificates.folder)
+        self.say("SuperLink: starting")
         self.supervisor.keep("SuperLink", self.link)
         self.supervisor.keep("front", self.door)
         self.say(f"SuperLink: behind https://{self.door.where}, TLS by {self.door.certificates.authority}")
@@ -131,6 +132,7 @@ class Loopback:
             self.say(f"run {number}: submitted")
             status = self._follow(number, out, tick)
             if status == "finished:completed":
+                self.say(f"run {number}: completed; its processes are ended")
                 return
             done = progress(out)[0]
             lost, settled = (lost + 1, settled) if done == settled else (1, done)

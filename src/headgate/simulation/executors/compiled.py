@@ -59,6 +59,8 @@ class Compiled(Executor[Task]):
         from headgate.simulation.executors import kernel_cache, kernels  # which need numba
 
         self.kernels, self.note = kernels, kernel_cache.objection()
+        if kernel_cache.is_empty():
+            self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
 
     def check(self, training: LocalTraining | None) -> None:
         task = self.task

@@ -101,6 +101,8 @@ class Executor(ABC, Generic[Task]):
     full_batch_only = False
     memory: int | None = None
     """bound on the bytes it takes for itself, where it has one"""
+    at_first: str | None = None
+    """what keeps a user waiting before the first round, and never again"""
     note: str | None = None
     """what it had to give up"""
 

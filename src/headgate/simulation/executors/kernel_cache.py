@@ -47,6 +47,14 @@ def objection() -> str | None:
     return None if own else f"compiled kernels are not kept: others may enter {folder}, or it is not this user's"
 
 
+def is_empty() -> bool:
+    """Whether nothing is kept yet, so that the first round has to wait for the compiler."""
+    try:
+        return not any(kernel_folder().iterdir())
+    except OSError:
+        return True
+
+
 def keep(dispatcher: Any, sources: bytes) -> Callable[..., Any]:
     """The same function, which looks on disk before it compiles. `sources`: all that its code is made from."""
     dispatcher._cache = KernelCache(dispatcher.py_func, sources)

@@ -1,7 +1,7 @@
 """The page over all comparisons, made from the numbers that lie beside it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,11 @@ Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
 
 
-def conclude_regret(folder: Path, quick: bool) -> None:
+def conclude_regret(folder: Path, quick: bool, tick: Callable[[int, int], None]) -> None:
     """regret.json, where it is not there yet: what `headgate theory regret --format json` says."""
     if not (folder / REGRET).is_file():
         e = load("mnist", ["run.rounds=40", "run.seeds=2"] if quick else ["run.rounds=1000", "run.seeds=10"])
-        rows = regret_table(e.system, e.bound, e.seeds, e.rounds)
+        rows = regret_table(e.system, e.bound, e.seeds, e.rounds, tick=tick)
         write(folder, {REGRET: as_json([asdict(row) for row in rows])})
 
 

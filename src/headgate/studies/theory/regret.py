@@ -1,6 +1,6 @@
 """How far each policy is from the least surrogate cost that its prices and its money allow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -77,11 +77,20 @@ def contenders(given: Given) -> dict[str, AdmissionPolicy]:
 
 
 def regret_table(
-    system: System, k: BoundConstants, seeds: Ints, rounds: int, processes: Mapping[str, PriceProcess] | None = None
+    system: System,
+    k: BoundConstants,
+    seeds: Ints,
+    rounds: int,
+    processes: Mapping[str, PriceProcess] | None = None,
+    tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[RegretRow]:
-    """Every contender under every kind of price, each against the clairvoyant bound of its own runs."""
-    table = []
-    for name, costs in (processes or trying_prices(rounds)).items():
+    """Every contender under every kind of price, each against the clairvoyant bound of its own runs.
+
+    `tick` is told how many kinds are done, and how many there are.
+    """
+    table, tried = [], processes or trying_prices(rounds)
+    for done, (name, costs) in enumerate(tried.items()):
+        tick(done, len(tried))
         least = _least(costs.path(seeds, 1, rounds + 1), system, k)
         for policy, member in contenders(Given(system, costs, k, seeds, rounds)).items():
             result = rehearse(system, member, costs, seeds, rounds)
