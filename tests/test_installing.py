@@ -10,7 +10,7 @@ PATH = ROOT / "tools" / "installing.py"
 TOOL = runpy.run_path(str(PATH))
 SAID = """\
 Looking in links: /somewhere
-Processing ./.
+Processing ./wheels/torch-2.13.0+cpu-cp311.whl (from -r pins/run.txt (line 1))
 Requirement already satisfied: pip==26.0 in ./lib (26.0)
 Collecting numpy==2.4.1 (from -r pins/run.txt (line 3))
   Downloading numpy-2.4.1-cp311.whl (16.5 MB)
@@ -23,7 +23,7 @@ Successfully installed numpy-2.4.1
 
 def test_each_package_is_counted_once():
     assert list(TOOL["steps"](SAID.splitlines(), 4)) == [
-        "1 of 4: .",
+        "1 of 4: torch",
         "2 of 4: pip",
         "3 of 4: numpy",
         "3 of 4: numpy, 16.5 MB",

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 WIDE = 79
@@ -14,20 +15,20 @@ WIDE = 79
 
 def pinned(options: list[str]) -> int:
     """How many packages the files of -r name."""
-    files = [Path(after) for before, after in zip(options, options[1:], strict=False) if before == "-r"]
+    files = [Path(after) for before, after in pairwise(options) if before == "-r"]
     return sum(len(re.findall(r"^[\w.-]+==", file.read_text("utf-8"), re.MULTILINE)) for file in files)
 
 
 def steps(lines: Iterable[str], total: int) -> Iterator[str]:
     """What pip's lines come to.
 
-    >>> list(steps(["Collecting numpy==2.4.1", "  Downloading numpy-2.4.1.whl (16.5 MB)", "Installing collected packages: x"], 3))
-    ['1 of 3: numpy', '1 of 3: numpy, 16.5 MB', 'unpacking']
+    >>> list(steps(["Collecting numpy==2.4.1", "  Downloading numpy-2.4.1.whl (16.5 MB)"], 3))
+    ['1 of 3: numpy', '1 of 3: numpy, 16.5 MB']
     """
     names: list[str] = []
     for line in lines:
         if found := re.match(r"(?:Collecting|Processing|Requirement already satisfied:) ([^\s=<>!~\[;(]+)", line):
-            names.append(found[1].rpartition("/")[2])
+            names.append(re.sub(r"-\d.*", "", found[1].rpartition("/")[2]))  # a wheel on disk is named by its file
             yield f"{len(names)} of {max(total, len(names))}: {names[-1]}"
         elif names and (size := re.match(r"\s+Downloading .*\(([\d.]+ [kMG]B)\)", line)):
             yield f"{len(names)} of {max(total, len(names))}: {names[-1]}, {size[1]}"
