@@ -96,6 +96,7 @@ def test_rehearse_prints_a_table_and_json(headgate):
     out, _ = headgate("rehearse", "mnist", "--rounds", "20", "--seeds", "2", "--policies", "oracle, constant", "-q")
     assert "oracle" in out
     assert "spend a round" in out
+    assert "not policies; headgate compare does, by learning" in out
     out, _ = headgate("rehearse", "mnist", "--rounds", "20", "--seeds", "2", "--policies", "constant", "--format", "json", "-q")
     (row,) = json.loads(out)
     assert (row["policy"], row["rounds"], row["runs"], row["N"]) == ("constant", 20, 2, 200.0)
@@ -134,6 +135,7 @@ def test_empty_rounds_are_infinite_in_the_table_and_null_in_json(headgate):
     words = ("rehearse", "mnist", "--rounds", "5", "--seeds", "1", "--policies", "constant", "-q")
     small = ("--set", "policies.constant.rate=0.1")
     assert "∞" in headgate(*words, *small)[0]
+    assert "∞" in headgate("plan", "digits", "--policy", "acdpp", "--set", "system.budget=0.5")[0]
     assert json.loads(headgate(*words, *small, "--format", "json")[0])[0]["bound"] is None
 
 

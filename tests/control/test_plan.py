@@ -1,10 +1,13 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.control import Given, System
-from headgate.control.plan import _choose, best_constant_admission, plan
+from headgate.control.plan import _choose, _fullest, best_constant_admission, plan
 from headgate.control.policies import Acdpp, Threshold
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
@@ -89,6 +92,27 @@ def test_any_other_policy_is_planned_as_it_is():
     assert np.all(made.rehearsal.spend.sum(axis=-1) <= 55.0 * 20)
     stated = plan(e.given, Acdpp(K=3, rate=5.0), search=False)
     assert (stated.policy.K, stated.policy.rate, stated.setting("V")) == (3, 5.0, pytest.approx(20**0.5))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 20)), min_size=1, max_size=6),
+)
+def test_the_fullest_client_is_over_its_buffer_if_any_is(clients):
+    room, held = map(np.array, zip(*clients, strict=True))
+    of = SimpleNamespace(peak_occupancy=np.stack([held, held // 2]), system=System(room, 9.0, 5))
+    found = _fullest(of)
+    if (held > room).any():
+        assert held[found] - room[found] == (held - room).max()
+    else:
+        assert held[found] / room[found] == (held / room).max()
+
+
+def test_a_budget_that_buys_next_to_nothing():
+    e = load("digits", ["system.budget=0.5"])
+    made = plan(e.given, Acdpp())
+    assert made.bound == np.inf  # memory is empty in the first rounds, as `rehearse` shows it
+    assert made.peak_buffer >= 1
+    assert made.why.endswith("samples a round use up the budget")  # the buffers are never full
 
 
 def test_senseless_plans():
