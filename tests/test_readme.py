@@ -73,7 +73,7 @@ def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():
     blocks = PYTHON.findall((ROOT / "docs" / "do" / "parts.md").read_text("utf-8"))
-    files = ["policy", "buyer", "rule", "prices", "data", "table", "model", "server"]
+    files = ["policy", "buyer", "rule", "prices", "data", "table", "model", "server", "objective"]
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')

@@ -29,6 +29,7 @@ SLOTS = {
     "change": "headgate.learning.changes:CHANGES",
     "model": "headgate.learning.models:MODEL",
     "server": "headgate.learning.server:SERVER",
+    "objective": "headgate.learning.objectives:OBJECTIVE",
 }
 
 

@@ -14,6 +14,7 @@ from headgate.control.prices import KINDS as PRICES
 from headgate.control.rehearse import rehearse
 from headgate.control.retention import KINDS as RULES
 from headgate.experiment import build, load
+from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 
@@ -151,6 +152,15 @@ SERVERS = {
     "yogi": table("yogi", {}, beta2=SOME, tau=SOME),
 }
 
+OBJECTIVES = {
+    "plain": table("plain", {}),
+    "fresh": table("fresh", {}, share=SOME),
+    "fedlc": table("fedlc", {}, tau=SOME, vacant=SOME),
+    "fedrs": table("fedrs", {}, alpha=SOME),
+    "fedntd": table("fedntd", {}, beta=SOME, tau=SOME),
+    "scaffold": table("scaffold", {}),
+}
+
 
 @st.composite
 def recipes(draw):
@@ -170,6 +180,8 @@ def recipes(draw):
     at_end = prices.get("common", prices)
     if horizon is not None and not (at_end.get("file") and horizon == 40):  # the file has no more than 12 prices
         run["horizon"] = horizon
+    objective = draw(st.one_of(*OBJECTIVES.values()))
+    cohort = {} if objective["kind"] == "scaffold" else {"cohort": st.just(3)}
     return {
         "system": system,
         "prices": prices,
@@ -178,7 +190,8 @@ def recipes(draw):
         "policies": {f"my {name}": {"kind": name, **draw(st.fixed_dictionaries({}, optional=known[name]))} for name in names},
         "data": {"partition": draw(st.one_of(*PARTITIONS.values())), "stream": draw(st.sampled_from(["reshuffle", "stop"]))},
         "server": draw(st.one_of(*SERVERS.values())),
-        "training": draw(st.fixed_dictionaries({}, optional={"lr": SOME, "average": SOME, "cohort": st.just(3)})),
+        "objective": objective,
+        "training": draw(st.fixed_dictionaries({}, optional={"lr": SOME, "average": SOME, **cohort})),
     }
 
 
@@ -188,6 +201,7 @@ def test_the_recipes_below_have_every_kind_there_is():
     assert {"fifo", "kstep", "reservoir", "class-balanced", "static", "dynamic", "cbrs", "gss", "balancer", "ode"} == set(RULES)
     assert PARTITIONS.keys() == PARTITION.kinds.keys()
     assert SERVERS.keys() == SERVER.kinds.keys()
+    assert OBJECTIVES.keys() == OBJECTIVE.kinds.keys()
 
 
 def orders(experiment, name):

@@ -173,6 +173,9 @@ CASES = {
         "policies.listening.rule=reservoir",
         "training.cohort=4",
     ],
+    "sample weights by age, labels late": ['run.policies=["constant"]', "objective={kind='fresh', share=0.8}", "data.late=1"],
+    "calibrated logits in mini-batches": ['run.policies=["headgate"]', "objective.kind=fedlc", "training.batch_size=2"],
+    "distillation": ['run.policies=["headgate"]', "objective.kind=fedntd"],
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 

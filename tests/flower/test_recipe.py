@@ -13,3 +13,12 @@ def test_help_that_only_the_simulator_gives_is_refused():
     with pytest.raises(SettingError, match=r"training.shift = 1"):
         RecipeTask(load("digits", ["training.shift=1"]), load_dataset("digits"))
     RecipeTask(load("digits"), load_dataset("digits"))
+
+
+def test_an_objective_that_clients_remember_something_for_is_refused():
+    from headgate.flower.recipe import RecipeTask
+
+    with pytest.raises(
+        SettingError, match=r"^objective.kind = scaffold: the simulator alone does that; leave it out on Flower$"
+    ):
+        RecipeTask(load("digits", ["objective.kind=scaffold"]), load_dataset("digits"))

@@ -18,6 +18,7 @@ from headgate.experiment.sections import RunTable, SystemTable, Training
 from headgate.experiment.sweep import sweep_points
 from headgate.experiment.tables import read_toml
 from headgate.learning.models import MODEL
+from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 from headgate.parts import POLICY, PRICES, RETENTION
@@ -25,7 +26,7 @@ from headgate.theory.bound import BoundConstants
 
 CORPUS = Path(__file__).parent / "corpus" / "recipes.json"
 KEYS = {"system": SystemTable, "run": RunTable, "bound": BoundConstants, "training": Training}
-PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER, "data.partition": PARTITION}
+PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER, "objective": OBJECTIVE, "data.partition": PARTITION}
 
 
 def names(kind):

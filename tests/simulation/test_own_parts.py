@@ -189,8 +189,14 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
     for name in TABLES:
         assert (elsewhere / "two" / name).read_bytes() == (elsewhere / "one" / name).read_bytes()
     written = tomllib.loads((elsewhere / "two" / "config.toml").read_text())
-    kinds = [written[section]["kind"] for section in ("prices", "data", "model", "server")]
-    assert kinds == ["my_prices:Weekends", "my_data:Stripes", "my_model:TwoLayers", "my_server:Halfway"]
+    kinds = [written[section]["kind"] for section in ("prices", "data", "model", "server", "objective")]
+    assert kinds == [
+        "my_prices:Weekends",
+        "my_data:Stripes",
+        "my_model:TwoLayers",
+        "my_server:Halfway",
+        "my_objective:Smoothed",
+    ]
     assert written["policies"]["steps"]["rule"] == {"kind": "my_rule:OldestAndUnlucky", "capacity": "buffer", "luck": 3.0}
     frame = pl.read_parquet(elsewhere / "two" / "metrics.parquet")
     again = load(elsewhere / "two" / "config.toml")

@@ -19,12 +19,15 @@ from headgate.learning.changes import CHANGES
 from headgate.learning.concepts import CONCEPT
 from headgate.learning.data import BOUGHT, DATA, Data
 from headgate.learning.models import MODEL
+from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 from headgate.parts import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
-SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "sweep")
+SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "objective", "sweep")
+PARTS = ("prices", "model", "server", "objective")
+"""sections that may be no more than a kind"""
 OUTSIDE = re.compile(r"[\w.]+:\w+")
 """how a recipe names a class outside the package"""
 DEALT = ("partition", "stream", "validation", "concepts", "changes", *BOUGHT)
@@ -48,7 +51,7 @@ def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted
     for section, table in tables.items():
         if section not in SECTIONS:
             raise SettingError(f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}")
-        if not isinstance(table, Mapping) and not (isinstance(table, str) and section in ("prices", "model", "server")):
+        if not isinstance(table, Mapping) and not (isinstance(table, str) and section in PARTS):
             raise SettingError(f"{section} = {shown(table)}: must be a section")
     run: RunTable = fill(RunTable, tables.get("run", {}), "run")
     folder = folder if run.folder is None else Path(run.folder)
@@ -74,6 +77,7 @@ def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted
         model=make(MODEL, {"kind": "logistic"} | _table(tables.get("model", {})), "model", search),
         training=fill(Training, tables.get("training", {}), "training"),
         server=make(SERVER, {"kind": "average"} | _table(tables.get("server", {})), "server", search),
+        objective=make(OBJECTIVE, {"kind": "plain"} | _table(tables.get("objective", {})), "objective", search),
         folder=folder if folder is not None and named_outside(tables) else None,
     )
 

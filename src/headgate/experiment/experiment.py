@@ -21,7 +21,9 @@ from headgate.control.types import Ints, System
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment.sections import Training, system_table
 from headgate.learning.data import Data
+from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, Logistic, Model
+from headgate.learning.objectives import OBJECTIVE, LocalObjective, PlainLoss
 from headgate.learning.server import SERVER, Average, ServerUpdate
 from headgate.parts import POLICY, PRICES, Unnamed, settings_of, table_of
 from headgate.theory.bound import BoundConstants
@@ -44,6 +46,7 @@ class Experiment:
     model: Model = field(default_factory=Logistic)
     training: Training = field(default_factory=Training)
     server: ServerUpdate = field(default_factory=Average)
+    objective: LocalObjective = field(default_factory=PlainLoss)
     name: str = "experiment"
     folder: Path | None = None
     """where the modules lie that a recipe names"""
@@ -61,6 +64,7 @@ class Experiment:
         cohort = self.training.cohort
         if cohort is not None and not 1 <= cohort <= self.system.clients:
             raise SettingError(f"training.cohort = {cohort}: must be 1 to {self.system.clients}, the number of clients")
+        self.objective.check(self.training.local(), cohort)
         _check_changes(self.data, self.system.clients)
         object.__setattr__(self, "seeds", seeds)
         given = self.given
@@ -86,6 +90,11 @@ class Experiment:
     def __repr__(self) -> str:
         size = f"{self.system.clients} clients, budget {self.system.budget:g}, {self.rounds} rounds, {len(self.seeds)} seeds"
         return f"<Experiment {self.name}: {size}; {self.data.kind}, {self.model.kind}; policies {', '.join(self.policies)}>"
+
+    @cached_property
+    def local(self) -> LocalTraining:
+        """What a client does in a round."""
+        return replace(self.training.local(), objective=self.objective)
 
     @cached_property
     def given(self) -> Given:
@@ -161,6 +170,9 @@ class Experiment:
             run["horizon"] = "open" if self.system.horizon is None else self.system.horizon
         if self.folder is not None:
             run["folder"] = str(self.folder)
+        stated = {}
+        if not self.local.plain:
+            stated["objective"] = named("objective", self.objective, lambda: table_of(OBJECTIVE, self.objective))
         written = {
             "system": system_table(self.system),
             "prices": named("prices", self.prices, lambda: table_of(PRICES, self.prices)),
@@ -170,6 +182,7 @@ class Experiment:
             "model": named("model", self.model, lambda: table_of(MODEL, self.model)),
             "training": settings_of(self.training),
             "server": named("server", self.server, lambda: table_of(SERVER, self.server)),
+            **stated,
             "policies": {
                 name: named(f"policies.{name}", policy, lambda own=policy: table_of(POLICY, own))  # type: ignore[misc]
                 for name, policy in self.policies.items()

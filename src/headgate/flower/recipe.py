@@ -39,7 +39,10 @@ from headgate.learning.last_layer import last_layer, with_features
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.moving import Moving, MovingStream, moving_of
 from headgate.learning.networks import Flat, build_model, initial_parameters
+from headgate.learning.objectives import OBJECTIVE
+from headgate.learning.slopes import ClientSlopes
 from headgate.learning.streams import Served, Stream
+from headgate.parts import shown_kind
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
@@ -56,6 +59,9 @@ class RecipeTask:
     def __post_init__(self) -> None:
         if shift := self.experiment.training.shift:
             raise SettingError(f"training.shift = {shift}: the simulator alone does that; leave it out on Flower")
+        if self.experiment.objective.controls:
+            kind = shown_kind(OBJECTIVE, self.experiment.objective)
+            raise SettingError(f"objective.kind = {kind}: the simulator alone does that; leave it out on Flower")
 
     @property
     def seed(self) -> int:
@@ -70,7 +76,7 @@ class RecipeTask:
 
     @cached_property
     def training(self) -> LocalTraining:
-        return self.experiment.training.local()
+        return self.experiment.local
 
     @cached_property
     def moving(self) -> Moving | None:
@@ -128,13 +134,23 @@ class RecipeTask:
             if order.losses:
                 told |= held.told(cross_entropy(logits, y, reduction="none").numpy())
         own = self.training
+        slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         step = torch.optim.SGD(model.parameters(), lr=own.lr, momentum=own.momentum, weight_decay=own.weight_decay)
         for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
             step.zero_grad()
-            loss: Tensor = cross_entropy(model(x[rows]), y[rows])
-            torch.autograd.backward(loss)
+            answers = model(x[rows])
+            if slopes is None:
+                torch.autograd.backward(cross_entropy(answers, y[rows]))
+            else:
+                torch.autograd.backward(answers, slopes(answers, rows))
             step.step()
         return _record(dict(model.named_parameters())), told
+
+    def _factors(self, held: HeldSamples) -> Tensor | None:
+        """How much each sample counts, where that hangs on when it came; None: all count alike."""
+        if not self.experiment.objective.by_age:
+            return None
+        return torch.from_numpy(self.experiment.objective.factors(held.new, np.array([0, len(held)]))).to(self.dtype)
 
     def scores(self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]) -> Scores:
         """What the model that came says of samples, as the simulator's learners do."""

@@ -1,7 +1,7 @@
 """What a client does with its buffer in a round: gradient descent, full-batch or in addressed mini-batches."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
+from headgate.learning.objectives import LocalObjective, PlainLoss
 
 # One 64-bit index addresses a sample's place in a batch order: round, epoch and position side by side.
 _ROUND_BITS, _EPOCH_BITS, _POSITION_BITS = 24, 16, 24
@@ -29,6 +30,8 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     batch_size: int | None = None
+    objective: LocalObjective = field(default_factory=PlainLoss)
+    """what is descended"""
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=np.inf)
@@ -41,6 +44,11 @@ class LocalTraining:
             _at_least_one("batch_size", self.batch_size)
             if self.steps > 1 << _EPOCH_BITS:
                 raise SettingError(f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of mini-batches")
+
+    @property
+    def plain(self) -> bool:
+        """Whether cross-entropy is what is descended, by all samples alike."""
+        return type(self.objective) is PlainLoss
 
 
 def batch_order(seed: int, client: int, t: int, epoch: int, n: int) -> NDArray[np.int64]:

@@ -40,7 +40,7 @@ from headgate.simulation.executors.gram import one_thread
 from headgate.simulation.hearing import heard
 from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.simulation.round_rows import FEW, client_rows, metric_rows
-from headgate.simulation.rounds import Admissions, Prepared, Round, trainable
+from headgate.simulation.rounds import Admissions, Prepared, Round, came_now, trainable
 from headgate.simulation.scoring import Scoring
 
 MOST_WITHOUT_COHORT = 10_000
@@ -205,7 +205,9 @@ class Simulation:
         runs, positions, samples, rows, offsets = self._pack(numbers, first, last, places, seen)
         most = self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        batch = RoundSamples(rows, moved, offsets, weights)
+        by_age = self.experiment.objective.by_age
+        new = came_now(labelled, numbers, positions, offsets) if by_age else None
+        batch = RoundSamples(rows, moved, offsets, weights, new)
         if known.recent:
             known = known._replace(recent=(*known.recent[1:], np.concatenate([ledger.admitted for ledger in ledgers])))
         own = batch, numbers, runs, samples, positions, today, seen, labelled, known._replace(bought=bought)
@@ -309,8 +311,7 @@ class Simulation:
     def _told(self, now: Prepared, losses: NDArray[Any]) -> dict[str, Losses]:
         """What each policy's clients tell, where it was asked."""
         runs, sizes = self.heard_runs, np.diff(now.batch.offsets).reshape(now.batch.weights.shape)
-        known = now.known[np.arange(len(sizes))[:, None], now.clients]
-        new = (now.positions >= np.repeat(known, sizes.ravel()))[np.isin(now.runs, runs)]
+        new = came_now(now.known, now.clients, now.positions, now.batch.offsets)[np.isin(now.runs, runs)]
         told = heard(losses, new, sizes[runs], now.clients[runs], self.experiment.system.clients)
         names = [self.names[run // len(self.seeds)] for run in runs[:: len(self.seeds)].tolist()]
         cuts = (slice(begin, begin + len(self.seeds)) for begin in range(0, len(runs), len(self.seeds)))

@@ -17,11 +17,13 @@ from headgate.learning.averaging import newest_share
 from headgate.learning.datasets import Dataset
 from headgate.learning.models import Logistic
 from headgate.learning.server import State
+from headgate.simulation.controls import advance_with_controls, no_controls
 from headgate.simulation.executors import names
 from headgate.simulation.executors.executor import Array, Executor, Packed
 
 EVALUATED = 2_000
 """test images at once: bounds memory"""
+CONTROLS = "controls"
 
 
 class Models(NamedTuple):
@@ -33,6 +35,8 @@ class Models(NamedTuple):
     """of the models so far, where it is asked for, else theta: what is evaluated"""
     server: State
     """what the server update remembers"""
+    clients: State
+    """what clients remember from round to round, (R, M, P), where their objective has them remember something"""
 
 
 class RoundSamples(NamedTuple):
@@ -46,6 +50,8 @@ class RoundSamples(NamedTuple):
     """where each client's samples begin"""
     weights: Floats
     """of the updates, (R, clients that train)"""
+    new: NDArray[np.bool_] | None = None
+    """whether each sample came in this round, where somebody asks"""
 
     def part(self, own: slice) -> "RoundSamples":
         """Some samples, as those of one client."""
@@ -61,12 +67,15 @@ class Learner(ABC):
     device = "cpu"
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
-        self.experiment, self.dataset, self.training = experiment, dataset, experiment.training.local()
+        self.experiment, self.dataset, self.training = experiment, dataset, experiment.local
 
     def start(self, seeds: Sequence[int]) -> Models:
         """Before round 1: one model for each seed."""
         theta = self._beginning(seeds)
-        return Models(theta, theta, self.experiment.server.start(theta))
+        clients = {}
+        if self.training.objective.controls:
+            clients[CONTROLS] = no_controls(self.arrays, theta, self.experiment.system.clients)
+        return Models(theta, theta, self.experiment.server.start(theta), clients)
 
     def launch(
         self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
@@ -78,14 +87,20 @@ class Learner(ABC):
         """
         given, here = self.experiment, self.arrays
         work = self._packed(batch), self._put(batch.weights), self.training, seeds, t
-        theta, train_loss = self.executor.advance(models.theta, *work)
+        clients = models.clients
+        if self.training.objective.controls:
+            known = models.theta, clients[CONTROLS], *work
+            theta, train_loss, controls = advance_with_controls(self.executor, here, *known)
+            clients = {CONTROLS: controls}
+        else:
+            theta, train_loss = self.executor.advance(models.theta, *work)
         theta, server = given.server.step(t, models.theta, theta, models.server)
         broken = ~here.isfinite(theta).all(1)
         theta = here.where(broken[:, None], models.theta, theta)
         eta = given.training.average
         mean = theta if eta is None else self._between(models.mean, theta, newest_share(t, eta))
         judged = [values for place in judge for values in self.judge(mean, place)]
-        return Models(theta, mean, server), self._together(broken, train_loss, *judged)
+        return Models(theta, mean, server, clients), self._together(broken, train_loss, *judged)
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
         """What the samples of these runs lose under the models before the round, one after the other; `read` waits for it.
@@ -120,6 +135,7 @@ class Learner(ABC):
         """All that `restored` needs."""
         mean = {} if models.mean is models.theta else {"mean": models.mean}
         named = {"theta": models.theta, **mean, **{f"server.{name}": array for name, array in models.server.items()}}
+        named |= {f"clients.{name}": array for name, array in models.clients.items()}
         return {name: np.ascontiguousarray(self.read(array)) for name, array in named.items()}
 
     def restored(self, tensors: Mapping[str, NDArray[Any]], like: Models) -> Models:
@@ -132,7 +148,13 @@ class Learner(ABC):
 
         theta = put("theta", like.theta)
         mean = put("mean", like.theta) if "mean" in tensors else theta
-        return Models(theta, mean, {name: put(f"server.{name}", array) for name, array in like.server.items()})
+        states = ((kind, getattr(like, kind)) for kind in ("server", "clients"))
+        kept = [{name: put(f"{kind}.{name}", array) for name, array in state.items()} for kind, state in states]
+        return Models(theta, mean, *kept)
+
+    def _factors(self, batch: RoundSamples) -> Array | None:
+        """How much each sample counts, where that hangs on when it came; None: all count alike."""
+        return None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
 
     @abstractmethod
     def judge(self, theta: Array, place: int = 0) -> tuple[Array, Array]:

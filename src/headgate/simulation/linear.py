@@ -135,7 +135,7 @@ class LinearLearner(Learner):
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
-        return Packed(images, self.dataset.train_labels[batch.rows], batch.offsets)
+        return Packed(images, self.dataset.train_labels[batch.rows], batch.offsets, self._factors(batch))
 
     def _losses(self, theta: Floats, packed: Packed) -> Floats:
         samples, logits = self._logits(theta, packed.images)

@@ -89,7 +89,7 @@ class NetLearner(Learner):
         images = self.images.index_select(0, rows)
         if batch.moves is not None:
             images = shifted(images, to_device(batch.moves, self.task.device), self.experiment.training.shift)
-        return Packed(images, self.labels.index_select(0, rows), batch.offsets)
+        return Packed(images, self.labels.index_select(0, rows), batch.offsets, self._factors(batch))
 
     def _losses(self, theta: Tensor, packed: Packed) -> Tensor:
         return self.evaluators[0].losses(theta, packed.images, packed.labels)

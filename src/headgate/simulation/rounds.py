@@ -79,6 +79,16 @@ class Prepared:
     """after the round"""
 
 
+def came_now(known: Ints, clients: Ints, positions: Ints, offsets: Ints) -> NDArray[np.bool_]:
+    """Which samples, client by client, came in this round, or got their labels in it where these come late.
+
+    `known` (R, M) is how many of its admissions each client had labels of before, `clients` (R, C) who trains, `offsets` where
+    the samples of each begin.
+    """
+    before = known[np.arange(len(clients))[:, None], clients]
+    return positions >= np.repeat(before.ravel(), np.diff(offsets))
+
+
 def trainable(ledger: Ledger, ripe: Ints | None) -> tuple[Ints, Ints, Ints | None]:
     """What clients train on of what they hold: from which admission, up to which, and at which places where it is no window.
 

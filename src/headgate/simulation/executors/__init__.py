@@ -90,6 +90,6 @@ def _else(task: "Task", training: LocalTraining) -> str:
     """For any model."""
     from headgate.simulation.executors.stack_net import LARGE
 
-    if task.bfloat16 or (task.device.type == "cuda" and task.flat.size >= LARGE):
+    if task.bfloat16 or (task.device.type == "cuda" and task.flat.size >= LARGE and training.plain):
         return "streams"
     return "batched" if task.device.type == "cuda" and training.batch_size is None else "flat"

@@ -19,18 +19,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
+from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.flat import descend
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, rung, to_device
 
 GRAPHS = 64
 """How many recorded shapes are kept."""
-Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share in the loss (G, p)."""
+Inputs = tuple[Tensor, ...]
+"""Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share in the mean (G, p);
+where cross-entropy is not all, also each sample's factor (G, p) and what is added to each gradient (G, P)."""
 Outputs = tuple[Tensor, Tensor]
 """How far each client moved (G, P), and its loss before (G,)."""
 
@@ -45,7 +47,7 @@ class Batched(Executor[Task]):
     shapes, as CUDA graphs want it.
     """
 
-    name, full_batch_only = "batched", True
+    name, full_batch_only, objectives = "batched", True, True
 
     def __init__(self, task: Task, memory: int | None = None, few_shapes: bool | None = None) -> None:
         cuda = task.device.type == "cuda"
@@ -55,6 +57,7 @@ class Batched(Executor[Task]):
         self.graphs = cuda
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.gradients = vmap(grad_and_value(self._loss))
+        self.answers = vmap(self._answer)
         # One pool for all graphs: they never run at the same time, and a result is used before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
         self._recorded: OrderedDict[tuple[object, ...], _Recorded] = OrderedDict()
@@ -64,7 +67,7 @@ class Batched(Executor[Task]):
         self.overhead = (3e6 if cuda else 2.5e5) / self.saved
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, *_ = work
+        theta, packed, weights, training, *_, tilt = work
         runs, clients = weights.shape
         sizes, shares = np.diff(packed.offsets), weights.reshape(-1)
         images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
@@ -73,7 +76,11 @@ class Batched(Executor[Task]):
             for group, members in self._groups(packed.offsets, np.flatnonzero(sizes)):
                 rows, real = self._index(group.rows), self._index(group.real).to(theta.dtype)
                 own = self._index(group.members)
-                inputs = (theta[own // clients], images[rows], labels[rows], real / real.sum(dim=1, keepdim=True).clamp(min=1))
+                inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
+                inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
+                if not training.plain:
+                    factors = torch.ones_like(real) if packed.factors is None else packed.factors[rows]
+                    inputs += (factors, torch.zeros_like(inputs[0]) if tilt is None else tilt[own // clients])
                 moves, before = self._train(inputs, training)
                 own = own[: len(members)]
                 losses[own] = before[: len(members)]
@@ -87,14 +94,16 @@ class Batched(Executor[Task]):
         logits = functional_call(self.model, parameters, (images,))
         return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
+    def _answer(self, parameters: dict[str, Tensor], images: Tensor) -> Tensor:
+        said: Tensor = functional_call(self.model, parameters, (images,))
+        return said
+
     def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
         """All steps of a group's clients."""
+        if not training.plain:
+            return self._descend_slopes(inputs, training)
         start, pixels, labels, share = inputs
-        images = self.task.normalised(pixels)
-        # A tensor for each parameter, not views of one: products and convolutions want them contiguous.
-        parameters = {
-            name: view.clone(memory_format=torch.contiguous_format) for name, view in self.task.flat.views(start).items()
-        }
+        images, parameters = self.task.normalised(pixels), self._parameters(start)
         places = list(parameters.values())
         velocity = [torch.zeros_like(place) for place in places if training.momentum]
         before = None
@@ -103,6 +112,33 @@ class Batched(Executor[Task]):
             before = loss if before is None else before
             descend(places, velocity, [gradients[name] for name in parameters], training)
         assert before is not None  # there is at least one step
+        return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
+
+    def _parameters(self, start: Tensor) -> dict[str, Tensor]:
+        """A tensor for each parameter, not views of one: products and convolutions want them contiguous."""
+        views = self.task.flat.views(start).items()
+        return {name: view.clone(memory_format=torch.contiguous_format) for name, view in views}
+
+    def _descend_slopes(self, inputs: Inputs, training: LocalTraining) -> Outputs:
+        """The same down another objective. A client's answers hang on its own parameters alone, so one pass back serves all."""
+        start, pixels, labels, share, factors, tilt = inputs
+        images, parameters = self.task.normalised(pixels), self._parameters(start)
+        places, added = list(parameters.values()), list(self.task.flat.views(tilt).values())
+        velocity = [torch.zeros_like(place) for place in places if training.momentum]
+        truth = one_hot(labels, self.task.classes).movedim(2, 0).to(start.dtype)
+        held = (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth)
+        received = None
+        for _ in range(training.steps):
+            with torch.enable_grad():
+                own = {name: place.detach().requires_grad_() for name, place in parameters.items()}
+                logits = self.answers(own, images)
+            here = logits.detach().movedim(2, 0)
+            received = here if received is None else received
+            slope = training.objective.slope(LocalAnswers(here, received, truth, held, torch)) * (share * factors)
+            change = torch.autograd.grad(logits, list(own.values()), slope.movedim(0, 2), materialize_grads=True)
+            descend(places, velocity, torch._foreach_add(change, added), training)
+        assert received is not None  # there is at least one step
+        before = (cross_entropy(received.movedim(0, 1), labels, reduction="none") * share).sum(dim=1)
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
 
     def _train(self, inputs: Inputs, training: LocalTraining) -> Outputs:
@@ -186,7 +222,7 @@ class _Recorded:
 
     def __init__(self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any) -> None:
         # The graph reads and writes where these lie, and does not keep them alive itself.
-        self.inputs: Inputs = tuple(given.clone() for given in inputs)  # type: ignore[assignment]
+        self.inputs: Inputs = tuple(given.clone() for given in inputs)
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):

@@ -63,6 +63,7 @@ class Compiled(Executor[Task]):
             self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
 
     def check(self, training: LocalTraining | None) -> None:
+        super().check(training)
         task = self.task
         if importlib.util.find_spec("numba") is None:
             raise SettingError("--executor compiled: needs numba, which is not installed")
@@ -71,7 +72,7 @@ class Compiled(Executor[Task]):
             raise SettingError(f"--executor compiled: only for float32 or float64 on the CPU, not {here}")
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t = work
+        theta, packed, weights, training, seeds, t, _ = work
         labels, models = packed.labels.numpy(), theta.detach().numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")

@@ -12,6 +12,8 @@ from headgate.errors import SettingError
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
+from headgate.learning.objectives import OBJECTIVE
+from headgate.parts import shown_kind
 
 Ints = NDArray[np.int64]
 Array = Any
@@ -27,6 +29,8 @@ class Packed(NamedTuple):
     """(S,) int64"""
     offsets: Ints
     """(R·M + 1,): segment i holds the samples offsets[i] to offsets[i + 1]"""
+    factors: Array | None = None
+    """(S,) how much each sample counts in its client's loss, 1 in the mean over a client; None: all alike"""
 
 
 class Work(NamedTuple):
@@ -41,6 +45,8 @@ class Work(NamedTuple):
     seeds: Sequence[int]
     """(R,)"""
     t: int
+    tilt: Array | None = None
+    """(R, P) what is added to each gradient of a run; None: nothing"""
 
 
 class Learnt(ABC):
@@ -99,6 +105,8 @@ class Executor(ABC, Generic[Task]):
 
     name: str
     full_batch_only = False
+    objectives = False
+    """whether it takes other objectives than cross-entropy, factors and tilts"""
     memory: int | None = None
     """bound on the bytes it takes for itself, where it has one"""
     at_first: str | None = None
@@ -114,22 +122,33 @@ class Executor(ABC, Generic[Task]):
         """Refuse what it does not do, or not here; without a training, what it does with none."""
         if self.full_batch_only and training is not None and training.batch_size is not None:
             raise SettingError(f"--executor {self.name}: full-batch only, training.batch_size = {training.batch_size}")
+        if training is not None and not training.plain and not self.objectives:
+            kind = shown_kind(OBJECTIVE, training.objective)
+            raise SettingError(f"--executor {self.name}: plain cross-entropy only, objective.kind = {kind}")
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int | None:
         """What a run takes of the memory while it trains, where that is known."""
         return None
 
     def advance(
-        self, theta: Array, packed: Packed, weights: Array, training: LocalTraining, seeds: Sequence[int], t: int
+        self,
+        theta: Array,
+        packed: Packed,
+        weights: Array,
+        training: LocalTraining,
+        seeds: Sequence[int],
+        t: int,
+        tilt: Array | None = None,
     ) -> tuple[Array, Array]:
         """The global models after round t, (R, P), and each run's loss before it, (R,).
 
         theta[r] becomes theta[r] + Σ_m weights[r, m]·(what client m makes of it − theta[r]). A client without
         samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
-        is the mean over all samples of the run at theta[r], nan where there are none. Arguments are left alone.
+        is the mean cross-entropy over all samples of the run at theta[r], nan where there are none, whatever the clients
+        minimise. Arguments are left alone.
         """
         self.check(training)
-        work = Work(theta, packed, weights, training, seeds, t)
+        work = Work(theta, packed, weights, training, seeds, t, tilt)
         self.task.check(work)
         return self._advance(work)
 

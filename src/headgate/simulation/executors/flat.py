@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.slopes import ClientSlopes
 from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import Task, native_kernels
 
@@ -23,7 +24,7 @@ class FlatLoop(Executor[Task]):
     A run's numbers do not depend on the runs beside it, to the bit.
     """
 
-    name = "flat"
+    name, objectives = "flat", True
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -35,7 +36,7 @@ class FlatLoop(Executor[Task]):
             parameter.data = place
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t = work
+        theta, packed, weights, training, seeds, t, tilt = work
         clients, offsets, shares = weights.shape[1], packed.offsets.tolist(), weights.tolist()
         after, losses = theta.clone(), []
         with native_kernels():
@@ -51,7 +52,12 @@ class FlatLoop(Executor[Task]):
                     if share == 0:
                         total += n * self._loss(images[own], labels[own])
                         continue
-                    total += n * self._descend(images[own], labels[own], training, seed, m, t)
+                    if training.plain:
+                        total += n * self._descend(images[own], labels[own], training, seed, m, t)
+                    else:
+                        factors, added = packed.factors, None if tilt is None else tilt[r]
+                        beside = None if factors is None else factors[own], added
+                        total += n * self._descend_slopes(images[own], labels[own], beside, training, seed, m, t)
                     after[r].add_(self.vector - start, alpha=share)
                 samples = offsets[(r + 1) * clients] - offsets[r * clients]
                 losses.append(total / samples)  # 0/0 is nan
@@ -73,6 +79,30 @@ class FlatLoop(Executor[Task]):
             descend(self.places, velocity, change, training)
         assert before is not None  # there is at least one step
         return before
+
+    def _descend_slopes(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        beside: tuple[Tensor | None, Tensor | None],
+        training: LocalTraining,
+        seed: int,
+        client: int,
+        t: int,
+    ) -> Tensor:
+        """The same down another objective; `beside` are the samples' factors and what is added to each gradient."""
+        factors, tilt = beside
+        with torch.no_grad():
+            received = self.model(images)
+        slopes = ClientSlopes(training.objective, received, labels, factors)
+        added = [] if tilt is None else list(self.task.flat.views(tilt).values())
+        velocity = [torch.zeros_like(place) for place in self.places if training.momentum]
+        for rows in schedule(training, seed, client, t, len(labels)):
+            with torch.enable_grad():
+                logits = self.model(images[rows])
+            change = torch.autograd.grad(logits, self.parameters, slopes(logits, rows), materialize_grads=True)
+            descend(self.places, velocity, torch._foreach_add(change, added) if added else change, training)
+        return cross_entropy(received, labels)
 
 
 def descend(

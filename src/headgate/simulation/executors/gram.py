@@ -33,6 +33,7 @@ from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 from headgate.simulation.executors.executor import Executor, Ints, Learnt, Task, Work
+from headgate.simulation.executors.gram_slopes import descended_by_slopes
 
 BIN = 48
 """Rows of a bin of small clients: more make the Gram matrices dearer, fewer make more of them. Measured."""
@@ -103,8 +104,10 @@ class GramForm(Executor[Task]):
 class Gram(GramForm[LinearTask]):
     """On the CPU, on numpy's arrays; to be called within `one_thread`."""
 
+    objectives = True
+
     def _advance(self, work: Work) -> tuple[Floats, Floats]:
-        models, (images, labels, offsets), weights, training, *_ = work
+        models, (images, labels, offsets, factors), weights, training, *_, tilt = work
         if labels.size and labels.view(np.uint64).max() >= self.task.classes:  # a negative one is huge there
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
@@ -112,10 +115,18 @@ class Gram(GramForm[LinearTask]):
         # A run that has broken down is the caller's business.
         with np.errstate(all="ignore"):
             samples, logits, grams = self._measured(models, images, runs, bins, np.repeat(np.arange(len(sizes)), sizes))
-            moves, losses = self._descended(logits, labels, sizes, weights, training, list(zip(bins, grams, strict=True)))
+            spans = list(zip(bins, grams, strict=True))
+            if training.plain:
+                moves, losses = self._descended(logits, labels, sizes, weights, training, spans)
+            else:
+                pull = None if tilt is None else -training.lr * self._answered(tilt, samples, runs)
+                moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors, pull)
             held = sizes.reshape(weights.shape).sum(axis=1)
             means = np.bincount(np.repeat(np.arange(len(held)), held), losses, minlength=len(held)) / held  # 0/0 is nan
             after = self._moved(models, samples, moves, runs)
+            if tilt is not None:
+                trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
+                after -= training.lr * training.steps * trained * tilt
         return after, means.astype(after.dtype)
 
     def _measured(
@@ -187,6 +198,12 @@ class Gram(GramForm[LinearTask]):
             total += velocity if training.momentum else here
         total *= np.repeat(weight, sizes)
         return total, losses
+
+    def _answered(self, models: Floats, samples: Floats, runs: list[slice]) -> Floats:
+        """What the models of their runs say to samples, (classes, S)."""
+        weight, bias = self.task.matrices(models)
+        said = [weight[r] @ samples[run].T + (0 if bias is None else bias[r]) for r, run in enumerate(runs)]
+        return np.concatenate(said, axis=1)
 
     def _moved(self, models: Floats, samples: Floats, moves: Floats, runs: list[slice]) -> Floats:
         """The models after their samples' moves: one product for each run."""

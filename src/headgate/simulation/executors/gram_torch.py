@@ -40,16 +40,19 @@ class GramTensors(GramForm[Task]):
 class GramHost(GramTensors):
     """On the CPU: numpy's, for tensors."""
 
+    objectives = True
+
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.gram = Gram(self.linear)
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        images, labels, offsets = work.packed
-        packed = Packed(images.numpy(), labels.numpy(), offsets)
+        images, labels, offsets, factors = work.packed
+        packed = Packed(images.numpy(), labels.numpy(), offsets, None if factors is None else factors.numpy())
         theta, weights = (each.detach().numpy() for each in (work.theta, work.weights))
+        tilt = None if work.tilt is None else work.tilt.numpy()
         with one_thread():
-            done = self.gram._advance(work._replace(theta=theta, packed=packed, weights=weights))
+            done = self.gram._advance(work._replace(theta=theta, packed=packed, weights=weights, tilt=tilt))
         after, losses = map(torch.from_numpy, done)
         return after, losses
 

@@ -5,6 +5,8 @@ It is here to be believed, not to be fast: a round of LeNet takes it 555 ms on o
 """
 
 import copy
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat
+from headgate.learning.slopes import ClientSlopes
 from headgate.simulation.executors.executor import Executor, Packed, Work
 from headgate.simulation.executors.types import Task
 from headgate.theory.labels import paper
@@ -25,14 +28,14 @@ class Reference(Executor[Task]):
     It is here to judge the others.
     """
 
-    name = "reference"
+    name, objectives = "reference", True
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, torch.float64)
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t = work
+        theta, packed, weights, training, seeds, t, tilt = work
         runs, clients = weights.shape
         models, losses = [], []
         for r in range(runs):
@@ -48,8 +51,14 @@ class Reference(Executor[Task]):
                 if weights[r, m] == 0:
                     continue
                 local, velocity = start, torch.zeros_like(start)
+                slopes = None if training.plain else self._slopes(work, r * clients + m, start, images, labels)
                 for rows in schedule(training, seeds[r], m, t, n):
-                    gradient = local_gradient(self.model, local, images[rows], labels[rows])
+                    if slopes is None:
+                        gradient = local_gradient(self.model, local, images[rows], labels[rows])
+                    else:
+                        gradient = gradient_by_slopes(self.model, local, images[rows], partial(slopes, rows=rows))
+                    if tilt is not None:
+                        gradient = gradient + tilt[r].double()
                     local, velocity = descend(local, velocity, gradient, training)
                 update = update + weights[r, m].double() * (local - start)
             models.append(start + update)
@@ -62,6 +71,12 @@ class Reference(Executor[Task]):
         mean, std = (torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1) for x in (task.mean, task.std))
         images = packed.images[first:last].to(task.device, torch.float64)
         return (images / task.unit - mean) / std, packed.labels[first:last].to(task.device)
+
+    def _slopes(self, work: Work, segment: int, start: Tensor, images: Tensor, labels: Tensor) -> ClientSlopes:
+        received, factors = functional_call(self.model, Flat(self.model).views(start), (images,)), work.packed.factors
+        if factors is not None:
+            factors = factors[work.packed.offsets[segment] : work.packed.offsets[segment + 1]].double()
+        return ClientSlopes(work.training.objective, received.detach(), labels, factors)
 
 
 @paper("eq:local-empirical-risk")
@@ -76,6 +91,15 @@ def local_gradient(model: nn.Module, theta: Tensor, images: Tensor, labels: Tens
     with torch.enable_grad():
         risk = empirical_risk(model, theta, images, labels)
     (gradient,) = torch.autograd.grad(risk, theta)
+    return gradient
+
+
+def gradient_by_slopes(model: nn.Module, theta: Tensor, images: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
+    """Where another objective than cross-entropy is minimised: `slope` of it by the model's answers."""
+    theta = theta.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = functional_call(model, Flat(model).views(theta), (images,))
+    (gradient,) = torch.autograd.grad(logits, theta, slope(logits))
     return gradient
 
 

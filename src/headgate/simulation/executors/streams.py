@@ -42,7 +42,7 @@ class CudaStreams(Executor[Task]):
         self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
 
     def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t = work
+        theta, packed, weights, training, seeds, t, _ = work
         clients, offsets = weights.shape[1], packed.offsets.tolist()
         images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
         after, losses = theta.clone(), []

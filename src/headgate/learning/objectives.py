@@ -1,0 +1,204 @@
+"""What a client minimises in its local steps: a part, stated by how a sample's loss changes with the model's answers to it.
+
+That slope is all that descent needs of a loss. It is written once here and serves every array library and every executor
+that takes objectives. Arrays have the classes first, (K, …), and then the samples.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.checks import positive, zero_or_more
+from headgate.errors import SettingError
+from headgate.parts import Slot
+
+if TYPE_CHECKING:
+    from headgate.learning.local import LocalTraining
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class LocalAnswers(NamedTuple):
+    """What a model says to clients' samples, and what the clients know of them. `arrays` is numpy, or torch."""
+
+    logits: Any
+    """(K, …) of the client's model"""
+    received: Any
+    """(K, …) of the model that the server sent"""
+    truth: Any
+    """(K, …) 1 for a sample's own class, 0 for the others"""
+    held: Any
+    """(K, …), or what broadcasts to it: how many samples of each class the sample's client holds"""
+    arrays: Any
+
+
+class LocalObjective:
+    """What a client minimises: a frozen value whose fields are its settings. As it stands, cross-entropy."""
+
+    by_age: ClassVar[bool] = False
+    """whether `factors` are asked for"""
+    controls: ClassVar[bool] = False
+    """whether clients correct each step by what they and the others remember (`simulation.controls`)"""
+
+    def slope(self, at: LocalAnswers) -> Any:
+        """By how much each sample's loss changes with each of the model's answers, (K, …)."""
+        return softmax(at.logits, at.arrays) - at.truth
+
+    def factors(self, new: Bools, offsets: Ints) -> Floats:
+        """How much each sample counts in its client's loss, 1 in the mean over a client; client m's are offsets[m] and on.
+
+        `new` says which samples were admitted in this round, or got their labels in it where these come late.
+        """
+        return np.ones(len(new))
+
+    def check(self, local: "LocalTraining", cohort: int | None) -> None:
+        """Refuses local training that it does not go with."""
+
+
+@dataclass(frozen=True)
+class PlainLoss(LocalObjective):
+    """Mean cross-entropy, as in the paper."""
+
+
+@dataclass(frozen=True)
+class FreshShare(LocalObjective):
+    """Weighted empirical risk between old and fresh samples (Marfoq et al. 2023): fresh ones have `share` of a client's
+    weight, old ones the rest, each shared evenly.
+
+    Ours: a sample is fresh in the round in which it is admitted; a client that has only one of the two gives that all
+    weight; `share` is a setting, where theirs follows from a bound. In mini-batches a sample has the weight it has in all.
+    """
+
+    by_age: ClassVar[bool] = True
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        _unit("share", self.share)
+
+    def factors(self, new: Bools, offsets: Ints) -> Floats:
+        sizes = np.diff(offsets)
+        client = np.repeat(np.arange(len(sizes)), sizes)
+        fresh = np.bincount(client, new, minlength=len(sizes))
+        old = sizes - fresh
+        both = (fresh > 0) & (old > 0)
+        of_fresh = np.where(both, self.share * sizes / np.maximum(fresh, 1), 1.0)
+        of_old = np.where(both, (1 - self.share) * sizes / np.maximum(old, 1), 1.0)
+        return np.where(new, of_fresh[client], of_old[client])
+
+
+@dataclass(frozen=True)
+class CalibratedLogits(LocalObjective):
+    """FedLC (Zhang et al. 2022): cross-entropy of logits less tau·n_y^(−1/4), n_y being how many samples of class y the
+    client holds.
+
+    Ours: a class that the client has no sample of counts as `vacant` samples; with 0, as their formula has it, it takes no
+    part at all. The true class is part of the sum over classes, as in cross-entropy; their formula leaves it out.
+    """
+
+    tau: float = 1.0
+    vacant: float = 1.0
+    """at most 1: how many samples a class counts as that a client holds none of"""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        _unit("vacant", self.vacant)
+
+    def slope(self, at: LocalAnswers) -> Any:
+        held = at.arrays.where(at.held > 0, at.held, self.vacant)
+        return softmax(at.logits - self.tau * held**-0.25, at.arrays) - at.truth
+
+
+@dataclass(frozen=True)
+class RestrictedSoftmax(LocalObjective):
+    """FedRS (Li and Zhan 2021): cross-entropy in which logits of classes that the client has no sample of are scaled by
+    `alpha`.
+
+    Ours: the whole logit is scaled, a bias included.
+    """
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        _unit("alpha", self.alpha)
+
+    def slope(self, at: LocalAnswers) -> Any:
+        scale = at.arrays.where(at.held > 0, at.held * 0 + 1, self.alpha)
+        return scale * (softmax(scale * at.logits, at.arrays) - at.truth)
+
+
+@dataclass(frozen=True)
+class NotTrueDistillation(LocalObjective):
+    """FedNTD (Lee et al. 2022): cross-entropy, and beta·tau² times the divergence of what the received model says of the
+    classes that are not the true one from what the client's says, both at temperature tau.
+
+    tau² is not in their formula; published implementations have it.
+    """
+
+    beta: float = 1.0
+    tau: float = 3.0
+
+    def __post_init__(self) -> None:
+        zero_or_more("beta", self.beta)
+        positive("tau", self.tau)
+
+    def slope(self, at: LocalAnswers) -> Any:
+        plain = super().slope(at)
+        if len(at.logits) < 2:
+            return plain
+        ours, theirs = (
+            softmax(at.arrays.where(at.truth > 0, -float("inf"), logits / self.tau), at.arrays)
+            for logits in (at.logits, at.received)
+        )
+        return plain + self.beta * self.tau * (ours - theirs)
+
+
+@dataclass(frozen=True)
+class ControlVariates(LocalObjective):
+    """SCAFFOLD (Karimireddy et al. 2020, option II): to each gradient a client adds the mean of all clients' last gradients
+    less its own, its own being the mean over its steps of the round.
+
+    Ours: the mean has the weights of the server's average, so that the corrections of a round cancel in it; the server's step
+    is the recipe's. In the simulator alone; full batch, without momentum, weight decay or a cohort. What clients remember is
+    as large as all their models.
+    """
+
+    controls: ClassVar[bool] = True
+
+    def check(self, local: "LocalTraining", cohort: int | None) -> None:
+        stated = {"batch_size": local.batch_size, "cohort": cohort, "momentum": local.momentum}
+        for name, value in {**stated, "weight_decay": local.weight_decay}.items():
+            if value:
+                raise SettingError(f"training.{name} = {value}: does not go with objective.kind = scaffold; leave it out")
+
+
+def softmax(logits: Any, arrays: Any) -> Any:
+    """Over the first axis; a logit of −∞ has no share.
+
+    >>> softmax(np.array([0.0, 0.0, -np.inf]), np).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    powers = arrays.exp(logits - arrays.amax(logits, 0))
+    return powers / powers.sum(0)
+
+
+def _unit(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise SettingError(f"{name} = {value!r}: must be 0 to 1")
+
+
+OBJECTIVE = Slot(
+    "objective",
+    LocalObjective,
+    {
+        "plain": PlainLoss,
+        "fresh": FreshShare,
+        "fedlc": CalibratedLogits,
+        "fedrs": RestrictedSoftmax,
+        "fedntd": NotTrueDistillation,
+        "scaffold": ControlVariates,
+    },
+)
