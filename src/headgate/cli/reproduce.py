@@ -94,7 +94,7 @@ def reproduce(
 def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
     from headgate.studies.better.drift import DRIFT
     from headgate.studies.better.looking import LOOKING
-    from headgate.studies.better.studies import NAMES, SERVERS, study
+    from headgate.studies.better.studies import NAMES, OBJECTIVES, SERVERS, study
     from headgate.studies.paper.batches import batches
 
     for name in names:
@@ -110,11 +110,11 @@ def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
     for name in {What.better: NAMES, What.drift: DRIFT, What.looking: LOOKING}.get(what, ()):
         say(study(name).command)
-    for name in SERVERS if what is What.better else ():
+    for name in (*SERVERS, *OBJECTIVES) if what is What.better else ():
         points = study(name).points
         first = points[0][1]
         says = f"{len(first.seeds)} seeds x {first.rounds} rounds: {', '.join(first.policies)}"
-        say(f"better/{name}: {len(points)} servers, {says}")
+        say(f"better/{name}: {len(points)} settings, {says}")
 
 
 def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
@@ -140,9 +140,9 @@ def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
 
 def _better(asked: _Asked) -> list[Path]:
     from headgate.studies.better.page import conclude_page, conclude_regret
-    from headgate.studies.better.studies import NAMES, SERVERS
+    from headgate.studies.better.studies import NAMES, OBJECTIVES, SERVERS
 
-    _compared((*NAMES, *SERVERS), asked)
+    _compared((*NAMES, *SERVERS, *OBJECTIVES), asked)
     with counted("regret", asked.quiet, unit="kinds of prices") as tick:
         conclude_regret(asked.pages, asked.quick, tick)
     return conclude_page(asked.pages, asked.quick)
@@ -167,8 +167,8 @@ def _compared(names: "Sequence[str]", asked: _Asked) -> None:
     from headgate.analysis.compare.conclude import conclude
     from headgate.experiment.recipes import study_table
     from headgate.studies.better.seed_by_seed import not_run
-    from headgate.studies.better.servers import conclude_servers
-    from headgate.studies.better.studies import SERVERS, study
+    from headgate.studies.better.studies import OBJECTIVES, SERVERS, study
+    from headgate.studies.better.worth import conclude_worth
     from headgate.studies.paper.batches import QUICK
 
     gpu = asked.has_gpu() or asked.quick
@@ -177,8 +177,8 @@ def _compared(names: "Sequence[str]", asked: _Asked) -> None:
         own = study(name, trial if asked.quick else ())
         if gpu or not own.needs_gpu:
             folders, _ = _play(own.points, asked.runs / "better" / name, asked)
-            if name in SERVERS:
-                conclude_servers(folders, asked.pages, name, asked.quick)
+            if name in (*SERVERS, *OBJECTIVES):
+                conclude_worth(folders, asked.pages, name, asked.quick)
             else:
                 conclude(folders, asked.pages, name, own.command, asked.quick)
 

@@ -19,8 +19,8 @@ from headgate.studies.better import every_price
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
 from headgate.studies.better.seed_by_seed import Row
-from headgate.studies.better.servers import COMMAND, servers_table
-from headgate.studies.better.studies import NAMES, PRICED, RESPONSES, SERVERS, study, title
+from headgate.studies.better.studies import NAMES, OBJECTIVES, PRICED, RESPONSES, SERVERS, study, title
+from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_table
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
@@ -53,25 +53,26 @@ def conclude_regret(folder: Path, quick: bool, tick: Callable[[int, int], None])
 
 def conclude_page(folder: Path, quick: bool) -> list[Path]:
     """README.md, front.svg and response.svg from NAME.json and regret.json beside them. What was not run is left out."""
-    found, helped = (
+    found, helped, minimised = (
         {name: rows for name in names if (rows := read_numbers(folder / f"{name}.json").get("rows"))}
-        for names in (NAMES, SERVERS)
+        for names in (NAMES, SERVERS, OBJECTIVES)
     )
     regret = json.loads((folder / REGRET).read_text("utf-8"))
-    written = write(folder, {PAGE: page(found, helped, regret, quick)})
+    written = write(folder, {PAGE: page(found, helped, minimised, regret, quick)})
     draw_front({name: found[name] for name in ("ablations", "logistic-helped", "lenet")}, folder / FRONT, quick)
     draw_response(found, folder / RESPONSE, quick)
     return [*written, folder / FRONT, folder / RESPONSE]
 
 
-def page(found: Found, helped: Found, regret: Sequence[Row], quick: bool = False) -> str:
+def page(found: Found, helped: Found, minimised: Found, regret: Sequence[Row], quick: bool = False) -> str:
     pairs = every_price.pairs_in(found)
     return filled(
         beside(__file__, "page.md"),
         quick,
         closed=_closed(found),
-        left_out=_left_out({**found, **helped}),
-        servers=servers_table(helped),
+        left_out=_left_out({**found, **helped, **minimised}),
+        servers=worth_table(helped, SERVER),
+        objectives=worth_table(minimised, OBJECTIVE),
         released=_released(found["mnist"]),
         rivals=_rivals(found),
         ablations=_ablations(found["ablations"]),
@@ -127,8 +128,8 @@ def _closed(found: Found) -> str:
 
 def _left_out(found: Found) -> str:
     """Which comparisons have no numbers, and what would make them."""
-    names = [name for name in (*NAMES, *SERVERS) if name not in found]
-    said = "; ".join(f"{title(name)} (`{COMMAND if name in SERVERS else study(name).command}`)" for name in names)
+    names = [name for name in (*NAMES, *SERVERS, *OBJECTIVES) if name not in found]
+    said = "; ".join(f"{title(name)} (`{COMMAND if name not in NAMES else study(name).command}`)" for name in names)
     return f"Not run yet with these recipes: {said}.\n\n" if names else ""
 
 

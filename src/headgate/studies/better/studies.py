@@ -25,6 +25,8 @@ NAMES = (*AT_EQUAL_SPEND, *RESPONSES)
 """in the order of the page"""
 SERVERS = ("help-logistic", "help-lenet")
 """what the server's step is worth"""
+OBJECTIVES = ("losses-logistic", "losses-lenet")
+"""what another objective of the clients is worth"""
 
 
 @dataclass(frozen=True)

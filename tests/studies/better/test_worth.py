@@ -1,15 +1,17 @@
-"""What the server's step is worth: settings are chosen on held-out images, differences are taken seed by seed."""
+"""What a part of learning is worth: settings are chosen on held-out images, differences are taken seed by seed."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from headgate.studies.better.servers import chosen, servers_table
-from headgate.studies.better.studies import SERVERS, study
+from headgate.studies.better.studies import OBJECTIVES, SERVERS, study
+from headgate.studies.better.worth import SERVER, chosen, part_of, worth_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
-FOUND = {name: json.loads(page.read_text("utf-8")) for name in SERVERS if (page := DOCS / f"{name}.json").is_file()}
+FOUND = {
+    name: json.loads(page.read_text("utf-8")) for name in (*SERVERS, *OBJECTIVES) if (page := DOCS / f"{name}.json").is_file()
+}
 
 
 def a_row(kind, setting, policy, best, held_out, learnt=(0, 1, 2), diverged=0):
@@ -41,7 +43,7 @@ def test_a_setting_that_loses_runs_is_not_chosen():
 def test_differences_are_those_of_seeds_that_both_learnt():
     rows = rows_of([("0.5", (0.82, 0.84, 0.86), (0.83,) * 3)])
     rows[0] = a_row("average", "", "headgate", (0.81, 0.82), (0.8, 0.8), learnt=(0, 2), diverged=1)  # seed 1 was lost
-    line = servers_table({"help-logistic": rows}).splitlines()[2]
+    line = worth_table({"help-logistic": rows}, SERVER).splitlines()[2]
     first = line.split("|")[3].strip()
     assert first.startswith("+2.50 ±")  # (82 − 81 + 86 − 82)/2
 
@@ -51,7 +53,11 @@ def test_the_recipe_of_a_study_is_the_one_that_was_run(name):
     points, rows = study(name).points, FOUND[name]["rows"]
     first = points[0][1]
     assert len(rows) == len(points) * len(first.policies)
-    assert [row["kind"] for row in rows[:: len(first.policies)]] == [each.tables()["server"]["kind"] for _, each in points]
+    part = part_of(name)
+    tables = [each.tables().get(part.section, {"kind": part.plain}) for _, each in points]
+    assert [row["kind"] for row in rows[:: len(first.policies)]] == [table["kind"] for table in tables]
+    for row, table in zip(rows[:: len(first.policies)], tables, strict=True):
+        assert all(f"{table[setting]:g}" in row["setting"] for setting in part.settings.get(row["kind"], ()))
     assert {row["seeds"] + row["diverged"] for row in rows} == {len(first.seeds)}
     assert {(row["rounds"], row["budget"]) for row in rows} == {(first.rounds, first.system.budget)}
     assert all(row["kept_limits"] for row in rows if row["policy"] == "headgate")

@@ -1,6 +1,7 @@
-"""What the server's step is worth to each policy at equal spend, its settings chosen on data that nobody trains on."""
+"""What a part of learning is worth to each policy at equal spend, its settings chosen on data that nobody trains on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ from headgate.analysis.provenance import facts_of, how_made, machine
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
 from headgate.studies.better.seed_by_seed import Row, paired
-from headgate.studies.better.studies import title
+from headgate.studies.better.studies import OBJECTIVES, SERVERS, title
 
 COMMAND = "headgate reproduce better"
-PLAIN = "average"
 POLICIES = ("headgate", "constant", "oracle")
 MEASURES = ("best", "last", "mean", "chosen")
 WORDS = (
@@ -27,24 +27,48 @@ WORDS = (
 )
 
 
-def conclude_servers(folders: Sequence[Path], pages: Path, name: str, quick: bool = False) -> None:
-    """Writes NAME.md and NAME.json: one run folder for each server."""
-    opened = [RunFolder.open(folder) for folder in folders]
-    rows = [row for run in opened for row in _rows(run)]
+@dataclass(frozen=True)
+class LearningPart:
+    """A section of a recipe whose kinds are compared."""
+
+    section: str
+    plain: str
+    """the kind that the others are held against"""
+    said: str
+    settings: Mapping[str, Sequence[str]]
+    """of each kind, which of its settings differ here"""
+
+
+SERVER = LearningPart("server", "average", "the server's step", {"momentum": ("momentum",), "adam": ("lr",), "yogi": ("lr",)})
+OBJECTIVE = LearningPart(
+    "objective",
+    "plain",
+    "another objective",
+    {"fresh": ("share",), "fedlc": ("tau",), "fedrs": ("alpha",), "fedntd": ("beta",)},
+)
+
+
+def part_of(name: str) -> LearningPart:
+    """Which part a study is about."""
+    return {**dict.fromkeys(SERVERS, SERVER), **dict.fromkeys(OBJECTIVES, OBJECTIVE)}[name]
+
+
+def conclude_worth(folders: Sequence[Path], pages: Path, name: str, quick: bool = False) -> None:
+    """Writes NAME.md and NAME.json: one run folder for each setting of the part."""
+    opened, part = [RunFolder.open(folder) for folder in folders], part_of(name)
+    rows = [row for run in opened for row in _rows(run, part)]
     facts = facts_of(COMMAND, [machine(run) for run in opened], quick)
-    text = page(f"{name}: what the server's step is worth", how_made(facts), WORDS, all_table(rows), quick=quick)
+    text = page(f"{name}: what {part.said} is worth", how_made(facts), WORDS, all_table(rows, part), quick=quick)
     write(pages, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
 
 
-def _rows(run: RunFolder) -> list[dict[str, Any]]:
+def _rows(run: RunFolder, part: LearningPart) -> list[dict[str, Any]]:
     found = read_finished([run.path])
-    server = run.config.get("server", {})
-    names = ("momentum", "lr") if server.get("kind") == "momentum" else ("lr",)
-    given = {name: server[name] for name in names if server.get(name, 1.0) != 1.0}
-    said = [f"{value:g}" if name == server["kind"] else f"{name} {value:g}" for name, value in given.items()]
+    own = run.config.get(part.section, {"kind": part.plain})
+    said = [f"{own[name]:g}" if name == own["kind"] else f"{name} {own[name]:g}" for name in part.settings.get(own["kind"], ())]
     return [
         {
-            "kind": server.get("kind", PLAIN),
+            "kind": own["kind"],
             "setting": ", ".join(said),
             **row,
             "held_out_by_seed": [round(float(value), 6) for value in one.held_out],
@@ -53,7 +77,7 @@ def _rows(run: RunFolder) -> list[dict[str, Any]]:
     ]
 
 
-def all_table(rows: Sequence[Row]) -> str:
+def all_table(rows: Sequence[Row], part: LearningPart) -> str:
     lines = []
     for row in rows:
         known = bool(row["learnt"])
@@ -61,7 +85,7 @@ def all_table(rows: Sequence[Row]) -> str:
         rest = [_mean(row, key) if known else DASH for key in MEASURES[1:]]
         money = f"{row['spend']:.1f} of {row['budget']:g}"
         lines.append([_named(row), f"`{row['policy']}`", held, *rest, money, str(row["diverged"])])
-    return table(["server", "policy", "best (held out)", *MEASURES[1:], "money a round", "lost"], lines)
+    return table([part.section, "policy", "best (held out)", *MEASURES[1:], "money a round", "lost"], lines)
 
 
 def _named(row: Row) -> str:
@@ -81,21 +105,24 @@ def chosen(rows: Sequence[Row]) -> dict[str, str]:
     return {kind: setting for kind, (_, setting) in best.items()}
 
 
-def servers_table(found: Mapping[str, Sequence[Row]]) -> str:
-    """For each study and kind of server: what it adds to each policy, and headgate with it beside the plain oracle."""
+def worth_table(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
+    """For each study and kind of the part: what it adds to each policy, and headgate with it beside the plain oracle."""
     lines = []
     for name, rows in found.items():
         at = {(row["kind"], row["setting"], row["policy"]): row for row in rows}
         for kind, setting in chosen(rows).items():
-            if kind == PLAIN:
+            if kind == part.plain:
                 continue
             adds = [
-                _gap(at[kind, setting, policy], at[PLAIN, "", policy], key) for policy in POLICIES for key in ("best", "last")
+                _gap(at[kind, setting, policy], at[part.plain, "", policy], key)
+                for policy in POLICIES
+                for key in ("best", "last")
             ]
-            beside = _gap(at[kind, setting, "headgate"], at[PLAIN, "", "oracle"], "best")
-            lines.append([f"[{title(name)}]({name}.md)", f"{kind} {setting}", *adds, beside])
+            beside = _gap(at[kind, setting, "headgate"], at[part.plain, "", "oracle"], "best")
+            lines.append([f"[{title(name)}]({name}.md)", f"{kind} {setting}".strip(), *adds, beside])
     header = [f"{policy}: {key}" for policy in POLICIES for key in ("best", "last")]
-    return table(["study", "server, as chosen", *header, "headgate with it, less the plain oracle: best"], lines)
+    beside = "headgate with it, less the plain oracle: best"
+    return table(["study", f"{part.section}, as chosen", *header, beside], lines)
 
 
 def _gap(one: Row, other: Row, key: str) -> str:
