@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.renewed import Spans, by_client, by_place, renewed, worth_it
 from headgate.control.retention import Candidates, KStep, Retention, WindowRule
 from headgate.control.scores import Scores, check_asked
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
@@ -83,9 +84,9 @@ class Buffers:
         if self.limit is None:
             return Contents(recent)
         slots = (self.runs, self.clients, int(self.limit.max()))
-        born = np.zeros(slots, dtype=np.int32)
         if self.window:
-            return Contents(recent, born)
+            return Contents(recent, by_client(np.zeros((slots[-1], *slots[:-1]), dtype=np.int32)))
+        born = np.zeros(slots, dtype=np.int32)
         labels = np.zeros(slots, dtype=np.int32) if self.rule.by_class else None
         return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
 
@@ -137,35 +138,47 @@ class Buffers:
         if (none or all_of_them) and (come == limit).all():  # whole buffers are filled: no need to look for places
             uses = t * gone.sum(axis=-1) - (0 if none else born.sum(axis=(1, 2), dtype=np.int64))
             return Settled(contents._replace(born=self._all_born(t)), first, passed, uses)
-        left = self._each(ledger.dropped, gone)
-        count = gone.sum(axis=-1)
-        since = np.add.reduceat(np.append(born.ravel()[left], np.int32(0)), np.cumsum(count) - count, dtype=np.int64)
-        uses = np.where(count > 0, t * count - since, 0)  # once in every round from the one of admission to the last
+        # who is full takes the places of those that leave
         same = np.array_equal(gone, come) and not (gone * (ledger.admitted - ledger.dropped - limit)).any()
-        born = born.copy()
-        born.ravel()[left if same else self._each(np.maximum(ledger.admitted, first), come)] = t  # full ones: where others left
+        leaving, coming = Spans(ledger.dropped, gone), None if same else Spans(np.maximum(ledger.admitted, first), come)
+        ways = renewed if worth_it(gone, come, born.shape[-1]) else self._found
+        born, since = ways(born, t, limit, leaving, coming)
+        count = gone.sum(axis=-1)
+        uses = np.where(count > 0, t * count - since, 0)  # once in every round from the one of admission to the last
         return Settled(contents._replace(born=born), first, passed, uses)
+
+    def _found(
+        self, born: NDArray[np.int32], t: int, limit: Ints, gone: Spans, come: Spans | None
+    ) -> tuple[NDArray[np.int32], Ints]:
+        """As `renewed`, where few change hands: each of them is looked for."""
+        left, shape = self._each(*gone), by_place(born).shape
+        places, count = by_place(born).ravel(), gone.count.sum(axis=-1)
+        since = np.add.reduceat(np.append(places[left], np.int32(0)), np.cumsum(count) - count, dtype=np.int64)
+        places = places.copy()
+        places[left if come is None else self._each(*come)] = t
+        return by_client(places.reshape(shape)), np.where(count > 0, since, 0)
 
     def _all_born(self, t: int) -> NDArray[np.int32]:
         """Every place taken in round t, of every run alike."""
-        by_client = np.multiply(self._there, np.int32(t), dtype=np.int32)
-        return np.broadcast_to(by_client, (self.runs, *by_client.shape))
+        places = np.multiply(self._there, np.int32(t), dtype=np.int32)
+        return by_client(np.broadcast_to(places, (len(places), self.runs, self.clients)))
 
     @cached_property
     def _there(self) -> NDArray[np.bool_]:
-        """Which places each client has, (M, places)."""
+        """Which places each client has, (places, 1, M)."""
         assert self.limit is not None
-        return np.asarray(np.arange(int(self.limit.max())) < self.limit[:, None])
+        return np.asarray(np.arange(int(self.limit.max()))[:, None, None] < self.limit)
 
     def _each(self, begin: Ints, count: Ints) -> Ints:
-        """Places, counted over all runs and clients, of samples begin ≤ i < begin + count, at most a buffer of each client."""
+        """Where among the places of all runs and clients, (B, R, M), these samples of each client lie."""
         assert self.limit is not None
-        count, slots = count.ravel(), int(self.limit.max())
+        count = count.ravel()
         room = np.broadcast_to(self.limit, begin.shape).ravel()
         place = np.repeat(begin.ravel() % room - (np.cumsum(count) - count), count)
         place += np.arange(place.size)
         place -= (place >= (most := np.repeat(room, count))) * most
-        place += np.repeat(slots * np.arange(count.size), count)
+        place *= count.size
+        place += np.repeat(np.arange(count.size), count)
         return place
 
     # rules that choose

@@ -102,8 +102,8 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
         least, most = array.min(), array.max()
         for kind in (np.int8, np.int16, np.int32):
             if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
-                return array.astype(kind)
-    return array
+                return array.astype(kind, order="C")
+    return np.ascontiguousarray(array)
 
 
 def _told(path: Path, name: str, found: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
