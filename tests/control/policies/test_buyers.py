@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Fifo, KStep, Report, System
 from headgate.control.policies import (
     Bucket,
-    Clairvoyant,
     Constant,
     Headgate,
     Lookahead,
@@ -20,7 +19,6 @@ from headgate.control.policies import (
 )
 from headgate.control.policies.buying.headgate import _early_path
 from headgate.control.policies.buying.threshold import known_edge
-from headgate.control.policy import Given
 from headgate.control.prices import Fixed, PerClient, Switches, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -259,22 +257,6 @@ def test_with_fewer_places_a_round_the_money_is_spent_all_the_same():
     for each in played.values():
         assert each.spend.sum(axis=1).mean() == pytest.approx(5500, rel=0.01)
     assert played[0.5].admitted.sum() < played[1.0].admitted.sum()  # at higher prices
-
-
-def test_headgate_that_remembers_all_prices_is_short_of_all_prices_known_by_a_logarithm():
-    """In ten times the rounds it loses a constant more; with the latest prices alone it loses some in each round."""
-    short = {}
-    for rounds in (300, 3000):
-        system = System(MNIST.buffer, MNIST.budget, rounds)
-        given = Given(system, Uniform(1, 10), BoundConstants(), np.arange(12), rounds)
-        best = Clairvoyant(aim="samples", fill=True).completed(given)
-        know, learn, window = (
-            rehearse(system, policy, Uniform(1, 10), np.arange(12), rounds).admitted.sum(axis=1).mean()
-            for policy in (best, Headgate(early=0.0), Headgate(early=0.0, remember=64))
-        )
-        short[rounds] = know - learn, know - window
-    assert short[3000][0] < 2 * short[300][0]
-    assert short[3000][1] > 4 * short[300][1]
 
 
 def test_headgate_leans_as_it_is_told():

@@ -64,12 +64,12 @@ def test_every_rule_passes_the_public_check(rule, capacity):
     make, _, more = RULES[rule]
     if "stores" in more:
         more = {"stores": ((0,), (1, 2), (), (0, 1, 2), (7,))}
-    check_retention(make(capacity, **more))
+    check_retention(make(capacity, **more), rounds=16)
 
 
 @pytest.mark.parametrize("rule", [Gss(), Balancer(), Cbrs(), Ode()])
 def test_buyers_pass_the_public_check_with_every_rule(rule):
-    check_policy(Headgate(rule=rule))
+    check_policy(Headgate(rule=rule), rounds=24)
 
 
 @EACH

@@ -55,18 +55,18 @@ def kept(ledger, run, client):
 @EACH
 @pytest.mark.parametrize("capacity", [1, 3, BUFFER])
 def test_every_rule_passes_the_public_check(rule, capacity):
-    check_retention(RULES[rule][0](capacity))
+    check_retention(RULES[rule][0](capacity), rounds=16)
 
 
 @EACH
 @pytest.mark.parametrize("policy", [Headgate, Resolving, Pacing])
 def test_buyers_pass_the_public_check_with_every_rule(rule, policy):
-    check_policy(policy(rule=RULES[rule][0](BUFFER)))
+    check_policy(policy(rule=RULES[rule][0](BUFFER)), rounds=24)
 
 
 @EACH
 def test_constant_admission_passes_the_public_check_with_every_rule(rule):
-    check_policy(Constant(rate=6.3, K=4, rule=RULES[rule][0](BUFFER)))
+    check_policy(Constant(rate=6.3, K=4, rule=RULES[rule][0](BUFFER)), rounds=24)
 
 
 @EACH
