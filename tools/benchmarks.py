@@ -35,6 +35,7 @@ KNOWN = {
     "scoring": ("What it costs to look at samples", "make bench"),
     "study": ("The paper's whole MNIST study", "make bench"),
     "scale": ("A million clients", "make bench"),
+    "million": ("Two seeds of two policies of a million clients", "make bench"),
     "soak": ("A hundred thousand rounds", "make bench"),
     "control": ("What control costs", "make bench"),
     "flower_overhead": ("What Flower costs", "make bench"),

@@ -26,7 +26,8 @@ from worlds import World, an_experiment, counting_app, same_ledgers, start
 
 from headgate.flower.strategy import AdmissionStrategy
 
-ROUNDS = 3
+ROUNDS, SERVED = 3, 2
+"""rounds of a run; where the server is killed at every statement two have them all, the first round's and a later one's"""
 EXPECTED = "exactly once"
 
 
@@ -136,14 +137,14 @@ def client_rows(policy: str):
 def server_rows(policy: str):
     """The server is killed and starts again."""
     with TemporaryDirectory() as folder:
-        undisturbed = World(folder, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
+        undisturbed = World(folder, an_experiment(policy, SERVED, server={"kind": "momentum"}))
         in_a_child(undisturbed.play)
         for kind in ("statement", "file"):
             at = 0
             while True:
                 at += 1
                 with TemporaryDirectory() as own:
-                    world = World(own, an_experiment(policy, ROUNDS, server={"kind": "momentum"}))
+                    world = World(own, an_experiment(policy, SERVED, server={"kind": "momentum"}))
                     note = Path(own) / "note"
                     if not in_a_child(serve_and_die, world, kind, at, note):
                         break
