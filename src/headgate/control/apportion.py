@@ -36,11 +36,11 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
     """
     if not total.any():
         return np.zeros_like(credit), credit
-    whole, everybody = int(shares.sum()), bool(shares.min() > 0)
+    whole = int(shares.sum())
     owed = total[:, None] * shares
     owed += credit
     if room is not None:
-        places = room if everybody else np.where(shares != 0, room, 0)
+        places = room if shares.all() else np.where(shares != 0, room, 0)
         if np.array_equal(total, places.sum(axis=-1)):  # everybody gets as much as fits
             return np.array(places), owed - places * whole
     given = owed // whole
@@ -52,21 +52,17 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
         given = _largest_first(given, owed, total)
         left = np.maximum(left, 0)
     if room is not None and (left > 0).any():
-        spare = room - given if everybody else np.where(shares > 0, room - given, 0)
-        if (left >= np.count_nonzero(spare > 0, axis=-1)).any():
+        spare = np.where(shares > 0, room - given, 0)
+        if (left >= (spare > 0).sum(axis=-1)).any():
             given, left = _fill_up(given, left, spare)
-    rest = given * -whole
-    rest += owed
+    rest = owed - given * whole
     if (left > 0).any():
-        open_to_more = np.broadcast_to(shares > 0, rest.shape) if room is None else given < places
+        open_to_more = shares > 0 if room is None else (shares > 0) & (given < room)
         entitled = open_to_more & (rest > 0)
         short = left > np.count_nonzero(entitled, axis=-1)  # only after room has kept somebody back
         if short.any():
             entitled |= open_to_more & short[:, None]
-        due = (whole - rest).astype(np.float64)  # exact, and quicker than a quotient of whole numbers
-        due /= shares if everybody else np.maximum(shares, 1)
-        due[~entitled] = np.inf
-        served = _smallest(due, left)
+        served = _smallest(np.where(entitled, (whole - rest) / np.maximum(shares, 1), np.inf), left)
         given += served
         rest -= served * whole
     return given, rest
