@@ -30,9 +30,9 @@ def test_it_is_one_sample_after_the_other(given, block, places_first):
     born, limit, gone, come = given
     expected, since = born.copy(), np.zeros(len(born), dtype=np.int64)
     for r, m in np.ndindex(gone.begin.shape):
-        for i in range(gone.count[r, m]):
+        for i in range(gone.size[r, m]):
             since[r] += born[r, m, (gone.begin[r, m] + i) % limit[m]]
-        for i in range((come or gone).count[r, m]):
+        for i in range((come or gone).size[r, m]):
             expected[r, m, ((come or gone).begin[r, m] + i) % limit[m]] = 1001
     before = born.copy()
     whole, block_before = by_client(by_place(born)) if places_first else born, renewed_module.BLOCK

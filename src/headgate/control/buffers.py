@@ -151,12 +151,10 @@ class Buffers:
         self, born: NDArray[np.int32], t: int, limit: Ints, gone: Spans, come: Spans | None
     ) -> tuple[NDArray[np.int32], Ints]:
         """As `renewed`, where few change hands: each of them is looked for."""
-        left, shape = self._each(*gone), by_place(born).shape
-        places, count = by_place(born).ravel(), gone.count.sum(axis=-1)
-        since = np.add.reduceat(np.append(places[left], np.int32(0)), np.cumsum(count) - count, dtype=np.int64)
-        places = places.copy()
-        places[left if come is None else self._each(*come)] = t
-        return by_client(places.reshape(shape)), np.where(count > 0, since, 0)
+        left, count, after = self._each(*gone), gone.size.sum(axis=-1), by_place(born).copy()
+        since = np.add.reduceat(np.append(after.ravel()[left], np.int32(0)), np.cumsum(count) - count, dtype=np.int64)
+        after.ravel()[left if come is None else self._each(*come)] = t
+        return by_client(after), np.where(count > 0, since, 0)
 
     def _all_born(self, t: int) -> NDArray[np.int32]:
         """Every place taken in round t, of every run alike."""

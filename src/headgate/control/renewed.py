@@ -1,6 +1,6 @@
 """Places of very many windows that change hands in a round: all are looked at, which is quicker than to find some of them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,10 @@ PART = 8
 
 
 class Spans(NamedTuple):
-    """Samples begin ≤ i < begin + count of each client's stream, at most a buffer of them, (R, M)."""
+    """Samples begin ≤ i < begin + size of each client's stream, at most a buffer of them, (R, M)."""
 
     begin: Ints
-    count: Ints
+    size: Ints
 
 
 def worth_it(gone: Ints, come: Ints, places: int) -> bool:
@@ -44,23 +44,23 @@ def renewed(born: NDArray[np.int32], t: int, limit: Ints, gone: Spans, come: Spa
     """
     before = by_place(born)
     after, (places, runs, clients) = np.empty_like(before), before.shape
-    kind = next(each for each in (np.uint8, np.uint16, np.uint32) if 2 * places <= np.iinfo(each).max + 1)
+    kind = next(each for each in ("u1", "u2", "u4") if 2 * places <= np.iinfo(each).max + 1)
     place, now = np.arange(places, dtype=kind)[:, None], np.int32(t)
     since = np.zeros(runs, dtype=np.int64)
     for r in range(runs):
         for start in range(0, clients, BLOCK):
             own = slice(start, start + BLOCK)
             held, room = before[:, r, own], limit[own]
-            left = _within(place, gone.begin[r, own], gone.count[r, own], room)
+            left = _within(place, gone.begin[r, own], gone.size[r, own], room)
             since[r] += (held * left).sum(dtype=np.int64)  # products are quicker than choices
-            taken = left if come is None else _within(place, come.begin[r, own], come.count[r, own], room)
+            taken = left if come is None else _within(place, come.begin[r, own], come.size[r, own], room)
             np.add(held, (now - held) * taken, out=after[:, r, own])
     return by_client(after), since
 
 
-def _within(place: NDArray[np.unsignedinteger], begin: Ints, count: Ints, room: Ints) -> NDArray[np.bool_]:
+def _within(place: NDArray[Any], begin: Ints, count: Ints, room: Ints) -> NDArray[np.bool_]:
     """Which places (B, 1) are those of the samples from `begin` on. Below zero is far above every count: it is unsigned."""
     kind = place.dtype
     first = (begin - np.floor(begin / room) * room).astype(kind)  # exact below 2^53, and quicker than a remainder
-    count, room = count.astype(kind), room.astype(kind)
-    return np.asarray((place - first < np.minimum(count, room - first)) | (place - first + room < count))
+    many, most = count.astype(kind), room.astype(kind)
+    return np.asarray((place - first < np.minimum(many, most - first)) | (place - first + most < many))
