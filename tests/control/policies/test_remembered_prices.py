@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import System, View
@@ -165,6 +165,7 @@ def test_few_different_prices_are_kept_exactly_however_many_come(prices):
     assert kept == {float(price): (price * prices.count(price), prices.count(price)) for price in prices}
 
 
+@settings(max_examples=30)  # of some five hundred prices each, which take longer to draw than to try
 @given(MANY, st.floats(0.0, 2.0))
 def test_of_many_what_lies_below_a_bin_is_exact_and_a_bin_counts_as_one_price(prices, part):
     """Against the slow plain way: put every price into its bin, sort, buy the cheapest bins first."""
