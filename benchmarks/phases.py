@@ -85,8 +85,7 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     clock = Clock()
     clock.watch("import", builtins, "__import__")
     clock.watch("import", importlib, "import_module")
-    from headgate import cli
-    from headgate.cli import learning
+    from headgate.cli import commands, learning
     from headgate.records.writer import RunWriter
     from headgate.simulation import engine, players, schedule
     from headgate.simulation.executors.executor import Executor
@@ -106,7 +105,7 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     clock.watch("record", RunWriter, "append", "checkpoint", "state", "replace")
     clock.watch("record", schedule, "create", "conclude")
     clock.watch("record", learning, "show_and_conclude")
-    cli.app(words, standalone_mode=False)
+    commands.app(words, standalone_mode=False)
     clock.turn()
     return clock.spent
 
