@@ -6,8 +6,10 @@ import subprocess
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from headgate.analysis.curves import curve, heats, looks, thinned
+from headgate.analysis.figures import save_figure
 from headgate.analysis.learning_figures import draw_run
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_runs
@@ -146,6 +148,14 @@ def test_figures_on_paper(tmp_path):
     assert b"_run $x$ {y}: a" in re.sub(rb"<!--\s*(.*?)\s*-->", rb"\1", paths[0].read_bytes()).replace(b"\\$", b"$")
     again = draw_run(runs, tmp_path / "again", [".svg"])
     assert again[0].read_bytes() == paths[0].read_bytes()
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF")])
+def test_the_name_of_a_figure_says_what_it_becomes(tmp_path, suffix, start):
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([1, 2])
+    save_figure(figure, tmp_path / f"figure{suffix}")
+    assert (tmp_path / f"figure{suffix}").read_bytes().startswith(start)
 
 
 def test_a_far_off_value_gives_a_logarithmic_scale(tmp_path):

@@ -70,6 +70,16 @@ def test_a_clients_mean_age_falls_with_what_it_is_given():
     assert np.mean([*queue[:5], *[0.0] * 5]) == pytest.approx(0.25 * queue.mean(), rel=0.01)
 
 
+def test_who_is_given_more_than_its_places_has_new_ones_in_all_of_them():
+    memory = {**wear.unused(1, 2), "used": np.array([[5.0, 5.0]]), "bought": np.array([[25, 10]])}
+    assert wear.observe(memory, a_view(np.ones((1, 2))), np.array([10, 10]))["used"].tolist() == [[1.0, 1.0]]
+
+
+def test_a_client_with_a_price_of_its_own_feels_it_by_its_own_age():
+    memory = {"used": np.array([[1.0, 4.0, 9.0]])}
+    assert wear.felt(memory, np.full((1, 3), 6.0), 4, 0.5) == pytest.approx(np.array([[6.0, 3.0, 2.0]]))
+
+
 def a_view(price):
     from headgate.control.types import View
 

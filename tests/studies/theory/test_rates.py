@@ -70,12 +70,10 @@ def test_horizons():
         horizons(100, 500)
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
-def test_the_plot_is_drawn(rates, tmp_path, suffix):
-    path = tmp_path / f"rates{suffix}"
+def test_the_plot_is_drawn(rates, tmp_path):
+    path = tmp_path / "rates.svg"
     draw_rates(rates, path)
-    start = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[suffix]
-    assert path.read_bytes().startswith(start)
+    assert path.read_bytes().startswith(b"<?xml")
     assert path.stat().st_size > 5000
 
 
