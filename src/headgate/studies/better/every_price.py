@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from headgate.analysis.formatting import DASH, listed, money, plus_minus
 from headgate.analysis.intervals import Difference, student
 from headgate.analysis.markdown import table
+from headgate.analysis.pages import bullets
 from headgate.escaping import markdown as escape
 from headgate.studies.better.studies import AT_EQUAL_SPEND, title
 from headgate.studies.leaderboard.results import MEASURES, ROWS, Result, of_one_seed
@@ -34,9 +35,14 @@ class Beside(NamedTuple):
         return [measure for measure, gap in self.gaps.items() if gap is None or gap.low is None or gap.low <= 0]
 
     @property
-    def name(self) -> str:
-        prices = f", {self.ours.prices}" if self.ours.prices else ""
-        return f"{title(self.study)}{prices}, budget {self.ours.budget:g}"
+    def behind(self) -> bool:
+        """Whether there is a measure by which ours is clearly worse."""
+        return any(gap is not None and gap.high is not None and gap.high < 0 for gap in self.gaps.values())
+
+    @property
+    def offer(self) -> str:
+        """Prices and budget."""
+        return f"{self.ours.prices or 'the same prices as the paper'}, budget {self.ours.budget:g}"
 
 
 def pairs_in(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Beside]:
@@ -69,7 +75,11 @@ def prices_table(pairs: Sequence[Beside]) -> str:
 
 
 def exceptions(pairs: Sequence[Beside]) -> str:
-    """Where headgate is not ahead of constant by every measure, in a sentence."""
-    short = [f"{escape(each.name)} ({listed(each.short)})" for each in pairs if each.short]
-    ahead = f"In {len(pairs) - len(short)} of {len(pairs)} rows `headgate` is clearly ahead by all three"
-    return ahead + (f". The exceptions: {'; '.join(short)}." if short else ": no exception.")
+    """Where headgate is not ahead of constant by every measure, study by study."""
+    short: dict[str, list[str]] = {}
+    for each in (each for each in pairs if each.short):
+        short.setdefault(title(each.study), []).append(f"{escape(each.offer)} ({listed(each.short)})")
+    ahead, behind = len(pairs) - sum(map(len, short.values())), sum(each.behind for each in pairs)
+    said = f"In {ahead} of {len(pairs)} rows `headgate` is clearly ahead by all three, in {behind} clearly behind by any."
+    named = bullets(f"{name}: {'; '.join(own)}" for name, own in short.items())
+    return f"{said} Not clearly ahead:\n\n{named}\n\n" if named else f"{said} "

@@ -19,7 +19,7 @@ from headgate.studies.better import every_price
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
 from headgate.studies.better.seed_by_seed import Row
-from headgate.studies.better.studies import NAMES, OBJECTIVES, PRICED, RESPONSES, SERVERS, study, title
+from headgate.studies.better.studies import NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
 from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_table
 from headgate.studies.theory.regret import regret_table
 
@@ -178,7 +178,7 @@ def _paces(found: Found) -> str:
     lines = [
         [title(name), said, *(_share(row[f"closed_{key}"]) for key in MEASURES), f"{row['N']:.0f}"]
         for name, rows in found.items()
-        if name not in ("mnist", "acdpp-grid", *PRICED)
+        if name not in ("mnist", "acdpp-grid", "ercot", "brent", "prices", "prices-lenet")
         for policy, said in PACES.items()
         for row in rows
         if row["policy"] == policy
