@@ -70,6 +70,17 @@ def test_a_clients_mean_age_falls_with_what_it_is_given():
     assert np.mean([*queue[:5], *[0.0] * 5]) == pytest.approx(0.25 * queue.mean(), rel=0.01)
 
 
+def test_what_the_last_round_brought_is_a_share_of_the_places():
+    """Of forty, ten were bought before it and thirty after; what comes out at the end is forgotten."""
+    memory = {**wear.unused(1, 2), "admitted_before": np.array([10])}
+    memory["renewed"] = np.arange(1.0, wear.LONGEST + 1)[None]
+    after = wear.observe(
+        memory, a_view(np.ones((1, 2)))._replace(price=np.ones(1), distinct=np.array([30])), np.array([15, 25])
+    )
+    assert after["renewed"].tolist() == [[0.5, *range(1, wear.LONGEST)]]
+    assert after["admitted_before"].tolist() == [30]
+
+
 def test_who_is_given_more_than_its_places_has_new_ones_in_all_of_them():
     memory = {**wear.unused(1, 2), "used": np.array([[5.0, 5.0]]), "bought": np.array([[25, 10]])}
     assert wear.observe(memory, a_view(np.ones((1, 2))), np.array([10, 10]))["used"].tolist() == [[1.0, 1.0]]
