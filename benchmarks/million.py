@@ -6,8 +6,8 @@
 constant. While it plays, its memory, its processor time and the rows of its record are looked at. A run that holds its record
 until the end has no rows before it; one that keeps something of every round holds more at the end than before. What was gained
 is the median of the last half of the rounds, less that of the quarter before, when buffers have filled: what a round takes for
-a moment hangs on how many places it renews. What grows by design is the table of the samples ever trained on, 12 bytes each, and
-twice that while it is made.
+a moment hangs on how many places it renews. What grows by design is the table of the samples ever trained on, 12 bytes each,
+and twice that while it is made.
 """
 
 import argparse
