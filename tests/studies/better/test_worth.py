@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.studies.better.studies import OBJECTIVES, SERVERS, study
-from headgate.studies.better.worth import SERVER, chosen, part_of, worth_table
+from headgate.studies.better.worth import SERVER, chosen, part_of, worth_said, worth_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 FOUND = {
@@ -46,6 +46,17 @@ def test_differences_are_those_of_seeds_that_both_learnt():
     line = worth_table({"help-logistic": rows}, SERVER).splitlines()[2]
     first = line.split("|")[3].strip()
     assert first.startswith("+2.50 ±")  # (82 − 81 + 86 − 82)/2
+
+
+def test_what_is_said_of_a_kind_goes_by_an_interval_clear_of_zero():
+    settings = [("0.5", (0.82, 0.83, 0.83), (0.9,) * 3)]
+    rows = rows_of(settings)
+    for kind, best in (("adam", (0.7, 0.71, 0.69)), ("yogi", (0.7, 0.9, 0.8))):
+        rows += [{**row, "kind": kind, "best_by_seed": list(best)} for row in rows_of(settings)[3:]]
+    gain, lose, neither = "`momentum`", "`adam`", "`yogi`"
+    said = f"headgate's best models clearly gain by {gain}, clearly lose by {lose}, neither by {neither}."
+    assert worth_said({"help-logistic": rows}, SERVER) == f"MNIST, logistic regression, servers: {said}"
+    assert "gain by none of them" in worth_said({"help-logistic": rows_of([("0.5", (0.7,) * 3, (0.9,) * 3)])}, SERVER)
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -20,7 +20,7 @@ from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
 from headgate.studies.better.seed_by_seed import Row
 from headgate.studies.better.studies import NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
-from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_table
+from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_said, worth_table
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
@@ -73,6 +73,7 @@ def page(found: Found, helped: Found, minimised: Found, regret: Sequence[Row], q
         left_out=_left_out({**found, **helped, **minimised}),
         servers=worth_table(helped, SERVER),
         objectives=worth_table(minimised, OBJECTIVE),
+        objectives_said=worth_said(minimised, OBJECTIVE),
         released=_released(found["mnist"]),
         rivals=_rivals(found),
         ablations=_ablations(found["ablations"]),

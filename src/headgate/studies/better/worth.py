@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.compare import page as compared
-from headgate.analysis.formatting import DASH, plus_minus
+from headgate.analysis.formatting import DASH, listed, plus_minus
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, page, write
 from headgate.analysis.provenance import facts_of, how_made, machine
@@ -123,6 +123,25 @@ def worth_table(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
     header = [f"{policy}: {key}" for policy in POLICIES for key in ("best", "last")]
     beside = "headgate with it, less the plain oracle: best"
     return table(["study", f"{part.section}, as chosen", *header, beside], lines)
+
+
+def worth_said(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
+    """By which kinds headgate's best models gain or lose with a 95 % interval clear of zero, and by which by neither."""
+    said = []
+    for name, rows in found.items():
+        at = {(row["kind"], row["setting"]): row for row in rows if row["policy"] == "headgate"}
+        kinds: dict[str, list[str]] = {"gain": [], "lose": [], "neither": []}
+        for kind, setting in chosen(rows).items():
+            if kind != part.plain:
+                gap = paired(at[kind, setting], at[part.plain, ""], "best")
+                low, high = gap.low or 0.0, gap.high or 0.0  # one seed tells nothing
+                verdict = "gain" if low > 0 else "lose" if high < 0 else "neither"
+                kinds[verdict].append(f"`{kind}`")
+        gain, lose, neither = (listed(each) if each else "none of them" for each in kinds.values())
+        said.append(
+            f"{title(name)}: headgate's best models clearly gain by {gain}, clearly lose by {lose}, neither by {neither}."
+        )
+    return "\n".join(said)
 
 
 def _gap(one: Row, other: Row, key: str) -> str:
