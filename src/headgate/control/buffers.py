@@ -143,8 +143,7 @@ class Buffers:
         leaving, coming = Spans(ledger.dropped, gone), None if same else Spans(np.maximum(ledger.admitted, first), come)
         ways = renewed if worth_it(gone, come, born.shape[-1]) else self._found
         born, since = ways(born, t, limit, leaving, coming)
-        count = gone.sum(axis=-1)
-        uses = np.where(count > 0, t * count - since, 0)  # once in every round from the one of admission to the last
+        uses = t * gone.sum(axis=-1) - since  # once in every round from the one of admission to the last
         return Settled(contents._replace(born=born), first, passed, uses)
 
     def _found(
