@@ -5,9 +5,9 @@
 `headgate run million` as a user types it, in one process, for one run (a seed of headgate), and for two seeds of headgate and
 constant. While it plays, its memory, its processor time and the rows of its record are looked at. A run that holds its record
 until the end has no rows before it; one that keeps something of every round holds more at the end than before. What was gained
-is the median of the last half of the rounds, less that of the quarter before, when buffers have filled: what a round takes for
-a moment hangs on how many places it renews. What grows by design is the table of the samples ever trained on, 12 bytes each,
-and twice that while it is made.
+is the least of the last quarter of the rounds, less the least of the second quarter, when buffers have filled: what a round
+takes for a moment hangs on how many places it renews. What grows by design is the table of the samples ever trained on, 12
+bytes each, and twice that while it is made.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def played(name: str, policies: str, seeds: int, rounds: int, clients: int) -> d
     first = np.flatnonzero(np.diff(done, prepend=0) > 0)  # looks at which a round had come to its end
     times = np.diff(took[first]) / np.diff(done[first])
     peak, half = float(held.max()), rounds // 2
-    gained = np.median(held[done > half]) - np.median(held[(done > half // 2) & (done <= half)])
+    gained = held[done > rounds - half // 2].min() - held[(done > half // 2) & (done <= half)].min()
     return way(
         name,
         times.tolist(),

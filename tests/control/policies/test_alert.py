@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Losses, Report, System
-from headgate.control.policies import Alert
+from headgate.control import Controller, Losses, Report, System, View
+from headgate.control.policies import Alert, Headgate
 from headgate.control.prices import PerClient, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -94,6 +94,37 @@ def test_probes_are_bought_at_prices_that_are_not_high():
     assert set(bought[43::4]) <= {4, 5, 6}
     assert not bought[41::4].any()
     assert not np.diff([ledger.admitted.sum() for ledger in without])[43:80:4].any()
+
+
+def test_an_even_price_is_not_above_its_mean():
+    """Nothing is cheaper than what it always costs: probes are bought in every round, as long as there is money."""
+    ledgers = played(Alert(probe=0.2, fill=False), np.full(20, 500.0), lambda t: 1.0, System(MNIST.buffer, 2500.0, 20))
+    assert np.diff([ledger.admitted.sum() for ledger in ledgers])[:4].tolist() == [20] * 4
+
+
+def pace_of(policy, last_alarm, rounds):
+    """What each of these rounds may cost, as a part of what it may cost headgate."""
+    zero, none, by_client = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros((1, 10), dtype=np.int64)
+    views = [View(t, np.ones(1), zero, zero, none, none, by_client, MNIST, none) for t in rounds]
+    memory = {"last_alarm": np.array([last_alarm])}
+    return [float(policy.allowed(view, memory)[0] / Headgate().allowed(view, memory)[0]) for view in views]
+
+
+def test_the_pace_is_highest_at_an_alarm_and_falls_back_round_by_round():
+    policy = Alert(haste=4.0, soon=4, reserve=0.1)
+    assert pace_of(policy, 10, range(10, 16)) == pytest.approx([4.0, 3.25, 2.5, 1.75, 0.9, 0.9])
+    assert pace_of(policy, 0, range(1, 4)) == pytest.approx([0.9] * 3)  # there was none yet
+    assert pace_of(Alert(haste=4.0, soon=1, reserve=0.1), 10, (10, 11)) == pytest.approx([4.0, 0.9])
+
+
+def test_what_is_evidence_of_something_is_no_alarm_yet_unless_false_ones_are_welcome():
+    noise, prices = np.exp(0.5 * np.random.default_rng(0).normal(size=61)), np.full(60, 1.0)
+    alarms = {
+        expected: int(played(Alert(false_alarms=expected), prices, lambda t: noise[t])[-1].memory["alarms"][0])
+        for expected in (0.3, 1e9)
+    }
+    assert alarms[0.3] == 0
+    assert 1 <= alarms[1e9] < 59  # some evidence suffices, but there must be some
 
 
 @pytest.mark.parametrize(
