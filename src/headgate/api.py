@@ -280,22 +280,26 @@ def compare(
     """Accuracy against the money really spent, at every budget; by default 0.5 to 2 times the experiment's.
 
     The points of a sweep are compared as they are, each with its own budget and prices.
-    Runs and page go to `out`, by default compared/NAME; what is finished there is used. `page` is where else the page is
-    written: a folder and a name.
+    Runs and page go to `out`, by default compared/NAME; what is finished there is used, so that a policy or a budget can be
+    added later. `page` is where else the page is written: a folder and a name.
     """
+    from headgate.simulation.held import in_order, look
     from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)
     points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
     folder = Path(out) if out is not None else Path("compared") / points[0][1].name
+    held, left = look(points, folder)
     with counted("learning", quiet) as tick:
         try:
-            done = perform(points, folder, device=device, processes=processes, resume=True, tick=tick)
+            done = perform(left, folder, device=device, processes=processes, resume=True, tick=tick) if left else []
         except Interrupted as stop:
             raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
+    played = {path: list(experiment.policies) for path, (_, experiment) in zip(done, left, strict=True)}
     where, name = page if page is not None else (folder, "compare")
     where.mkdir(parents=True, exist_ok=True)
-    return conclude_comparison(done, where, name, command)
+    order = list(dict.fromkeys(name for _, experiment in points for name in experiment.policies))
+    return conclude_comparison(in_order(points, {**held, **played}), where, name, command, order=order)
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:

@@ -34,6 +34,15 @@ def _inside(name: object) -> bool:
     return isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name
 
 
+def folder_name(label: str) -> str:
+    """Of the point with this label.
+
+    >>> folder_name("policies.acdpp.V=1e+3,cost.file=a/b")
+    'policies.acdpp.V=1e_3,cost.file=a_b'
+    """
+    return "".join(c if c.isalnum() or c in "=.,-" else "_" for c in label)
+
+
 def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
     """What sweep.json says with these points added to those that are there: a sweep may be played some points at a time."""
     before = points_of(folder) if (folder / SWEEP).exists() else []

@@ -35,7 +35,7 @@ from headgate.records.parts import (
 )
 from headgate.records.reader import CONFIG, ENVIRONMENT, read_config
 from headgate.records.sums import read_sealed
-from headgate.records.sweeps import STATE, SWEEP, points_of, sweep_text
+from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_text
 from headgate.records.tables import PARTS, part_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
@@ -128,7 +128,7 @@ def _found(
     for _, experiment in points:
         experiment.check_prices()
     alone = len(points) == 1 and not points[0][0]
-    return [_begun(experiment, folder if alone else folder / _safe(label), held, trust) for label, experiment in points]
+    return [_begun(experiment, folder if alone else folder / folder_name(label), held, trust) for label, experiment in points]
 
 
 def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]) -> _Run:
@@ -199,10 +199,6 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Run:
         raise DataError(f"{folder}: was stopped before anything was played; remove it and start again")
     executor = Checkpoint(folder).fact("executor", str)
     return _Run(_read(folder, trust), folder, fresh=True, executor=executor)
-
-
-def _safe(label: str) -> str:
-    return "".join(c if c.isalnum() or c in "=.,-" else "_" for c in label)
 
 
 # starting

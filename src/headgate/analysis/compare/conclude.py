@@ -1,6 +1,6 @@
 """From finished runs to the page, the numbers and the figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +41,22 @@ class Comparison(Shown):
         return comparison_shown(self.rows, page.places(self.runs))
 
 
-def conclude(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Comparison:
-    """Writes NAME.md, NAME.json and NAME.svg into `folder`."""
+def conclude(
+    runs: Sequence[Path] | Mapping[Path, Sequence[str]],
+    folder: Path,
+    name: str,
+    command: str,
+    quick: bool = False,
+    order: Sequence[str] = (),
+) -> Comparison:
+    """Writes NAME.md, NAME.json and NAME.svg into `folder`. `runs` may say which policies of each run folder are meant."""
     from headgate.analysis.compare.figure import draw
 
-    found, folders = read_finished(runs), [RunFolder.open(run) for run in runs]
+    paths = list(runs)
+    found, folders = read_finished(paths), [RunFolder.open(run) for run in paths]
+    if isinstance(runs, Mapping):
+        meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
+        found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = page.rows(found)  # refuses what cannot be compared before anything is written
     facts = facts_of(command, [machine(run) for run in folders], quick)
     text = page.markdown(name, found, _setting(folders[0]), facts)
