@@ -98,7 +98,7 @@ def test_every_policy_is_found_or_played_once_whatever_was_asked_before(asked):
             found = look(points, Path("out"))
             played = {Path("out") / label: list(experiment.policies) for label, experiment in found.left}
             fresh = {path: own for path, own in played.items() if path not in there}
-            shares = in_order(points, {**found.held, **played})
+            shares = in_order(points, {**found.finished, **played})
             for label, _ in points:
                 own = [name for path, share in shares.items() if path.name.startswith(label) for name in share]
                 assert sorted(own) == sorted(names)

@@ -46,7 +46,7 @@ def compare(
     RECIPE is a name from `headgate recipes` or a TOML file. A policy counts only where no run goes over its budget and no
     client ever holds more than its buffer; what breaks a limit is shown and marked, and so are references. Says which policy
     is best where, with paired tests over the seeds, and what the accuracy of those that broke a limit costs within the
-    limits. Ctrl-C loses nothing: the same command goes on.
+    limits. Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
     """
     from headgate.analysis.shown import show
 

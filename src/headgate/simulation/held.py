@@ -18,26 +18,26 @@ BESIDE = ",policies="
 """between a point's label and the names of policies that were added to it"""
 
 
-class Found(NamedTuple):
+class Held(NamedTuple):
     """Where each wanted policy is, or is to be played."""
 
-    held: dict[Path, list[str]]
+    finished: dict[Path, list[str]]
     """finished run folders, and which of their policies are meant"""
     left: list[tuple[str, Experiment]]
     """what is not there; a point that was begun otherwise is among it as it is, and refused by whoever plays it"""
 
 
-def look(points: Points, folder: Path) -> Found:
+def look(points: Points, folder: Path) -> Held:
     """Looks for each point in the folder of its label and in those beside it to which policies were added."""
     there = points_of(folder) if (folder / SWEEP).is_file() else []
-    found = Found({}, [])
+    found = Held({}, [])
     for label, wanted in points:
         first, names = folder / folder_name(label), list(wanted.policies)
         if label and first in there and _policies(first) != names:
             for path in (first, *(each for each in there if each.name.startswith(first.name + BESIDE))):
                 common = [name for name in names if name in _policies(path)]
                 if common and _holds(path, wanted.only(common)):
-                    found.held[path] = common
+                    found.finished[path] = common
                     names = [name for name in names if name not in common]
         if len(names) == len(wanted.policies):
             found.left.append((label, wanted))
