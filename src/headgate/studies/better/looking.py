@@ -7,17 +7,17 @@ from headgate.analysis.formatting import DASH, interval, listed, plus_minus
 from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.limits import holm
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, filled, write
+from headgate.analysis.pages import beside, filled, read_numbers, write
 from headgate.experiment import load
 from headgate.studies.better.seed_by_seed import Row, paired, rows_of_all, with_p
-from headgate.studies.better.studies import title
+from headgate.studies.better.studies import study, title
 
 PAGE = "looking.md"
-CALM, SUDDEN = "looking-calm", "looking-sudden"
-LOOKING = (CALM, SUDDEN)
+CALM = "looking-calm"
+LOOKING = (CALM, "looking-sudden", "looking-lenet-calm", "looking-lenet-sudden", "looking-cifar10-calm")
 """the comparisons, each a recipe better/NAME"""
-MEASURES = {CALM: ("best", "last", "mean"), SUDDEN: ("daily", "last", "depth")}
-"""what is told of each world"""
+STILL, MOVING = ("best", "last", "mean"), ("daily", "last", "depth")
+"""what is told of a world"""
 BUYING = ("entropy", "margin", "vessal", "coreset")
 KEEPING = ("gss", "balancer", "cbrs", "ode", "reservoir")
 HOW_MANY = {"headgate": "random", "constant": "constant-random"}
@@ -25,9 +25,14 @@ HOW_MANY = {"headgate": "random", "constant": "constant-random"}
 Found = Mapping[str, Sequence[Row]]
 
 
+def measures(name: str) -> tuple[str, ...]:
+    return STILL if name.endswith("calm") else MOVING
+
+
 def conclude_looking(folder: Path, quick: bool) -> list[Path]:
-    """looking.md from the numbers beside it."""
-    return write(folder, {PAGE: looking_page(rows_of_all(LOOKING, folder), quick)})
+    """looking.md from the numbers beside it. What takes a GPU and was not run is left out."""
+    run = [name for name in LOOKING if not study(name).needs_gpu or read_numbers(folder / f"{name}.json")]
+    return write(folder, {PAGE: looking_page(rows_of_all(run, folder), quick)})
 
 
 def looking_page(found: Found, quick: bool = False) -> str:
@@ -36,6 +41,7 @@ def looking_page(found: Found, quick: bool = False) -> str:
         beside(__file__, "looking.md"),
         quick,
         seeds=found[CALM][0]["seeds"],
+        left_out=_left_out(found),
         window=data.window,
         look=f"{data.look:g}",
         verdict=_verdict(found),
@@ -43,6 +49,11 @@ def looking_page(found: Found, quick: bool = False) -> str:
         keeping="\n\n".join(f"### {title(name)}\n\n{_keeping(name, rows)}" for name, rows in found.items()),
         everything="\n\n".join(f"### {title(name)}\n\n{_everything(name, rows)}" for name, rows in found.items()),
     )
+
+
+def _left_out(found: Found) -> str:
+    absent = [f"{title(name)} (`{study(name).command}`)" for name in LOOKING if name not in found]
+    return f"Not run yet: {'; '.join(absent)}." if absent else ""
 
 
 def _named(rows: Sequence[Row]) -> dict[str, Row]:
@@ -62,37 +73,39 @@ def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Diff
 def _buying(name: str, rows: Sequence[Row]) -> str:
     named, lines = _named(rows), []
     for many in HOW_MANY:
-        gaps = {key: gaps_beside_lots(rows, many, key) for key in MEASURES[name]}
+        gaps = {key: gaps_beside_lots(rows, many, key) for key in measures(name)}
         prefix = "" if many == "headgate" else f"{many}-"
         for rule in BUYING:
             row = named[prefix + rule]
-            lines.append([many, rule, *(_said(gaps[key][rule]) for key in MEASURES[name]), f"{row['N']:.0f}", _money(row)])
-    return table(["how many", "which to buy", *(f"{key} (points)" for key in MEASURES[name]), "N", "money a round"], lines)
+            lines.append([many, rule, *(_said(gaps[key][rule]) for key in measures(name)), f"{row['N']:.0f}", _money(row)])
+    return table(["how many", "which to buy", *(f"{key} (points)" for key in measures(name)), "N", "money a round"], lines)
 
 
 def _keeping(name: str, rows: Sequence[Row]) -> str:
     named, lines = _named(rows), []
     for bought, base in (("first come", "headgate"), ("margin", "margin"), ("vessal", "vessal")):
         prefix = "" if base == "headgate" else f"{base}-"
-        gaps = {key: holm({rule: paired(named[prefix + rule], named[base], key) for rule in KEEPING}) for key in MEASURES[name]}
+        if prefix + KEEPING[0] not in named:
+            continue
+        gaps = {key: holm({rule: paired(named[prefix + rule], named[base], key) for rule in KEEPING}) for key in measures(name)}
         for rule in KEEPING:
             own = named[prefix + rule]
-            lines.append([bought, rule, *(_said(gaps[key][rule]) for key in MEASURES[name]), f"{own['N']:.0f}"])
-    return table(["bought", "which to keep", *(f"{key} (points)" for key in MEASURES[name]), "N"], lines)
+            lines.append([bought, rule, *(_said(gaps[key][rule]) for key in measures(name)), f"{own['N']:.0f}"])
+    return table(["bought", "which to keep", *(f"{key} (points)" for key in measures(name)), "N"], lines)
 
 
 def _everything(name: str, rows: Sequence[Row]) -> str:
     lines = [
         [
             f"`{row['policy']}`",
-            *(DASH if row.get(key) is None else interval(Estimate(*row[key]).scaled(100), 2) for key in MEASURES[name]),
+            *(DASH if row.get(key) is None else interval(Estimate(*row[key]).scaled(100), 2) for key in measures(name)),
             f"{row['N']:.0f}",
             _money(row),
             "reference" if row["reference"] else "kept" if row["kept_limits"] else "broken",
         ]
         for row in rows
     ]
-    return table(["policy", *(f"{key} (%)" for key in MEASURES[name]), "N", "money a round", "limits"], lines)
+    return table(["policy", *(f"{key} (%)" for key in measures(name)), "N", "money a round", "limits"], lines)
 
 
 def _money(row: Row) -> str:
@@ -103,7 +116,7 @@ def _verdict(found: Found) -> str:
     """Which buying rules are clearly ahead of lots, and which clearly behind, world by world."""
     said = []
     for name, rows in found.items():
-        key = MEASURES[name][0]
+        key = measures(name)[0]
         for many in HOW_MANY:
             gaps = {rule: gap for rule, gap in gaps_beside_lots(rows, many, key).items() if gap and gap.low is not None}
             ahead = [f"{rule} {plus_minus(gap, 2, signs=True)}" for rule, gap in gaps.items() if (gap.low or 0) > 0]

@@ -76,6 +76,7 @@ def page(found: Found, helped: Found, minimised: Found, regret: Sequence[Row], q
         objectives_said=worth_said(minimised, OBJECTIVE),
         released=_released(found["mnist"]),
         rivals=_rivals(found),
+        beside_oracle=_beside_oracle(found),
         ablations=_ablations(found["ablations"]),
         response=response_table(found),
         paces=_paces(found),
@@ -161,6 +162,19 @@ def _rivals(found: Found) -> str:
             theirs = f"`{best['policy']}` {_points(best, key)} for {best['spend']:.1f}"
             lines.append([title(name), key, f"{_points(ours, key)} for {ours['spend']:.1f}", theirs, gap(ours, best, key)])
     return table(["study", "by", "headgate (%)", "best ACDPP in the limits (%)", "ahead (points)"], lines)
+
+
+def _beside_oracle(found: Found) -> str:
+    """headgate with help beside the oracle without: what help is worth in money."""
+    lines = []
+    for helped, plain in ((name, name.removesuffix("-helped")) for name in found if name.endswith("-helped")):
+        if plain not in found:
+            continue  # logistic regression's plain runs are a sweep over budgets
+        ours, oracle = at(found[helped], "headgate"), at(found[plain], "oracle")
+        spent = [f"{_points(row)} for {row['spend']:.0f}" for row in (ours, oracle)]
+        lines.append([title(plain), *spent, *(gap(ours, oracle, key) for key in MEASURES)])
+    ahead = [f"ahead, {key} (points)" for key in MEASURES]
+    return table(["study", "headgate with help (best, %, money a round)", "oracle without", *ahead], lines)
 
 
 def _ablations(rows: Sequence[Row]) -> str:

@@ -16,7 +16,9 @@ AT_EQUAL_SPEND = (
     "lenet",
     "lenet-helped",
     "cifar10",
+    "cifar10-helped",
     "imagenette",
+    "imagenette-helped",
     *PRICED,
 )
 RESPONSES = ("response-logistic", "response-lenet", "response-cifar10")
