@@ -80,3 +80,6 @@ def test_a_footprint_grows_with_what_lies_on_the_device():
     bounded = footprint(**size, working=1 << 33)
     assert bounded.run < need.run
     assert bounded.bytes(1) > 1 << 33
+    told = footprint(**size, working=1 << 33, run=1 << 20)
+    assert told.run == bounded.run + (1 << 20)
+    assert told.bytes(1) < 1 << 33

@@ -6,6 +6,7 @@ The interpreter must be asked for before triton is imported, and must not be ask
 import copy
 import inspect
 import os
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -247,6 +248,26 @@ def test_the_executor_does_what_the_reference_does(net, training):
         executor.memory = 1
         again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
         assert torch.equal(after, again)
+
+
+def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch):
+    """Otherwise both are held at once, and what was said to fit does not."""
+    from headgate.simulation.executors.packed import PackedKernels
+
+    made, plain = [], PackedKernels._space
+
+    def space(self, room, momentum):
+        assert [each() for each in made if each() is not None] == []
+        fresh = plain(self, room, momentum)
+        made.append(weakref.ref(fresh))
+        return fresh
+
+    monkeypatch.setattr(PackedKernels, "_space", space)
+    task, theta, packed, weights = world([[1], [3]], tiny_net)
+    executor = PackedKernels(task)
+    executor.memory = 1
+    executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])

@@ -14,7 +14,8 @@ from headgate.studies.better.studies import study
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 PAGES = {"drift": (drift.PAGE, drift.DRIFT), "looking": (looking.PAGE, looking.LOOKING)}
-NAMES = [*drift.DRIFT, *looking.LOOKING]
+NAMES = [name for name in (*drift.DRIFT, *looking.LOOKING) if (DOCS / f"{name}.json").is_file()]
+"""those that were run; some take a GPU"""
 FOUND = {name: json.loads((DOCS / f"{name}.json").read_text("utf-8")) for name in NAMES}
 NO_PURSE = {"drift": ("oracle",), "looking": ("oracle", "constant")}
 
