@@ -115,16 +115,23 @@ def test_the_pace_is_highest_at_an_alarm_and_falls_back_round_by_round():
     assert pace_of(policy, 10, range(10, 16)) == pytest.approx([4.0, 3.25, 2.5, 1.75, 0.9, 0.9])
     assert pace_of(policy, 0, range(1, 4)) == pytest.approx([0.9] * 3)  # there was none yet
     assert pace_of(Alert(haste=4.0, soon=1, reserve=0.1), 10, (10, 11)) == pytest.approx([4.0, 0.9])
+    assert pace_of(Alert(haste=1.0, soon=2, reserve=0.1), 10, (10, 11, 12)) == pytest.approx([1.0, 1.0, 0.9])
 
 
 def test_what_is_evidence_of_something_is_no_alarm_yet_unless_false_ones_are_welcome():
     noise, prices = np.exp(0.5 * np.random.default_rng(0).normal(size=61)), np.full(60, 1.0)
     alarms = {
         expected: int(played(Alert(false_alarms=expected), prices, lambda t: noise[t])[-1].memory["alarms"][0])
-        for expected in (0.3, 1e9)
+        for expected in (0.3, 100 / np.e, 1e9)
     }
     assert alarms[0.3] == 0
-    assert 1 <= alarms[1e9] < 59  # some evidence suffices, but there must be some
+    assert 1 <= alarms[100 / np.e] < alarms[1e9] < 59  # in the end any evidence suffices, but there must be some
+
+
+def test_the_mean_of_prices_of_ones_own_is_by_places():
+    controller = Controller(System([1, 3], 100.0, 10), Alert())
+    orders = controller.decide(controller.open(), np.array([[8.0, 4.0]]))
+    assert orders.memory["sum_of_prices"].tolist() == [5.0]
 
 
 @pytest.mark.parametrize(
