@@ -26,6 +26,8 @@ MOST = 1_500_000
 """bytes of the wheel"""
 SMOKE = (
     ["--version"],
+    ["--help"],
+    ["serve", "--help"],
     ["recipes"],
     ["plan", "digits", "--set", "run.seeds=2"],
     ["rehearse", "digits", "--rounds", "5", "--policies", "headgate,acdpp"],
