@@ -129,6 +129,14 @@ def test_results_are_those_of_the_study():
     assert len(TEXT.splitlines()) <= 120
 
 
+def test_the_drafts_numbers_are_those_of_the_readme_and_its_references_are_there():
+    draft, entries = ((ROOT / "paper" / name).read_text("utf-8") for name in ("paper.md", "paper.bib"))
+    said = re.findall(r"\| (\d+) \((\d+) … (\d+)\) % \|", TEXT)
+    assert len(said) == 3
+    assert re.findall(r"(\d+)\s\((\d+)\sto\s(\d+)\)\s%", draft) == said
+    assert set(re.findall(r"@(\w+\d{4}\w+)", draft)) == set(re.findall(r"^@\w+\{(\w+),", entries, re.MULTILINE))
+
+
 def test_exit_codes_in_docs_and_help_are_those_of_the_code():
     from headgate import errors
 
