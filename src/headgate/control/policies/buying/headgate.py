@@ -83,11 +83,12 @@ class Headgate(Buyer):
         else:
             seen = latest_prices.unseen(runs, self.remember)
         worn = wear.unused(runs, system.clients) if self.smooth else {}
-        return {**super().start(system, runs), **seen, **worn, "even": np.zeros(runs), "first": np.zeros(runs)}
+        first = {} if self.ahead is None else {"first": np.zeros(runs)}
+        return {**super().start(system, runs), **seen, **worn, **first, "even": np.zeros(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         """Of the places that may be renewed, all where the price is below the limit, and never behind an even spend."""
-        if view.t == 2:
+        if self.ahead is not None and view.t == 2:
             memory = {**memory, "first": view.spent}
         prices = all_prices if self.remember == "all" else latest_prices
         places = self.places(view.system)
