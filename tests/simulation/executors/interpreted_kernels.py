@@ -270,6 +270,29 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
     assert len(made) == 2
 
 
+def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
+    """As where somebody else takes memory that was free a moment ago. A single run cannot be cut: then it is said."""
+    from headgate.simulation.executors.packed import PackedKernels
+
+    plain, most = PackedKernels._space, 2
+
+    def space(self, room, momentum):
+        if room.samples > most:
+            raise torch.OutOfMemoryError("as if")
+        return plain(self, room, momentum)
+
+    task, theta, packed, weights = world([[1], [2], [1], [1]], tiny_net)
+    whole, _ = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
+    monkeypatch.setattr(PackedKernels, "_space", space)
+    executor = PackedKernels(task)
+    again, _ = executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
+    assert torch.equal(whole, again)
+    assert executor.memory is not None
+    most = 1
+    with pytest.raises(torch.OutOfMemoryError):
+        PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
+
+
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 def test_a_run_that_has_broken_down_leaves_the_others_alone(net):
     from headgate.simulation.executors.packed import PackedKernels

@@ -54,8 +54,18 @@ class PackedKernels(Executor[Task]):
         runs, clients = weights.shape
         start = self.net.packed(theta.detach())
         after, means = torch.empty_like(start), theta.new_empty(runs)
-        for first, last in self._chunks(packed.offsets, clients, training):
-            self._train(first, last, work, start, after, means)
+        done = 0
+        while done < runs:
+            first, last = next(self._chunks(packed.offsets, clients, training, done))
+            try:
+                self._train(first, last, work, start, after, means)
+                done = last
+            except torch.OutOfMemoryError:
+                if last - first == 1:
+                    raise
+                half = self._bytes(_room(packed.offsets, clients, first, last), training.momentum > 0) // 2
+            if done < last:  # and no longer in the hands of the error
+                self._take_less(half)
         return self.net.flat(after), means
 
     def _train(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
@@ -67,7 +77,7 @@ class PackedKernels(Executor[Task]):
         rows = slice(int(packed.offsets[first * clients]), int(packed.offsets[last * clients]))
         sizes, run_of = packed.offsets[members + 1] - packed.offsets[members], members // clients - first
         shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
-        room = Room(rung(rows.stop - rows.start), rung(len(members)))
+        room = _room(packed.offsets, clients, first, last)
         space = self._make_room(room, training.momentum > 0)
         space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
         space.load(self.task.normalised(packed.images[rows]))
@@ -131,18 +141,23 @@ class PackedKernels(Executor[Task]):
         self.workspace = self._space(room, momentum)
         return self.workspace
 
-    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining) -> Iterator[tuple[int, int]]:
-        """Consecutive runs that fit into the memory."""
+    def _take_less(self, memory: int) -> None:
+        """From here on: somebody else has taken what was there when the memory was looked at."""
+        self.memory, self.workspace = memory, None
+        self._recorded.clear()
+        if self.task.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining, first: int = 0) -> Iterator[tuple[int, int]]:
+        """Consecutive runs that fit into the memory, from the run `first` on."""
         if self.memory is None and self.task.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.task.device)
             own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
             self.memory = int(SPARE * (free + own))
-        held = np.cumsum(np.concatenate([[0], np.diff(offsets) > 0]))[::clients]
-        samples, runs, first = offsets[::clients], (len(offsets) - 1) // clients, 0
+        runs = (len(offsets) - 1) // clients
         most = float("inf") if self.memory is None else self.memory
-        for last in range(1, runs):
-            room = Room(rung(int(samples[last + 1] - samples[first])), rung(int(held[last + 1] - held[first])))
-            if self._bytes(room, training.momentum > 0) > most:
+        for last in range(first + 1, runs):
+            if self._bytes(_room(offsets, clients, first, last + 1), training.momentum > 0) > most:
                 yield first, last
                 first = last
         yield first, runs
@@ -157,6 +172,12 @@ class PackedKernels(Executor[Task]):
         if isinstance(self.net, StackNet):
             return stack_steps.bytes_needed(self.net, room, momentum)
         return packed_steps.bytes_needed(self.net, room, momentum, self.task.arithmetic)
+
+
+def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
+    """What the runs from `first` to before `last` take: their samples, and those of their clients that hold any."""
+    own = offsets[first * clients : last * clients + 1]
+    return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
 
 
 def _stack(task: Task) -> StackNet | None:
