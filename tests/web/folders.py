@@ -102,7 +102,9 @@ class MadeUp:
         self.play(self.rounds - self.t)
         run = RunFolder.open(self.folder)
         for name in TABLES:
-            getattr(run, name)().write_parquet(self.folder / f"{name}.parquet")
+            made = self.folder / f"{name}.part"
+            getattr(run, name)().write_parquet(made)
+            made.replace(self.folder / f"{name}.parquet")  # whole at once, as the real one: somebody may be looking
         for writer in self.writers.values():
             for name in TABLES:
                 (writer.folder / f"{name}.jsonl").unlink(missing_ok=True)
