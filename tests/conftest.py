@@ -7,6 +7,7 @@ that take long come first, so that no worker is left with one of them at the end
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -51,3 +52,12 @@ def ctrl_c_is_heard():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def forgets_modules(tmp_path):
+    """What is imported from the test's folder leaves with it: the next test may have another module of that name."""
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]

@@ -49,7 +49,7 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
+def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys, forgets_modules):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
     lines = [line for block in SH.findall(page.read_text("utf-8")) for line in block.splitlines()]

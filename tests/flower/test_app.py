@@ -185,7 +185,7 @@ def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, no_f
     assert not (tmp_path / "refused").exists()
 
 
-def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, no_fsync):
+def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, no_fsync, forgets_modules):
     write_app(tmp_path / "readme", "digits", ["run.rounds=8"], clients=3)
     text = (tmp_path / "readme" / "README.md").read_text("utf-8")
     module, tables = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL).group(1) for kind in ("python", "toml"))
