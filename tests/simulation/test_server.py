@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.server import Adam, Average, Momentum, Yogi
-from headgate.records.parts import create
 from headgate.simulation.engine import Simulation
-from headgate.simulation.run import examine, play_folder
-from headgate.simulation.schedule import perform
+
+from .stopped import assert_goes_on_to_the_same_bytes
 
 DATA = load_dataset("digits")
 SETTINGS = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "constant"]', "training.steps=2"]
@@ -82,15 +81,7 @@ def test_without_momentum_it_is_averaging():
 @pytest.mark.parametrize("update", [MOMENTUM, ADAPTIVE[1]])
 def test_a_run_stopped_at_any_round_goes_on_to_the_same_bytes(tmp_path, update):
     experiment = load("digits", [*SETTINGS, update])
-    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
-    for rounds in (1, 3, 5):
-        folder, done = tmp_path / f"after {rounds}", []
-        create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
-        with pytest.raises(Interrupted):
-            play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == rounds)  # noqa: B023
-        perform(None, folder, processes=1, resume=True)
-        for name in ("metrics.parquet", "clients.parquet", "checkpoints/00000006/tensors.safetensors"):
-            assert (folder / name).read_bytes() == (whole / name).read_bytes(), (rounds, name)
+    assert_goes_on_to_the_same_bytes(experiment, DATA, tmp_path, (1, 3, 5))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The comparisons under other prices: every kind is there, budgets are alike, and who is not ahead is named."""
 
 import numpy as np
+import polars as pl
 import pytest
 
+from headgate import rehearse
 from headgate.control.prices import KINDS
 from headgate.experiment import sweep_points
 from headgate.studies.better.every_price import exceptions, pairs_in, prices_table
@@ -32,6 +34,20 @@ def test_recorded_prices_differ_by_seed(name):
     path = point.prices.path(point.seeds, 1, point.rounds + 1)
     assert len(np.unique(path.reshape(len(path), -1), axis=0)) >= len(path) - 1
     assert point.prices.unit == "$"
+
+
+def test_without_a_limit_half_of_crude_oils_money_is_gone_in_the_first_quarter():
+    """What the page says of `ahead`, and that its limit costs no samples there."""
+    (point,) = POINTS["brent-lenet"]
+    played = rehearse(point.only(["headgate", "ahead-any"])).frame
+    early, bought = {}, {}
+    for name in ("headgate", "ahead-any"):
+        own = played.filter(pl.col("policy") == name)
+        early[name] = own.filter(pl.col("t") <= point.rounds // 4)["spend"].sum() / own["spend"].sum()
+        bought[name] = own["admitted"].sum()
+    assert early["ahead-any"] == pytest.approx(0.5, abs=0.02)
+    assert early["headgate"] < 0.4
+    assert bought["headgate"] >= bought["ahead-any"]
 
 
 def test_the_command_names_the_sweep_where_prices_differ():

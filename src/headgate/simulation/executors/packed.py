@@ -155,11 +155,12 @@ class PackedKernels(Executor[Task]):
             own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
             self.memory = int(SPARE * (free + own))
         runs = (len(offsets) - 1) // clients
-        most = float("inf") if self.memory is None else self.memory
-        for last in range(first + 1, runs):
-            if self._bytes(_room(offsets, clients, first, last + 1), training.momentum > 0) > most:
-                yield first, last
-                first = last
+        momentum = training.momentum > 0
+        if self.memory is not None and self._bytes(_room(offsets, clients, first, runs), momentum) > self.memory:
+            for last in range(first + 1, runs):
+                if self._bytes(_room(offsets, clients, first, last + 1), momentum) > self.memory:
+                    yield first, last
+                    first = last
         yield first, runs
 
     def _space(self, room: Room, momentum: bool) -> Space:
