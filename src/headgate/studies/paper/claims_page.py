@@ -11,22 +11,21 @@ from headgate.analysis.pages import beside, bullets, filled
 from headgate.analysis.provenance import runs_of, with_doubts
 from headgate.studies.paper.batches import NAMES, about
 from headgate.studies.paper.claims import ClaimRow
-from headgate.studies.paper.scene import WORDS, label
+from headgate.studies.paper.scene import label
 from headgate.studies.paper.theory_claims import THEORY_RULES
 from headgate.studies.paper.verdicts import NOT_RUN, RULES, Finding
 
 PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
-EARLIER: str = WORDS["prose"]["earlier"]
 
 
 def claims_page(rows: Sequence[ClaimRow], facts: Sequence[dict[str, Any]]) -> str:
-    """All claims. `facts` say of each study that has been run how it was made, and `earlier` where other rules judged it."""
+    """All claims. `facts` say of each study that has been run how it was made."""
     made = []
     for each in facts:
         runs = f"runs: {runs_of(each)} on {'; '.join(each['devices'])}"
         said = f"{each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
-        made.append(with_doubts(said, each) + (f" {EARLIER.format(**each['ended'])}" if each.get("earlier") else ""))
+        made.append(with_doubts(said, each))
     theirs, own = [row for row in rows if not row.own], [row for row in rows if row.own]
     return filled(
         beside(__file__, "claims_page.md"),

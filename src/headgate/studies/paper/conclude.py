@@ -11,7 +11,6 @@ from headgate.records.reader import RunFolder
 from headgate.studies.paper.batches import NAMES, WRITTEN
 from headgate.studies.paper.claims import ClaimRow, row_from_json, row_to_json, study_rows
 from headgate.studies.paper.claims_page import claims_page
-from headgate.studies.paper.earlier import judged_again
 from headgate.studies.paper.figures import FLAVOURS, draw_study
 from headgate.studies.paper.numbers import curves_csv, study_numbers
 from headgate.studies.paper.outcomes import read_outcomes
@@ -95,18 +94,17 @@ def conclude_theory(
 
 
 def conclude_claims(pages: Path) -> list[Path]:
-    """The table over all studies, from the numbers that lie beside it; what has not been run is marked so. What was judged by
-    earlier rules than those that the page prints is judged by what it kept, and marked as well."""
+    """The table over all studies, from the numbers that lie beside it. What has not been run is marked so, and so is what was
+    judged by other rules than those that the page prints."""
     rows: list[ClaimRow] = []
     facts = []
     for name in (*NAMES, THEORY):
         numbers, command = read_numbers(pages / f"{name}.json"), _command(name, quick=False)
-        earlier = numbers.get("rules") != rules_id()
-        if not numbers or (earlier and name == THEORY):
+        if numbers.get("rules") != rules_id():
             rows += theory_rows(None, None, None, command) if name == THEORY else study_rows(name, {}, command)
             continue
-        rows += judged_again(name, numbers) if earlier else [row_from_json(raw) for raw in numbers["claims"]]
-        told = {"earlier": earlier, "ended": ended(numbers)} if name != THEORY else {}
+        rows += [row_from_json(raw) for raw in numbers["claims"]]
+        told = {"ended": ended(numbers)} if name != THEORY else {}
         facts.append({key: numbers[key] for key in FACTS} | told)
     together = {"made_by": facts, "rules": rules_id(), "claims": [row_to_json(row) for row in rows]}
     return write(pages, {"claims.md": claims_page(rows, facts), "claims.json": as_json(together)})
