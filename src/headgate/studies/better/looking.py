@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headgate.analysis.formatting import DASH, interval, listed, plus_minus
+from headgate.analysis.formatting import DASH, interval, listed, percent, plus_minus
 from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.limits import holm
 from headgate.analysis.markdown import table
@@ -45,6 +45,7 @@ def looking_page(found: Found, quick: bool = False) -> str:
         window=data.window,
         look=f"{data.look:g}",
         verdict=_verdict(found),
+        oracle=_beside_the_oracle(found),
         buying="\n\n".join(f"### {title(name)}\n\n{_buying(name, rows)}" for name, rows in found.items()),
         keeping="\n\n".join(f"### {title(name)}\n\n{_keeping(name, rows)}" for name, rows in found.items()),
         everything="\n\n".join(f"### {title(name)}\n\n{_everything(name, rows)}" for name, rows in found.items()),
@@ -124,4 +125,16 @@ def _verdict(found: Found) -> str:
             parts = [f"ahead of lots: {listed(ahead)}"] if ahead else ["none is ahead of lots"]
             parts += [f"behind: {listed(behind)}"] if behind else []
             said.append(f"- {title(name)}, `{many}`, {key}: {'; '.join(parts)}.")
+    return "\n".join(said)
+
+
+def _beside_the_oracle(found: Found) -> str:
+    """What headgate that buys by margin ends at beside the oracle, which buys whatever comes, world by world."""
+    said = []
+    for name, rows in found.items():
+        named = _named(rows)
+        own, oracle = named["margin"], named["oracle"]
+        gaps = [(key, paired(own, oracle, key)) for key in measures(name)[:2]]
+        told = listed([f"{key} {plus_minus(gap, 2, signs=True)}" for key, gap in gaps if gap])
+        said.append(f"- {title(name)}, {percent(own['spend'] / oracle['spend'])} of the oracle's money: {told}.")
     return "\n".join(said)
