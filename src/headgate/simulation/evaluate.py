@@ -41,10 +41,10 @@ class Evaluator:
                 y = self.labels[start : start + EVALUATED]
                 for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
-                    # one kernel that takes every row by itself, and then row by row: in which order a GPU adds up
-                    # several rows hangs on their number, and chunks of a study must not
-                    chosen = log_chances(logits, y)
-                    loss[run] -= torch.stack([row.sum() for row in chosen.view(-1, len(y))]).view_as(loss[run]).double()
+                    # one kernel that takes every row by itself, and then row by row, each in memory of its own: in which
+                    # order a GPU adds up hangs on how many rows there are and where one begins; chunks must not
+                    rows = log_chances(logits, y).view(-1, len(y))
+                    loss[run] -= torch.stack([row.clone().sum() for row in rows]).view_as(loss[run]).double()
         return hits.double() / len(self.labels), loss / len(self.labels)
 
     def losses(self, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
