@@ -71,8 +71,6 @@ ANY_PRICE = {
     "alert": {
         "false_alarms": SOME,
         "reserve": SOME,
-        "haste": st.floats(1, 9),
-        "soon": st.integers(1, 9),
         "probe": SOME,
         "smooth": SOME,
         **BUYING,

@@ -1,11 +1,11 @@
-"""Headgate that is on the alert: the same purse and places whatever it is told, and more for new samples that surprise."""
+"""Headgate that is on the alert: the same purse and places whatever it is told, and old places renewed on an alarm."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Losses, Report, System, View
+from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Alert, Headgate
 from headgate.control.prices import PerClient, Uniform
 from headgate.control.rehearse import rehearse
@@ -18,7 +18,7 @@ PER_CLIENT = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
 
 def test_it_passes_the_public_check():
     check_policy(Alert(), rounds=24)
-    check_policy(Alert(false_alarms=5.0, probe=0.3, haste=9.0, smooth=0.5), rounds=24)
+    check_policy(Alert(false_alarms=5.0, probe=0.3, smooth=0.5), rounds=24)
     check_policy(Alert(turnover=0.5, reserve=0.5), a_system(None), rounds=24)
     check_policy(Alert(probe=0.2), rounds=12, prices=PER_CLIENT)
 
@@ -39,7 +39,7 @@ PRICES = st.lists(st.one_of(st.sampled_from([0.0, 1e-12, 1 / 3, 1e9]), st.floats
 def test_it_never_overspends_or_overfills_whatever_it_is_told(rounds, false_alarms, budget, own_prices, open_end):
     buffer = np.array([3, 1, 7])
     system = System(buffer, budget, None if open_end else len(rounds))
-    policy = Alert(false_alarms=false_alarms, haste=20.0, probe=0.4)
+    policy = Alert(false_alarms=false_alarms, probe=0.4)
     controller = Controller(system, policy)
     ledger = controller.open()
     for t, (prices, new) in enumerate(rounds, 1):
@@ -61,20 +61,40 @@ def played(policy, prices, level, system=MNIST):
     return ledgers
 
 
-def test_after_an_alarm_it_buys_sooner_and_then_as_before():
-    """The loss jumps in round 50. In the seven rounds after the alarm it spends more than where nothing happens, in those
-    before it the same, and by the end as much."""
-    prices = Uniform(1, 10).path(np.arange(1), 1, 101)[0]
-    calm, moved = (played(Alert(), prices, lambda t, high=high: high if t >= 50 else 1.0) for high in (1.0, 9.0))
+def bought(ledgers):
+    return np.diff([ledger.admitted.sum() for ledger in ledgers])
+
+
+def test_on_an_alarm_the_places_that_are_older_than_the_change_are_renewed_at_any_price():
+    """Whole buffers at 2, probes of ten at 5; from round 42 on new samples lose nine times as much, which the next
+    probes tell. What they brought is of the new world; the other places are renewed at 9, where it would buy nothing."""
+    prices = np.tile([2.0, 5.0, 5.0, 5.0, 9.0], 20)
+    calm, moved = (played(Alert(probe=0.1), prices, lambda t, high=high: high if t >= 42 else 1.0) for high in (1.0, 9.0))
     assert calm[-1].memory["alarms"][0] == 0
-    assert moved[-1].memory["alarms"][0] == 1
     rung = int(moved[-1].memory["last_alarm"][0])
-    assert 51 <= rung <= 60
-    spent = np.array([[ledger.spent[0] for ledger in ledgers] for ledgers in (calm, moved)])
-    assert np.array_equal(spent[0, :rung], spent[1, :rung])
-    soon = spent[:, rung + 6] - spent[:, rung - 1]
-    assert soon[1] > 1.3 * soon[0]
-    assert spent[:, -1].min() > 0.97 * 5500
+    fresh = bought(moved)[41 : rung - 1].sum()  # rounds 42 to rung − 1
+    assert moved[rung].memory["alarms"][0] == 1
+    assert 43 <= rung <= 45
+    assert 10 <= fresh <= 33
+    assert np.array_equal(bought(calm)[: rung - 1], bought(moved)[: rung - 1])
+    assert bought(moved)[rung - 1] == 100 - fresh
+    assert bought(moved)[rung] <= 10  # once: then as before
+    assert moved[-1].spent[0] <= 5500
+
+
+def test_where_all_places_are_renewed_already_it_does_as_headgate_does():
+    """The first samples of the new world are a whole buffer, at a low price: there is nothing left to hurry for."""
+    prices = np.tile([9.0, 9.0, 9.0, 9.0, 2.0], 20)
+    moved = played(Alert(), prices, lambda t: 9.0 if t >= 50 else 1.0)
+    assert moved[-1].memory["alarms"][0] >= 1
+    assert np.array_equal(bought(moved), bought(played(Headgate(), prices, lambda t: 1.0)))
+
+
+def test_no_more_is_renewed_in_a_round_than_the_turnover():
+    prices = np.tile([2.0, 5.0, 5.0, 5.0, 9.0], 20)
+    moved = played(Alert(probe=0.1, turnover=0.5), prices, lambda t: 9.0 if t >= 42 else 1.0)
+    assert moved[-1].memory["alarms"][0] >= 1
+    assert bought(moved)[1:].max() <= 51  # rounding owes at most one
 
 
 @pytest.mark.parametrize("reserve", [0.0, 0.3])
@@ -90,32 +110,15 @@ def test_probes_are_bought_at_prices_that_are_not_high():
     """At 5, below the mean but above what it may cost to renew all places: a twentieth of them. At 9 nothing."""
     prices = np.tile([2.5, 9.0, 9.0, 5.0], 25)
     with_probes, without = (played(Alert(probe=probe), prices, lambda t: 1.0) for probe in (0.05, 0.0))
-    bought = np.diff([ledger.admitted.sum() for ledger in with_probes])
-    assert set(bought[43::4]) <= {4, 5, 6}
-    assert not bought[41::4].any()
-    assert not np.diff([ledger.admitted.sum() for ledger in without])[43:80:4].any()
+    assert set(bought(with_probes)[43:90:4]) <= {4, 5, 6}
+    assert not bought(with_probes)[41::4].any()
+    assert not bought(without)[43:80:4].any()
 
 
 def test_an_even_price_is_not_above_its_mean():
     """Nothing is cheaper than what it always costs: probes are bought in every round, as long as there is money."""
     ledgers = played(Alert(probe=0.2, fill=False), np.full(20, 500.0), lambda t: 1.0, System(MNIST.buffer, 2500.0, 20))
-    assert np.diff([ledger.admitted.sum() for ledger in ledgers])[:4].tolist() == [20] * 4
-
-
-def pace_of(policy, last_alarm, rounds):
-    """What each of these rounds may cost, as a part of what it may cost headgate."""
-    zero, none, by_client = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros((1, 10), dtype=np.int64)
-    views = [View(t, np.ones(1), zero, zero, none, none, by_client, MNIST, none) for t in rounds]
-    memory = {"last_alarm": np.array([last_alarm])}
-    return [float(policy.allowed(view, memory)[0] / Headgate().allowed(view, memory)[0]) for view in views]
-
-
-def test_the_pace_is_highest_at_an_alarm_and_falls_back_round_by_round():
-    policy = Alert(haste=4.0, soon=4, reserve=0.1)
-    assert pace_of(policy, 10, range(10, 16)) == pytest.approx([4.0, 3.25, 2.5, 1.75, 0.9, 0.9])
-    assert pace_of(policy, 0, range(1, 4)) == pytest.approx([0.9] * 3)  # there was none yet
-    assert pace_of(Alert(haste=4.0, soon=1, reserve=0.1), 10, (10, 11)) == pytest.approx([4.0, 0.9])
-    assert pace_of(Alert(haste=1.0, soon=2, reserve=0.1), 10, (10, 11, 12)) == pytest.approx([1.0, 1.0, 0.9])
+    assert bought(ledgers)[:4].tolist() == [20] * 4
 
 
 def test_what_is_evidence_of_something_is_no_alarm_yet_unless_false_ones_are_welcome():
@@ -136,7 +139,7 @@ def test_the_mean_of_prices_of_ones_own_is_by_places():
 
 @pytest.mark.parametrize(
     "setting",
-    [{"false_alarms": 0.0}, {"reserve": 1.0}, {"reserve": -0.1}, {"haste": 0.5}, {"soon": 0}, {"probe": 1.5}],
+    [{"false_alarms": 0.0}, {"reserve": 1.0}, {"reserve": -0.1}, {"probe": 1.5}],
 )
 def test_what_means_nothing_is_refused(setting):
     with pytest.raises(SettingError, match=f"{next(iter(setting))} = "):

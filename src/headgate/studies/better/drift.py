@@ -1,6 +1,6 @@
 """Policies when the world moves: what each loses after a change, what being on the alert costs in vain, and what to keep."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from headgate.analysis.formatting import DASH, interval, listed
@@ -11,11 +11,19 @@ from headgate.studies.better.seed_by_seed import Row, paired, rows_of_all, with_
 from headgate.studies.better.studies import title
 
 PAGE = "drift.md"
-MOVING = ("drift-sudden", "drift-gradual", "drift-recurring")
+MOVING = (
+    "drift-sudden",
+    "drift-gradual",
+    "drift-recurring",
+    "drift-wandering-sudden",
+    "drift-wandering-recurring",
+    "drift-fixed-sudden",
+    "drift-fixed-recurring",
+)
 CALM, KEEPING = "drift-calm", "drift-keeping"
 DRIFT = (*MOVING, CALM, KEEPING)
 """the comparisons, each a recipe better/NAME"""
-OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
+OURS, PROBING, RIVALS = "alert", "probing", ("headgate", "constant", "rccda")
 SCALE = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0, "best": 100.0, "mean": 100.0}
 
 
@@ -93,34 +101,41 @@ def _paired(found: Mapping[str, Sequence[Row]]) -> str:
     lines = []
     for name in MOVING:
         rows = {row["policy"]: row for row in found[name]}
-        for rival in RIVALS:
-            gaps = {key: lead(rows[OURS], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
-            lines.append([title(name).partition(":")[0], f"`{rival}`", *(_said(gap, key) for key, gap in gaps.items())])
-    return table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
+        for own in (OURS, PROBING):
+            for rival in RIVALS:
+                gaps = {key: lead(rows[own], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
+                said = (_said(gap, key) for key, gap in gaps.items())
+                lines.append([title(name).partition(":")[0], f"`{own}`", f"`{rival}`", *said])
+    return table(["world", "policy", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
+
+
+def _gaps(one: Row, other: Row) -> tuple[Difference, Difference, Difference]:
+    """What it loses less, how many rounds sooner it is back, and by how much it ends higher."""
+    return lead(one, other, "daily"), _less(lead(one, other, "length")), lead(one, other, "last")
 
 
 def _verdict(found: Mapping[str, Sequence[Row]]) -> str:
     """Whether it loses less, recovers sooner and ends higher than each rival, world by world: clear of zero, or not."""
-    said, clear = [], {rival: [0, 0] for rival in RIVALS}
-    for name in MOVING:
-        rows = {row["policy"]: row for row in found[name]}
+    said = []
+    worlds = {name: {row["policy"]: row for row in found[name]} for name in MOVING}
+    for name, rows in worlds.items():
         parts = []
         for rival in RIVALS:
-            daily, length, last = (lead(rows[OURS], rows[rival], key) for key in ("daily", "length", "last"))
-            gaps = (
-                (daily, "loses", "less", "more"),
-                (_less(length), "is back", "sooner", "later"),
-                (last, "ends", "higher", "lower"),
-            )
+            daily, sooner, last = _gaps(rows[OURS], rows[rival])
+            gaps = (daily, "loses", "less", "more"), (sooner, "is back", "sooner", "later"), (last, "ends", "higher", "lower")
             parts.append(f"`{rival}` it {listed([_judged(*each) for each in gaps])}")
-            for place, gap in enumerate((daily, _less(length))):
-                clear[rival][place] += gap.low is not None and gap.low > 0
         said.append(f"- **{title(name).partition(':')[0]}.** Beside {'; beside '.join(parts)}.")
-    counts = listed([f"{less} and {sooner} beside `{rival}`" for rival, (less, sooner) in clear.items()])
-    return (
-        f"**Of {len(MOVING)} worlds, in how many `{OURS}` clearly loses less, and is clearly back sooner:** {counts}. "
-        "*Clearly* is with a 95 % interval that is clear of zero.\n\n" + "\n".join(said)
-    )
+    return f"{_counts(worlds.values(), OURS)} {_counts(worlds.values(), PROBING)}\n\n" + "\n".join(said)
+
+
+def _counts(worlds: Collection[Mapping[str, Row]], own: str) -> str:
+    clear = []
+    for rival in RIVALS:
+        gaps = [_gaps(rows[own], rows[rival])[:2] for rows in worlds]
+        less, sooner = (sum((gap.low or 0) > 0 for gap in each) for each in zip(*gaps, strict=True))
+        clear.append(f"{less} and {sooner} beside `{rival}`")
+    counted = f"**Of {len(worlds)} worlds, in how many `{own}` clearly loses less, and is clearly back sooner:**"
+    return f"{counted} {listed(clear)}."
 
 
 def _less(gap: Difference) -> Difference:

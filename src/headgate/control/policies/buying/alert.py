@@ -1,9 +1,9 @@
-"""Headgate for a world that moves: it keeps money back, listens to new samples, and buys soon when they surprise.
+"""Headgate for a world that moves: it listens to new samples, and when they surprise it renews what is older than the change.
 
-After a change the buffers hold the old world until they are renewed, and the model knows nothing of the new one: samples are
-worth more than they were. So in calm rounds a part of the pace is kept back. On an alarm of the test in `surprise.py` the
-pace, and with it the price limit, rises at once and falls back over the next rounds. What is bought at low prices is what it
-listens to; a probe in between is a setting, and a dear one. docs/better/drift.md has the numbers: it is not ahead of headgate.
+After a change the buffers hold the old world until they are renewed, and the model knows nothing of the new one. On an alarm of
+the test in `surprise.py` the places that were last renewed before losses began to rise are renewed at once, at any price that
+the purse can pay. Where a low price has renewed them all already, there is nothing to hurry for, and it does as headgate does.
+What is bought at low prices is what it listens to; a probe in between is a setting. docs/better/drift.md has the numbers.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,13 @@ OPEN = 100
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Alert(Headgate):
-    """Where nothing is heard, as in a rehearsal, there is no alarm: it is headgate with a reserve."""
+    """Where nothing is heard, as in a rehearsal, there is no alarm: it is headgate."""
 
     listens: ClassVar[bool] = True
     false_alarms: float = 0.3
     """how many to expect at most, in all rounds of a world that does not change; with an open end in 100 rounds"""
-    reserve: float = 0.1
-    """the part of a calm round's money that is kept back; what no alarm takes is spent by the end"""
-    haste: float = 4.0
-    """times the even pace: what a round may cost just after an alarm"""
-    soon: int = 7
-    """rounds after which the pace is as before"""
+    reserve: float = 0.0
+    """the part of a calm round's money that is kept back for alarms; what no alarm takes is spent by the end"""
     probe: float = 0.0
     """the share of the places that is bought in any round whose price is not above the mean so far, to hear of a change before
     the next low price; 0: what low prices bring is all that is heard"""
@@ -43,16 +39,12 @@ class Alert(Headgate):
         positive("false_alarms", self.false_alarms)
         if not 0 <= self.reserve < 1:
             raise SettingError(f"reserve = {self.reserve}: must be 0 or more and below 1")
-        if not 1 <= self.haste < np.inf:
-            raise SettingError(f"haste = {self.haste}: must be 1 or more")
-        if self.soon < 1:
-            raise SettingError(f"soon = {self.soon}: must be rounds, 1 or more")
         if not 0 <= self.probe <= 1:
             raise SettingError(f"probe = {self.probe}: must lie between 0 and 1")
 
     def start(self, system: System, runs: int) -> Arrays:
         none = np.zeros(runs, dtype=np.int64)
-        own = {"alarms": none, "last_alarm": none, "sum_of_prices": np.zeros(runs)}
+        own = {"alarms": none, "last_alarm": none, "admitted_before": none, "sum_of_prices": np.zeros(runs)}
         return {**super().start(system, runs), **surprise.unheard(runs), **own}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
@@ -61,19 +53,22 @@ class Alert(Headgate):
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
         total = memory["sum_of_prices"] + bundle
         share, memory = super().wanted(view, {**memory, "sum_of_prices": total})
+        renewed = (view.admitted - memory["admitted_before"]) / places.sum()
+        stale = np.where(memory["last_alarm"] == view.t, self.turnover * np.clip(1.0 - renewed, 0.0, 1.0), 0.0)
         mean = total / view.t
-        least = np.where(view.price <= (mean if view.price.ndim == 1 else mean[:, None]), self.probe, 0.0)
-        return np.maximum(share, least), memory
+        if view.price.ndim == 2:
+            stale, mean = stale[:, None], mean[:, None]
+        return np.maximum(share, np.maximum(stale, np.where(view.price <= mean, self.probe, 0.0))), memory
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
-        """Headgate's money, less the reserve; after an alarm more, and ever less more."""
-        since = view.t - memory["last_alarm"]
-        hurry = 1.0 + (self.haste - 1.0) * (1.0 - since / self.soon)
-        alarmed = (memory["last_alarm"] > 0) & (since < self.soon)
-        return np.asarray(super().allowed(view, memory) * np.where(alarmed, hurry, 1.0 - self.reserve))
+        """Headgate's money, less the reserve."""
+        return np.asarray(super().allowed(view, memory) * (1.0 - self.reserve))
 
     def _listen(self, view: View, memory: Arrays) -> Arrays:
-        memory = surprise.observe(view, memory)
+        """The memory with what was heard: whether it rings, and how many samples had been admitted before losses rose."""
+        calm = memory["evidence"] == 0
+        before = np.where(calm, memory["heard_until"], memory["admitted_before"])
+        memory = surprise.observe(view, {**memory, "admitted_before": before})
         rings = memory["evidence"] > max(np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0)
         alarms, last = memory["alarms"] + rings, np.where(rings, view.t, memory["last_alarm"])
         return {**surprise.forgotten(memory, rings), "alarms": alarms, "last_alarm": last}
