@@ -15,7 +15,8 @@ from typer.main import get_command
 
 from headgate.analysis.rehearsal import COLUMNS
 from headgate.cli import main
-from headgate.cli.commands import app
+from headgate.cli.commands import app, play
+from headgate.errors import Interrupted
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PLAN_KEYS = {
@@ -172,6 +173,11 @@ def test_version_and_help(headgate):
         (["rehearse", "mnist", "--set", "system.budget=0"], 2, "system.budget = 0"),
         (["rehearse", "mnist", "--set", "policies.acdpp.K=0"], 2, "policies.acdpp.K = 0"),
         (["rehearse", "mnist", "--set", "system.buffers=[]"], 2, "at least one client"),
+        (["rehearse", "mnist", "--set", "system.buffers=8"], 2, "system.buffers = 8: must be a list"),
+        (["rehearse", "mnist", "--set", "run.seeds=2.5"], 2, "run.seeds = 2.5: must be a whole number"),
+        (["rehearse", "mnist", "--set", "run.policies=[3]"], 2, "run.policies = [3]: must be a string"),
+        (["rehearse", "mnist", "--set", "prices.low=[1]"], 2, "prices.low = [1]: must be a number"),
+        (["rehearse", "mnist", "--set", "policies.acdpp.purse=3"], 2, "policies.acdpp.purse = 3: must be true or false"),
         (["rehearse", "mnist", "--set", "system.buffers=[5,0]"], 2, "system.buffers[1] = 0"),
         (["rehearse", "mnist", "--set", "policies.acdpp.rho=1"], 2, "policies.acdpp.rho = 1"),
         (["rehearse", "mnist", "--rounds", "0"], 2, "run.rounds = 0"),
@@ -197,6 +203,24 @@ def test_refusals_are_one_line_with_a_documented_code(headgate, tmp_path, monkey
     if message != "No such option":
         assert len(err.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["comparee"], ["data", "gett"], ["theory", "rate"], ["flower", "neww"]])
+def test_what_a_wrong_command_may_have_meant_is_said_once(headgate, words):
+    assert headgate(*words, code=2)[1].count("Did you mean") == 1
+
+
+def test_another_ctrl_c_does_not_hide_what_the_first_led_to(monkeypatch, capsys):
+    def ended():
+        try:
+            raise Interrupted("interrupted after round 2 of 6", "go on")
+        finally:
+            raise KeyboardInterrupt  # while what was at work is ended
+
+    monkeypatch.setattr("headgate.cli.commands.app", ended)
+    with pytest.raises(SystemExit, match="130"):
+        play()
+    assert capsys.readouterr().err == "interrupted after round 2 of 6; go on\n"
 
 
 def test_traces_that_cannot_be_used(headgate, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 import headgate
 from headgate.errors import DataError, SettingError
+from headgate.testing import check_policy
 
 SMALL = ("run.rounds=4", "run.seeds=2", 'run.policies=["headgate", "constant", "oracle"]')
 
@@ -116,8 +117,9 @@ def test_policies_are_compared_at_equal_spend(tmp_path):
     spends = dict(zip(frame.filter(pl.col("budget") == 20.0)["policy"], frame["spend"], strict=False))
     assert spends["headgate"] <= 20.0
     assert "budget 20 a round" in repr(found)
-    with pytest.raises(SettingError, match="budgets"):
-        headgate.compare(e, budgets=[20, 20], out=tmp_path)
+    for budgets, why in (([20, 20], "each must be named once"), ([], "at least one"), (20, "budgets = 20: must be a list")):
+        with pytest.raises(SettingError, match=why):
+            headgate.compare(e, budgets=budgets, out=tmp_path)
 
 
 def test_what_a_policy_was_not_told_follows_the_budget():
@@ -198,3 +200,17 @@ def test_a_recipe_in_place_of_an_experiment_is_told_what_to_do(do):
         headgate.HeadgateError, match=r"experiment = digits: is a recipe; headgate\.load makes an experiment of it"
     ):
         do("digits")
+
+
+@pytest.mark.parametrize("do", [headgate.load("digits", *SMALL).with_policy, lambda name, policy: check_policy(policy)])
+@pytest.mark.parametrize(
+    ("given", "said"), [(Steady, r"is a class; a policy is made of it, as in Steady\(\)"), ("headgate", r"Headgate\(\)")]
+)
+def test_what_is_no_policy_is_told_how_to_make_one(do, given, said):
+    with pytest.raises(SettingError, match=said):
+        do("mine", given)
+
+
+def test_a_policy_that_is_named_wrongly_is_told_the_nearest():
+    with pytest.raises(SettingError, match=r"policy = headgat: .*did you mean headgate\?"):
+        headgate.plan(headgate.load("digits", *SMALL), "headgat")

@@ -108,6 +108,16 @@ class AsksForOneNumber(Honest):
         return Ask(2.5), memory
 
 
+class AsksForLess(Honest):
+    def admit(self, view, memory):
+        return Ask(np.full(view.debt.shape, -1.0)), memory
+
+
+class TakesARunForAll(Honest):
+    def admit(self, view, memory):
+        return Ask(np.full(view.debt.shape, 2.0 if view.price < 4 else 0.0)), memory
+
+
 class OldRetention(Honest):
     retention = KStep(3)
 
@@ -141,7 +151,8 @@ def test_faulty_policies_are_found(policy, message):
     ("policy", "message"),
     [
         (ReturnsAnArray, "round 1: ReturnsAnArray.admit must return an Ask and the memory, returned ndarray"),
-        (ReturnsAnArrayForAsk, "round 1: ReturnsAnArrayForAsk.admit must return an Ask and the memory"),
+        (ReturnsAnArrayForAsk, "must return an Ask and the memory, returned ndarray and dict"),
+        (AsksForLess, r"round 1: AsksForLess asked for \[-1.0, -1.0, -1.0\] samples; must be finite, 0 or more"),
         (AsksForOneNumber, r"round 1: AsksForOneNumber asked for an array of \(\); needs one total for each run"),
         (OldRetention, r"OldRetention.retention: must be a method, retention\(self, system\)"),
     ],
@@ -149,6 +160,12 @@ def test_faulty_policies_are_found(policy, message):
 def test_what_no_controller_can_use_is_refused_at_once(policy, message):
     with pytest.raises(SettingError, match=message):
         check_policy(policy())
+
+
+def test_what_a_policy_raises_is_its_own_with_a_note_beside_it():
+    with pytest.raises(ValueError, match="ambiguous") as raised:
+        check_policy(TakesARunForAll())
+    assert raised.value.__notes__ == ["in round 1, in TakesARunForAll.admit: arrays of view and memory hold all 3 runs"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The front door: what a person does with headgate, each in one call. What comes back shows itself in a notebook."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
+from headgate.parts import nearest
 from headgate.progress import counted, every, progress_bar
 from headgate.records.reader import RunFolder
 from headgate.records.sweeps import points_of
@@ -104,7 +105,8 @@ def plan(
         name = policy
         if policy not in experiment.policies:
             if policy not in KINDS:
-                raise SettingError(f"policy = {policy}: neither a policy of the experiment nor a kind")
+                others = nearest(policy, [*experiment.policies, *KINDS])
+                raise SettingError(f"policy = {policy}: neither a policy of the experiment nor a kind{others}")
             experiment = experiment.with_policy(policy, KINDS[policy]())
     else:
         name = type(policy).__name__
@@ -303,7 +305,11 @@ def compare(
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:
+    if not isinstance(budgets, Iterable | None):
+        raise SettingError(f"budgets = {budgets}: must be a list, as in [20, 55]")
     money = [round(share * experiment.system.budget, 6) for share in SHARES] if budgets is None else list(map(float, budgets))
-    if len(set(money)) < len(money) or not money:
+    if not money:
+        raise SettingError("budgets = []: at least one is needed")
+    if len(set(money)) < len(money):
         raise SettingError(f"budgets = {money}: each must be named once")
     return [(f"system.budget={budget}", experiment.with_budget(budget)) for budget in money]

@@ -139,6 +139,19 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
         raise SettingError(f"{where}: {kind.__name__} failed ({in_one_line(error)})") from error
 
 
+IN_TOML = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a string",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""pydantic's complaints that speak of Python's types, as who writes a recipe would put them"""
+
+
 def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
     """What was stated, with the types of the model's fields; the first complaint is put into one line."""
     from pydantic import ValidationError
@@ -152,7 +165,9 @@ def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
             raise SettingError(f"{where}.{shown(path[0])}: unknown key{nearest(path[0], list(model.model_fields))}") from None
         if first["type"] == "missing":
             raise SettingError(f"{where}.{path[0]}: is missing") from None
-        messages = dict.fromkeys(_plain_words(e["msg"]) for e in errors if e["loc"][0] == first["loc"][0])
+        messages = dict.fromkeys(
+            IN_TOML.get(e["type"]) or _plain_words(e["msg"]) for e in errors if e["loc"][0] == first["loc"][0]
+        )
         raise SettingError(f"{where}.{path[0]} = {shown(raw.get(path[0]))}: must be {' or '.join(messages)}") from None
 
 

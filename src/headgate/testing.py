@@ -18,7 +18,7 @@ import numpy as np
 from headgate.control.buffers import Buffers
 from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, Given, check_is_policy
 from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.retention import Retention
@@ -46,6 +46,7 @@ def check_policy(
     Its memory is named arrays that keep their names, shapes and types from round to round and hold finite numbers.
     One that listens is checked without a word about losses, as in a rehearsal, and with losses of which some are missing.
     """
+    check_is_policy(policy)
     system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
     policy = policy.completed(Given(system, prices, BoundConstants(), np.arange(RUNS), rounds))
     path = prices.path(np.arange(RUNS), 1, rounds + 1)

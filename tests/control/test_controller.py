@@ -146,6 +146,7 @@ def test_bad_prices_are_refused(price):
     ("settings", "message"),
     [
         ({"buffer": []}, "at least one client"),
+        ({"buffer": 8}, "system.buffers = 8: must be a list"),
         ({"buffer": [3, 0]}, r"system.buffers\[1\] = 0"),
         ({"buffer": [3, 2.5]}, "whole numbers"),
         ({"buffer": [3], "budget": 0.0}, "system.budget = 0.0"),

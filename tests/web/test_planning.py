@@ -199,7 +199,7 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
         ({"bound": {"pdim": -1}}, "bound.pdim = -1"),
         ({"colour": "red"}, "plan.colour: unknown key"),
         ({"system": {"buffers": [4], "budget": 1, "clients": 3e6}}, "system.clients = 3000000: must be 1 to 1,000"),
-        ({"system": {"buffers": [4], "budget": 1, "clients": 2.5}}, "system.clients = 2.5: must be a valid integer"),
+        ({"system": {"buffers": [4], "budget": 1, "clients": 2.5}}, "system.clients = 2.5: must be a whole number"),
         ({"system": {"buffers": [3e5], "budget": 1}}, "300000 places; at most 250,000"),
         ({"prices": {**BURSTS, "length": 2e8}}, "prices.length = 200000000.0: at most 5,000"),
         ({"prices": {"kind": "per-client", "common": {**BURSTS, "length": 2e8}, "factors": [1, 1, 1]}}, "common.length = 2"),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from headgate.analysis.formatting import accuracy, listed, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, student
 from headgate.analysis.runs import Runs, gaps
@@ -162,9 +164,20 @@ def _best(ranked: Sequence[Runs]) -> str:
     if not place.against:
         others = ", the only one that kept both limits in every run" if len(kept) == 1 < len(ranked) else ""
         return f"Best test accuracy within the limits: {first}{others}."
-    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with]
+    alike = [name for name in place.level_with if _same(place.best, named[name])]
+    first += f", the same as {listed(alike)}" if alike else ""
+    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with if name not in alike]
     if level:
         return f"Best test accuracy within the limits: {first}, not told apart from {listed(level)}."
-    nearest, gap = min(((name, gap) for name, gap in place.against.items() if gap is not None), key=lambda each: each[1].mean)
+    behind = [(name, gap) for name, gap in place.against.items() if gap is not None and name not in alike]
+    if not behind:
+        return f"Best test accuracy within the limits: {first}."
+    nearest, gap = min(behind, key=lambda each: each[1].mean)
     ahead = plus_minus(gap.scaled(100), 1, signs=True)
     return f"Best test accuracy within the limits: {first}, {ahead} points ahead of {nearest}, seed by seed."
+
+
+def _same(one: Runs, other: Runs) -> bool:
+    """Seed by seed, as of a policy that is in several points of a sweep that does not concern it."""
+    pairs = ((one.best, other.best), (one.spent_in_all, other.spent_in_all))
+    return all(np.array_equal(a, b) for a, b in pairs)

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from headgate import __version__
 from headgate.cli import control, flower, learning, theory
+from headgate.cli.command_group import CommandGroup
 from headgate.cli.compare import compare
 from headgate.cli.leaderboard import leaderboard
 from headgate.cli.reproduce import reproduce
@@ -15,8 +16,10 @@ from headgate.cli.serve import serve
 from headgate.errors import HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-data = typer.Typer(no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
+)
+data = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Data sets: what is there, and how to get the rest.")
 
 
 WHOLE = 2000
@@ -76,5 +79,12 @@ def play() -> None:
     except (KeyboardInterrupt, SystemExit) as end:  # no command answered Ctrl-C; typer has made an exit of it, or not yet
         if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
             raise
-        say("interrupted", error=True)
+        say(_told_of(end), error=True)
         raise SystemExit(Interrupted.exit_code) from None
+
+
+def _told_of(end: BaseException | None) -> str:
+    """What an earlier Ctrl-C led to, where another one came before it was said."""
+    while end is not None and not isinstance(end, Interrupted):
+        end = end.__context__
+    return "interrupted" if end is None else one_line(end, WHOLE)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headgate.cli.command_group import CommandGroup
 from headgate.cli.console import Set
 from headgate.cli.learning import show_and_conclude
 from headgate.cli.saying import say
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.flower.deploy.supervisor import Supervisor
 
 commands = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     help="""headgate over real clients, on Flower.
 

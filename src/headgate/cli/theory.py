@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 import headgate
+from headgate.cli.command_group import CommandGroup
 from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, print_json
 from headgate.cli.control import acdpp_of
 from headgate.cli.saying import say
 from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted, ticked
 
-commands = typer.Typer(no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
+commands = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
 
 
 @commands.command()

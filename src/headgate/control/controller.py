@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
-from headgate.control.policy import AdmissionPolicy
+from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
 from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Losses, Orders, Report, Streams, System, View
 from headgate.errors import LedgerError, SettingError
@@ -44,6 +44,7 @@ class Controller:
         scores: ScoresAt | None = None,
         looks: float = 0.0,
     ) -> None:
+        check_is_policy(policy)
         if runs < 1:
             raise SettingError(f"runs = {runs}: must be at least 1")
         seeds = np.arange(runs) if seeds is None else np.asarray(seeds)
@@ -179,16 +180,17 @@ class Controller:
             said = self.policy.admit(view, memory)
         except SettingError as error:
             raise SettingError(f"round {view.t}: {name}: {error}") from None
+        except Exception as error:
+            error.add_note(f"in round {view.t}, in {name}.admit: arrays of view and memory hold all {self.runs} runs")
+            raise
         if not (isinstance(said, tuple) and len(said) == 2 and isinstance(said[0], Ask)):
-            raise SettingError(
-                f"round {view.t}: {name}.admit must return an Ask and the memory, returned {type(said).__name__}"
-            )
+            raise SettingError(f"round {view.t}: {name}.admit must return an Ask and the memory, returned {_kinds(said)}")
         ask, after = said
         total = np.asarray(ask.total, dtype=np.float64)
         if total.shape != (self.runs,):
             raise SettingError(f"round {view.t}: {name} asked for an array of {total.shape}; needs one total for each run")
         if not ((total >= 0) & (total < np.inf)).all():
-            raise SettingError(f"round {view.t}: {name} asked for {shown(total.tolist())} samples")
+            raise SettingError(f"round {view.t}: {name} asked for {shown(total.tolist())} samples; must be finite, 0 or more")
         for key in ("room", "given", "free"):
             each = getattr(ask, key)
             if each is not None and np.shape(each) != (self.runs, self.system.clients):
@@ -251,3 +253,8 @@ class Controller:
                 f"round {orders.t}: late samples for {charge.tolist()}; must be finite and 0 or more; nothing was posted"
             )
         return late, charge
+
+
+def _kinds(said: object) -> str:
+    """ndarray and dict"""
+    return " and ".join(type(each).__name__ for each in (said if type(said) is tuple else (said,)))

@@ -11,6 +11,7 @@ from headgate.control.retention.windows import Fifo
 from headgate.control.selection.rule import Selection
 from headgate.control.types import Arrays, Ask, Ints, System, View
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.field_docs import fields_in_help
 from headgate.theory.bound import BoundConstants
 from headgate.theory.labels import paper
@@ -77,3 +78,11 @@ class AdmissionPolicy(ABC):
     @abstractmethod
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         """What to admit in round view.t, and the memory for the next round. Pure: same in, same out."""
+
+
+def check_is_policy(policy: object, where: str = "policy") -> None:
+    """Refuses what is none, as the class of one."""
+    if isinstance(policy, type):
+        raise SettingError(f"{where} = {policy.__name__}: is a class; a policy is made of it, as in {policy.__name__}()")
+    if not isinstance(policy, AdmissionPolicy):
+        raise SettingError(f"{where} = {shown(policy)}: must be an AdmissionPolicy, as in headgate.control.policies.Headgate()")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import positive, whole_numbers
 from headgate.control.scores import ScoresAt
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.field_docs import fields_in_help
 from headgate.limits import SAMPLES
 
@@ -36,7 +37,9 @@ class System:
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
-        if buffer.ndim != 1 or buffer.size == 0:
+        if buffer.ndim != 1:
+            raise SettingError(f"system.buffers = {shown(buffer.tolist())}: must be a list, one number for each client")
+        if buffer.size == 0:
             raise SettingError("system.buffers = []: at least one client is needed")
         for m in np.flatnonzero(buffer < 1)[:1]:
             raise SettingError(f"system.buffers[{m}] = {buffer[m]}: every client needs room for at least one sample")

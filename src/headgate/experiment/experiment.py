@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, Given, check_is_policy
 from headgate.control.prices import PriceProcess
 from headgate.control.prices.looking import WithLooks
 from headgate.control.retention import Retention
@@ -212,9 +212,8 @@ def _check_rules(policy: AdmissionPolicy, given: Given, data: Data) -> None:
         raise SettingError(f"retention: {type(kept_by).__name__} looks at labels, which come late (data.late = {data.late})")
 
 
-def _completed(name: str, policy: Any, given: Given, data: Data) -> AdmissionPolicy:
-    if not isinstance(policy, AdmissionPolicy):
-        raise SettingError(f"policies.{name} = {policy!r}: must be an AdmissionPolicy")
+def _completed(name: str, policy: AdmissionPolicy, given: Given, data: Data) -> AdmissionPolicy:
+    check_is_policy(policy, f"policies.{name}")
     try:
         made = policy.completed(given)
         _check_rules(made, given, data)

@@ -294,8 +294,9 @@ def _play(
         if any(run.left() for run in left):  # Ctrl-C in the last round of some, before others began
             raise Interrupted("interrupted")
     except (HeadgateError, KeyboardInterrupt) as error:  # the latter: a second Ctrl-C, which does not wait for the round
-        with suppress(HeadgateError):  # what went wrong first is said
+        with suppress(HeadgateError, KeyboardInterrupt):  # what went wrong first is said
             looking.look(at_once=True)
+        with suppress(HeadgateError, KeyboardInterrupt):
             looking.tell("interrupted")
         why = error if isinstance(error, HeadgateError) else Interrupted("interrupted")
         raise _explained(why, looking, whole) from None
