@@ -2,11 +2,20 @@
 
 from math import floor
 
-from headgate.control.randomness import Purpose, uniform
+from headgate.control.randomness import Purpose
+
+LOW = 2**32 - 1
 
 
 def draw(seed, client, position, again=0):
-    return float(uniform(seed, Purpose.RETENTION, position + (again << 32), client))
+    """Philox4x32-10 in whole numbers: a single draw by `uniform` takes twenty times as long."""
+    c0, c1, c2, c3 = int(position), int(again), int(Purpose.RETENTION), int(client)
+    k0, k1 = int(seed), 0
+    for _ in range(10):
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = p1 >> 32 ^ c1 ^ k0, p1 & LOW, p0 >> 32 ^ c3 ^ k1, p0 & LOW
+        k0, k1 = k0 + 0x9E3779B9 & LOW, k1 + 0xBB67AE85 & LOW
+    return ((c0 >> 5) * 2**26 + (c1 >> 6)) / 2**53
 
 
 def reservoir(held, arriving, room, seed, client, labels):
