@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.date import now
-from flwr.superlink.routers.fleet.router import router
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -34,10 +33,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from headgate.errors import DataError
 from headgate.flower.keys import ClientKeys
 
-UNUSED = ("/v1/fleet/register-node", "/v1/fleet/unregister-node")
-"""paths of nodes without a key"""
-PATHS = frozenset(path for route in router.routes if (path := getattr(route, "path", "")) not in UNUSED)
-"""what may be asked for, always with POST: Flower's own table of the fleet's routes"""
+PATHS = frozenset(
+    f"/v1/fleet/{asked}"
+    for asked in (
+        *("activate-node", "deactivate-node", "send-node-heartbeat", "get-run", "get-fab"),
+        *("pull-messages", "push-messages", "confirm-message-received", "pull-object", "push-object"),
+    )
+)
+"""what may be asked for, always with POST: all that Flower has for nodes with a key; to read its own table takes a second"""
 MOST_BYTES = 32 * 2**20
 """of a body: Flower sends arrays in pieces of 20 MiB"""
 HEAD_BYTES = 16 * 2**10
