@@ -281,7 +281,7 @@ def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
             raise torch.OutOfMemoryError("as if")
         return plain(self, room, momentum)
 
-    task, theta, packed, weights = world([[1], [2], [1], [1]], tiny_net)
+    task, theta, packed, weights = world([[1], [2], [1], [1]], tiny_stack)
     whole, _ = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
     monkeypatch.setattr(PackedKernels, "_space", space)
     executor = PackedKernels(task)
