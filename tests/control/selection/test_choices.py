@@ -24,7 +24,7 @@ def offers(draw):
     clients, window = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     there = random.random((clients, window)) < draw(st.sampled_from([0.3, 0.8, 1.0]))
-    steps = np.cumsum(random.integers(1, 4, (clients, window)), axis=1)
+    steps = np.cumsum(random.integers(1, 4, (clients, window)), axis=1) - 1
     position = np.where(there, steps, -1)
     count = random.integers(0, there.sum(axis=1) + 1)
     coarse = draw(st.booleans())
@@ -134,6 +134,25 @@ def test_lots_are_fair_and_of_their_address():
     later = offered._replace(position=offered.position + 8)
     assert not np.array_equal(chosen(ByLot(), later), takes)
     assert np.array_equal(chosen(FirstCome(), offered), np.tile([True] * 2 + [False] * 6, (3000, 1)))
+    assert np.unique(offered._replace(position=offered.position - 100).draw()).size == offered.position.size
+
+
+def test_who_looks_and_who_asks_for_what_is_held():
+    for kind in KINDS.values():
+        check_selection_asks(kind())
+    assert {name for name, kind in KINDS.items() if kind().looks is True} == {"entropy", "margin", "vessal", "coreset"}
+    assert {name for name, kind in KINDS.items() if kind().looks is False} == {"first", "random"}
+    assert [name for name, kind in KINDS.items() if kind().beside_held] == ["coreset"]
+
+
+class Told(Selection):
+    """Says what it was told to say."""
+
+    def __init__(self, answer):
+        object.__setattr__(self, "answer", answer)
+
+    def chooses(self, offered):
+        return self.answer
 
 
 class Greedy(Selection):
@@ -159,6 +178,11 @@ def test_what_is_refused():
     offered = Offered(np.array([[3, 4, -1]]), np.array([[1]]), np.array([[0]]), np.array([[0]]))
     with pytest.raises(SettingError, match=r"Greedy\.chooses: chooses 2 of 2 samples where 1 are ordered"):
         chosen(Greedy(), offered)
+    for answer in (np.array([[1, 0, 0]]), np.array([True, False, False])):
+        with pytest.raises(SettingError, match=rf"must return true or false for each of \(1, 3\), returned {answer.dtype}"):
+            chosen(Told(answer), offered)
+    with pytest.raises(SettingError, match="no empty place"):
+        chosen(Told(np.array([[True, False, True]])), offered._replace(ordered=np.array([[2]])))
     with pytest.raises(SettingError, match=r"Peeking\.scores = .*must be a tuple of entropy, margin, guess, features"):
         check_selection_asks(Peeking())
     with pytest.raises(SettingError, match=r'Beside\.beside_held: needs "features"'):
