@@ -34,7 +34,18 @@ def case(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("cut", [{}, {"EVALUATED": 17}, {"ALIKE": 9}, {"KEPT": 0}, {"KEPT": 0, "EVALUATED": 17}])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {},
+        {"EVALUATED": 17},
+        {"ALIKE": 9},
+        {"ALIKE": 9, "TOGETHER": 150},
+        {"ALIKE": 9, "DEEP": 7, "ALONE": 4},
+        {"KEPT": 0},
+        {"KEPT": 0, "EVALUATED": 17},
+    ],
+)
 def test_models_are_judged_as_defined(dtype, cut, monkeypatch):
     for name, value in cut.items():
         monkeypatch.setattr(linear, name, value)
@@ -45,6 +56,8 @@ def test_models_are_judged_as_defined(dtype, cut, monkeypatch):
         np.testing.assert_array_equal(accuracy, expected[0])
         np.testing.assert_allclose(loss, expected[1], rtol=2e-6 if dtype == "float32" else 1e-12)
         assert accuracy[0] == accuracy[1] == (judged.labels == 0).mean()
+        (alone,) = judged.score(theta[3:4])[1]
+        assert alone == pytest.approx(loss[3], rel=1e-6)
 
 
 def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
@@ -56,11 +69,22 @@ def test_a_model_is_judged_to_the_same_bits_whatever_is_beside_it():
                 assert all_runs[r] == own[0]
 
 
+def test_nor_do_bits_hang_on_it_where_images_are_large():
+    """A BLAS may take another way where there is less to do, and that to one model is less than that to many."""
+    rng = np.random.default_rng(2)
+    task = LinearTask((1, 20, 30), 10, (0.1,), (0.3,), np.dtype("float32"))
+    judged = Judged(task, rng.integers(0, 256, (160, *task.shape), dtype=np.uint8), np.full(160, 3))
+    theta = rng.normal(0, 0.2, (RUNS, task.size)).astype("float32")
+    with one_thread():
+        together = judged.score(theta)[1]
+        assert together.tolist() == [float(judged.score(theta[r : r + 1])[1][0]) for r in range(RUNS)]
+
+
 def test_small_sets_of_images_are_kept_as_numbers_without_the_zeros_they_share(monkeypatch):
     judged, theta = case("float32")
     judged.score(theta)
     assert [each.label for each in judged._kept] == [0, 1, 3]
-    assert all(len(each.places) < 0.8 * 60 for each in judged._kept)
+    assert all(len(one.places) < 0.8 * 60 for each in judged._kept for (one,) in each.parts)
     monkeypatch.setattr(linear, "KEPT", 0)
     passed, _ = case("float32")
     passed.score(theta)

@@ -22,18 +22,31 @@ from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
 KEPT = 128 << 20
 """bytes of a set of images that are made numbers once; those of a larger one are each time, chunk by chunk"""
 ALIKE = 400
-"""images that are multiplied together: fewer share more zeros, more start fewer products. Measured: of MNIST's test images half
-of the bytes are left, and a model is judged in 3.6 ms as one of ten; all bytes would take 4.3 ms at GEMM's peak"""
+"""images that are multiplied together: fewer share more zeros, more start fewer products. Measured"""
+ALONE = 200
+"""the same by one model alone: with AVX-512 OpenBLAS is quicker where a product is small. Measured"""
+DEEP = 384
+"""bytes of an image that are multiplied at once: more are added up by OpenBLAS in an order that hangs on how many models there
+are"""
+TOGETHER = 16_000
+"""answers of models to images that are judged at once: fewer take more steps, more do not stay near the processor. Measured"""
+
+
+class Product(NamedTuple):
+    """Some bytes of some images."""
+
+    places: Ints
+    """which of an image's: where all images have a 0 there is nothing to multiply; the last of all is that of the level"""
+    samples: Floats
+    """these bytes as numbers, (bytes, images), and 1 for the level"""
 
 
 class Alike(NamedTuple):
-    """Some images of one class."""
+    """Images of one class."""
 
     label: int
-    places: Ints
-    """which of an image's bytes: where all images have a 0 there is nothing to multiply; then that of the level"""
-    samples: Floats
-    """these bytes as numbers, (bytes, images), and 1 for the level"""
+    parts: list[list[Product]]
+    """all bytes of some of them"""
 
 
 class Judged:
@@ -44,24 +57,41 @@ class Judged:
         self._kept: list[Alike] = []
 
     def score(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Accuracy (R,) and mean cross-entropy (R,); all models together are one matrix product."""
+        """Accuracy (R,) and mean cross-entropy (R,); all models together are one matrix."""
         weight = self.task.of_bytes(theta)
-        hits, loss = np.zeros(len(theta), np.int64), np.zeros(len(theta))
-        for label, places, samples in self._chunks():
-            logits = (weight.take(places, 0).T @ samples).reshape(len(theta), self.task.classes, -1)
-            own = logits[:, label]
+        hits, losses, done = np.zeros(len(theta), np.int64), np.empty((len(theta), len(self.labels))), 0
+        step = max(1, TOGETHER // (ALIKE * len(theta)))
+        some = ((label, parts[at : at + step]) for label, parts in self._chunks() for at in range(0, len(parts), step))
+        for label, parts in some:
+            logits = self._answers(weight, parts).reshape(len(theta), self.task.classes, -1)
+            own = logits[:, label].copy()
             before, after = (each.max(axis=1, initial=-np.inf) for each in (logits[:, :label], logits[:, label + 1 :]))
             hits += ((own > before) & (own >= after)).sum(axis=1)  # of several largest the first is the answer
             most = np.maximum(np.maximum(before, after), own)
-            loss -= (own - most).sum(axis=1, dtype=np.float64)
             logits -= most[:, None]
-            loss += np.log(np.exp(logits, logits).sum(axis=1)).sum(axis=1, dtype=np.float64)
-        return hits / len(self.labels), loss / len(self.labels)
+            here = losses[:, done : done + own.shape[1]]
+            np.subtract(np.log(np.exp(logits, logits).sum(axis=1)), own - most, here, dtype=np.float64)
+            done += own.shape[1]
+        return hits / len(self.labels), losses.mean(axis=1)  # at once: how many were judged together is no matter
+
+    def _answers(self, weight: Floats, parts: list[list[Product]]) -> Floats:
+        """To all images of these parts, (R·classes, images)."""
+        answers, done = np.empty((weight.shape[1], sum(part[0].samples.shape[1] for part in parts)), self.task.dtype), 0
+        for part in parts:
+            (first, images), *others = ((weight.take(places, 0).T, samples) for places, samples in part)
+            wide = ALONE if len(first) == self.task.classes else images.shape[1]
+            for at in range(0, images.shape[1], wide):
+                own = slice(at, min(at + wide, images.shape[1]))
+                here = np.matmul(first, images[:, own], answers[:, done + own.start : done + own.stop])
+                for left, samples in others:
+                    here += left @ samples[:, own]
+            done += images.shape[1]
+        return answers
 
     def _chunks(self) -> Iterable[Alike]:
         if self.images.size * self.task.dtype.itemsize > KEPT:
-            return map(self._numbers, self._classes())
-        self._kept = self._kept or [self._numbers(rows) for own in self._classes() for rows in self._alike(own)]
+            return (self._numbers([rows]) for rows in self._classes())
+        self._kept = self._kept or [self._numbers(self._alike(rows)) for rows in self._classes()]
         return self._kept
 
     def _classes(self) -> Iterator[Ints]:
@@ -76,12 +106,17 @@ class Judged:
         rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
         return np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
 
-    def _numbers(self, rows: Ints) -> Alike:
+    def _numbers(self, parts: list[Ints]) -> Alike:
+        """Images of one class, part by part."""
+        return Alike(int(self.labels[parts[0][0]]), [self._products(rows) for rows in parts])
+
+    def _products(self, rows: Ints) -> list[Product]:
         images = self.images[rows].reshape(len(rows), math.prod(self.task.shape))
         places = np.flatnonzero(images.any(axis=0))
         samples = np.ones((len(places) + 1, len(rows)), self.task.dtype)
         samples[:-1] = images.T[places]
-        return Alike(int(self.labels[rows[0]]), np.append(places, images.shape[1]), samples)
+        places = np.append(places, images.shape[1])
+        return [Product(places[at : at + DEEP], samples[at : at + DEEP]) for at in range(0, len(places), DEEP)]
 
 
 class LinearLearner(Learner):
