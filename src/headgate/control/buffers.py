@@ -128,22 +128,23 @@ class Buffers:
         born, limit = contents.born, self.limit
         assert born is not None
         assert limit is not None
+        begin = np.maximum(ledger.admitted, first)
         gone = np.minimum(first, ledger.admitted) - ledger.dropped  # of what was held
-        come = last - np.maximum(ledger.admitted, first)  # and stays
-        none = not gone.any()
-        if none and not come.any():
-            return Settled(contents, first, 0, np.zeros(len(last), dtype=np.int64))
-        passed = np.maximum(first - ledger.admitted, 0).sum(axis=-1)  # more arrived than there is room for
-        all_of_them = bool((gone == limit).all())
-        if (none or all_of_them) and (come == limit).all():  # whole buffers are filled: no need to look for places
-            uses = t * gone.sum(axis=-1) - (0 if none else born.sum(axis=(1, 2), dtype=np.int64))
+        come = last - begin  # and stays
+        left, stay = gone.sum(axis=-1), come.sum(axis=-1)  # nobody loses or gets less than none, or more than there is room for
+        if not left.any() and not stay.any():
+            return Settled(contents, first, 0, left)
+        passed = begin.sum(axis=-1) - ledger.admitted.sum(axis=-1)  # more arrived than there is room for
+        whole = limit.sum()
+        none, all_of_them = not left.any(), bool((left == whole).all())
+        if (none or all_of_them) and (stay == whole).all():  # whole buffers are filled: no need to look for places
+            uses = t * left - (0 if none else born.sum(axis=(1, 2), dtype=np.int64))
             return Settled(contents._replace(born=self._all_born(t)), first, passed, uses)
         # who is full takes the places of those that leave
         same = np.array_equal(gone, come) and not (gone * (ledger.admitted - ledger.dropped - limit)).any()
-        leaving, coming = Spans(ledger.dropped, gone), None if same else Spans(np.maximum(ledger.admitted, first), come)
-        ways = renewed if worth_it(gone, come, born.shape[-1]) else self._found
-        born, since = ways(born, t, limit, leaving, coming)
-        uses = t * gone.sum(axis=-1) - since  # once in every round from the one of admission to the last
+        ways = renewed if worth_it(int(max(left.sum(), stay.sum())), born.size) else self._found
+        born, since = ways(born, t, limit, Spans(ledger.dropped, gone), None if same else Spans(begin, come))
+        uses = t * left - since  # once in every round from the one of admission to the last
         return Settled(contents._replace(born=born), first, passed, uses)
 
     def _found(

@@ -22,9 +22,9 @@ class Spans(NamedTuple):
     size: Ints
 
 
-def worth_it(gone: Ints, come: Ints, places: int) -> bool:
-    """Whether so many come and go that looking at every place of every client is quicker."""
-    return gone.size * places >= MANY and PART * int(max(gone.sum(), come.sum())) >= gone.size * places
+def worth_it(moved: int, places: int) -> bool:
+    """Whether so many come or go that looking at every place of every client is quicker."""
+    return places >= MANY and PART * moved >= places
 
 
 def by_place(born: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -52,9 +52,14 @@ def renewed(born: NDArray[np.int32], t: int, limit: Ints, gone: Spans, come: Spa
             own = slice(start, start + BLOCK)
             held, room = before[:, r, own], limit[own]
             left = _within(place, gone.begin[r, own], gone.size[r, own], room)
-            since[r] += (held * left).sum(dtype=np.int64)  # products are quicker than choices
-            taken = left if come is None else _within(place, come.begin[r, own], come.size[r, own], room)
-            np.add(held, (now - held) * taken, out=after[:, r, own])
+            if come is None:
+                ages = (now - held) * left  # products are quicker than choices
+                since[r] += t * gone.size[r, own].sum() - ages.sum(dtype=np.int64)
+                np.add(held, ages, out=after[:, r, own])
+            else:
+                since[r] += (held * left).sum(dtype=np.int64)
+                taken = _within(place, come.begin[r, own], come.size[r, own], room)
+                np.add(held, (now - held) * taken, out=after[:, r, own])
     return by_client(after), since
 
 
@@ -62,5 +67,5 @@ def _within(place: NDArray[Any], begin: Ints, count: Ints, room: Ints) -> NDArra
     """Which places (B, 1) are those of the samples from `begin` on. Below zero is far above every count: it is unsigned."""
     kind = place.dtype
     first = (begin - np.floor(begin / room) * room).astype(kind)  # exact below 2^53, and quicker than a remainder
-    many, most = count.astype(kind), room.astype(kind)
-    return np.asarray((place - first < np.minimum(many, most - first)) | (place - first + most < many))
+    many, most, after = count.astype(kind), room.astype(kind), place - first
+    return np.asarray((after < np.minimum(many, most - first)) | (after + most < many))
