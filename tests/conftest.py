@@ -22,6 +22,8 @@ settings.load_profile("headgate")
 
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
+EXTRAS = {"torch": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web", "ray": "ray"}
+"""in which extra is what tests import"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
@@ -44,6 +46,18 @@ def pytest_xdist_auto_num_workers(config):
 def pytest_collection_modifyitems(items):
     rank = {ROOT / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """A file that imports what only an extra brings is skipped where that is not installed."""
+    report = yield
+    excinfo = report.call.excinfo if report.failed else None
+    cause = excinfo.value.__cause__ if excinfo else None
+    if isinstance(cause, ModuleNotFoundError) and cause.name in EXTRAS:
+        report.outcome = "skipped"
+        report.longrepr = str(collector.path), 0, f"Skipped: needs {cause.name}: pip install 'headgate[{EXTRAS[cause.name]}]'"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

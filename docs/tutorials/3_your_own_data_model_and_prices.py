@@ -3,6 +3,8 @@ Your own data, model and prices
 ===============================
 
 How to bring what your system has: samples, a network, and the prices that labels really had.
+
+The network is torch's: this needs ``headgate[sim]``.
 """
 
 import sys

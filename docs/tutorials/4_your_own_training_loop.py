@@ -8,10 +8,14 @@ You keep your model, your optimiser and your way of sending things around. headg
 its stream each client holds, and keeps the accounts.
 """
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 from pictures import line, panels, spread
 
-from headgate import Controller, System
+from headgate import Controller, Report, System
+from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Constant, Headgate
 from headgate.learning.datasets import load_dataset
 
@@ -84,8 +88,6 @@ spread(axes)
 #
 # A client that was away has admitted nothing. Say so, and it is neither charged nor owed later.
 
-from headgate import Report  # noqa: E402  # where it is needed
-
 controller = Controller(system, Headgate())
 ledger = controller.open()
 orders = controller.decide(ledger, 4.0)
@@ -100,11 +102,6 @@ print("ordered", orders.admitted[0], "charged for", after.admitted[0], "=", afte
 #
 # A ledger is the whole memory of control. Write it to a file when you checkpoint your model; reading it back gives the
 # same orders in every round that follows.
-
-import tempfile  # noqa: E402
-from pathlib import Path  # noqa: E402
-
-from headgate.control.files import load_ledger, save_ledger  # noqa: E402
 
 path = Path(tempfile.mkdtemp()) / "ledger.npz"
 save_ledger(after, path)

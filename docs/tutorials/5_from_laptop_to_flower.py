@@ -5,7 +5,7 @@ From a laptop to a Flower deployment
 How the same experiment goes from the simulator to Flower's simulation engine, and from there to machines of their own.
 
 The recipe, the policy and the seed stay what they are, and so do the decisions: each client is told to admit the same
-samples in the same rounds, wherever it runs.
+samples in the same rounds, wherever it runs. This needs ``headgate[sim,flower]``.
 """
 
 import os

@@ -1,5 +1,9 @@
 """How the figures of the tutorials are drawn: lines labelled where they end, readable when small, on light and on dark."""
 
+import atexit
+import sys
+from pathlib import Path
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -70,3 +74,15 @@ def level(axes, y, text):
     """A dashed line with its name above its left end."""
     axes.axhline(y, xmax=0.79, color=GREY, linewidth=1, linestyle="--")
     axes.annotate(text, (0.02, y), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
+
+
+@atexit.register
+def _keep():
+    """What a tutorial drew lies beside it where it was run as a program; the site takes figures as they come."""
+    program = Path(sys.argv[0]).resolve()
+    if program.parent != Path(__file__).resolve().parent:
+        return
+    for number in plt.get_fignums():
+        kept = program.with_name(f"{program.stem}-{number}.png")
+        plt.figure(number).savefig(kept)
+        print("figure:", kept.name)

@@ -1,5 +1,8 @@
+import sys
+
 import pytest
 
+from headgate import flower
 from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -22,3 +25,10 @@ def test_an_objective_that_clients_remember_something_for_is_refused():
         SettingError, match=r"^objective.kind = scaffold: the simulator alone does that; leave it out on Flower$"
     ):
         RecipeTask(load("digits", ["objective.kind=scaffold"]), load_dataset("digits"))
+
+
+def test_what_is_not_installed_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "headgate.flower.recipe", raising=False)
+    with pytest.raises(SettingError, match=r"headgate\.flower\.recipe_client: needs torch: pip install 'headgate\[sim\]'"):
+        _ = flower.recipe_client

@@ -6,6 +6,8 @@ Names are imported when they are asked for: the stores need no Flower, and a cli
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headgate.errors import SettingError
+
 if TYPE_CHECKING:
     from headgate.flower.client import headgate_client as headgate_client
     from headgate.flower.client import signed as signed
@@ -24,9 +26,16 @@ _HOMES = {
     "replay": "replay",
     "signed": "client",
 }
+_EXTRAS = {"flwr": "flower", "torch": "sim"}
+"""in which extra is what may be missing"""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        raise SettingError(f"{__name__}.{name}: needs {error.name}: pip install 'headgate[{_EXTRAS[error.name]}]'") from None
