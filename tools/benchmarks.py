@@ -49,6 +49,8 @@ DRAWN = ("executors", "gpu", "peers", "pfl", "pfl_gpu")
 HEAD = """\
 # Benchmarks
 
+How fast headgate is, at what, and beside whom.
+
 Made by `python tools/benchmarks.py` from `benchmarks/results/*.json`; `make test` fails when it is out of date.
 Every number was left there by the command it stands under, and counts for the machine named there. Ways that are
 compared took turns in one run; times are medians, with the least and the most beside them. What each benchmark

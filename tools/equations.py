@@ -79,6 +79,8 @@ def page() -> str:
     lines = [
         "# The paper's equations, and where they are",
         "",
+        "Where each label of the paper is computed, and which tests cover it.",
+        "",
         "Made by `python tools/equations.py`; `make test` fails when it is out of date. Errata are in [errata.md](errata.md).",
         "For Theorems 2 and 3 the code computes what is true instead ([regret.md](regret.md)). † marks what nothing in `src`",
         "calls, by its name: it is there to be read and tested.",

@@ -54,7 +54,7 @@ def entry(each: Erratum, tests: list[str]) -> list[str]:
 
 def page() -> str:
     errata, tests = listed(), tests_by_number()
-    lines = ["# Errata of the paper", ""]
+    lines = ["# Errata of the paper", "", "What is wrong or missing in the paper, why, and what of it survives.", ""]
     lines += wrapped(
         "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
         f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "

@@ -29,6 +29,8 @@ FUZZ = runpy.run_path(str(Path(__file__).with_name("fuzz.py")))
 HEAD = """\
 # Faults tried
 
+Which processes were killed when, and what became of money and samples.
+
 Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
 client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
 leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries the shorter ones of

@@ -320,6 +320,8 @@ def main() -> None:
 
 PAGE_TEXT = """# Mutants
 
+How well the tests guard the code that handles money.
+
 `make mutants` changes the code that handles money, one small change at a time, and runs the tests of the changed file.
 A change that no test notices is a mutant that survived: a gap in the tests, or a change that changes nothing.
 The gaps found so are closed by tests. The answers to the others are in `tools/mutants.toml`.
