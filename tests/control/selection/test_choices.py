@@ -82,7 +82,7 @@ def test_by_uncertainty(offered):
 
 
 @settings(deadline=None)
-@given(offers(), st.sampled_from([0.01, 1.0]))
+@given(offers(), st.sampled_from([0.01, 1.0, 1000.0]))
 def test_vessal(offered, ridge):
     takes, draws = chosen(Vessal(ridge), offered), offered.draw()
     for row, count in enumerate(offered.ordered[:, 0]):
@@ -92,14 +92,18 @@ def test_vessal(offered, ridge):
             assert np.flatnonzero(takes[row]).tolist() == own[found].tolist()
 
 
-def test_vessal_in_pieces_is_vessal(monkeypatch):
+@pytest.mark.parametrize(("at_once", "clients"), [(100, 2), (10, 1)])  # of six samples, each with each
+def test_vessal_in_pieces_is_vessal(monkeypatch, at_once, clients):
+    """As many clients at once as there is room for, and at least one."""
     random = np.random.default_rng(1)
     scores = Scores(guess=random.normal(size=(20, 6, 3)), features=random.normal(size=(20, 6, 4)))
     each = np.arange(20)[:, None]
     offered = Offered(np.tile(np.arange(6), (20, 1)), np.full((20, 1), 2), each * 0, each, scores)
-    whole = chosen(Vessal(), offered)
-    monkeypatch.setattr("headgate.control.selection.vessal.AT_ONCE", 100)
+    whole, plain, sizes = chosen(Vessal(), offered), Vessal._of_some, []
+    monkeypatch.setattr("headgate.control.selection.vessal.AT_ONCE", at_once)
+    monkeypatch.setattr(Vessal, "_of_some", lambda *given: sizes.append(len(given[-1])) or plain(*given))
     assert np.array_equal(chosen(Vessal(), offered), whole)
+    assert sizes == [clients] * (20 // clients)
 
 
 def test_vessal_prefers_what_is_unlike_what_was_bought():
@@ -115,6 +119,13 @@ def test_vessal_prefers_what_is_unlike_what_was_bought():
     takes = chosen(Vessal(), offered)
     assert takes[np.arange(runs), odd].mean() > 0.3
     assert takes.sum() == 2 * runs
+
+
+def test_vessal_without_anything_to_tell_samples_apart_draws_lots():
+    runs, each = 400, np.arange(400)[:, None]
+    scores = Scores(guess=np.ones((runs, 10, 1)), features=np.zeros((runs, 10, 2)))
+    takes = chosen(Vessal(), Offered(np.tile(np.arange(10), (runs, 1)), np.full((runs, 1), 2), each, each * 0, scores))
+    assert np.abs(takes.mean(axis=0) - 0.2).max() < 0.1
 
 
 @given(offers())
