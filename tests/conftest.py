@@ -22,7 +22,7 @@ settings.load_profile("headgate")
 
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
-EXTRAS = {"torch": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web", "ray": "ray"}
+EXTRAS = {"torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web", "ray": "ray"}
 """in which extra is what tests import"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 

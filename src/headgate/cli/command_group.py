@@ -1,9 +1,12 @@
 """Commands that belong together, as typer has them."""
 
+import sys
 from typing import Any
 
-from click import exceptions
 from typer.core import TyperGroup
+
+CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
+"""what typer is built on: newer ones bring their own"""
 
 
 class CommandGroup(TyperGroup):
@@ -11,4 +14,4 @@ class CommandGroup(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.suggest_commands = not hasattr(exceptions, "NoSuchCommand")
+        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")
