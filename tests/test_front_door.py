@@ -164,6 +164,7 @@ def test_a_plan_says_where_the_money_cannot_fill_the_buffers(budget, said):
 
 def test_a_loop_of_ones_own_learns_within_its_money():
     """examples/own_loop.py: plain PyTorch, in which headgate decides."""
+    pytest.importorskip("torch", reason="the example trains with PyTorch")
     example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "own_loop.py"))
     accuracy, spent, money = example["main"](rounds=15)
     assert accuracy > 0.8
