@@ -24,3 +24,16 @@ def test_rules_are_put_beside_lots_seed_by_seed():
 def test_looks_are_in_the_price_of_a_label(name):
     price = {row["policy"]: row["price_offered"] for row in json.loads((DOCS / f"{name}.json").read_text("utf-8"))["rows"]}
     assert price["margin"] == pytest.approx(price["random"] + 0.4, abs=1e-6)  # four looks at 0.1 for each label
+
+
+def test_the_readme_says_what_was_measured():
+    rows = {row["policy"]: row for row in json.loads((DOCS / "looking-lenet-calm.json").read_text("utf-8"))["rows"]}
+    text = " ".join((DOCS.parents[1] / "README.md").read_text("utf-8").split())
+    own, oracle = rows["margin"], rows["oracle"]
+    assert (
+        f"brings that LeNet to {100 * own['best'][0]:.2f} %, the oracle to {100 * oracle['best'][0]:.2f} % for ten times"
+        in text
+    )
+    assert f"({own['seeds']} seeds;" in text
+    assert round(oracle["spend"] / own["spend"]) == 10
+    assert own["kept_limits"]
