@@ -1,4 +1,4 @@
-"""One case in a child process of its own: five seconds of processor time and two gigabytes, or it has failed."""
+"""One case in a child process of its own: twenty seconds of processor time and two gigabytes, or it has failed."""
 
 import os
 import random
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from headgate.errors import HeadgateError
 
-SECONDS, GIB = 5, 2
-PATIENCE = 60
-"""seconds by the clock: the machine may have other work"""
+SECONDS, GIB = 20, 2
+PATIENCE = 120
+"""seconds by the clock: the machine may have other work. Processor time counts what a busy host takes away, too"""
 LONGEST = 2000
 """characters of what is refused"""
 ENOUGH = 20
