@@ -114,8 +114,8 @@ def page(rows: dict[str, list[Row]]) -> str:
         parts += [*table(heads, simulator), ""]
     if (results := FUZZ["RESULTS"]).exists():
         parts += ["## Input of every kind", ""]
-        parts += ["Made by `make fuzz`: each case has a seed; of recipes, plans and files it may take 20 seconds of processor time"]
-        parts += ["and 2 GiB. A failure is a traceback, a hang, too much memory or a promise broken.", ""]
+        parts += ["Made by `make fuzz`: each case has a seed; of recipes, plans and files it may take 20 seconds of"]
+        parts += ["processor time and 2 GiB. A failure is a traceback, a hang, too much memory or a promise broken.", ""]
         parts += [*FUZZ["table"](json.loads(results.read_text("utf-8"))), ""]
     return "\n".join(parts)
 
