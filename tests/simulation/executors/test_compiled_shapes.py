@@ -1,12 +1,35 @@
 """How work is cut into blocks: everything is done, and a block fits into the registers."""
 
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulation.executors.compiled_shapes import LANES, LIST, NEAR, REGISTERS, WIDE, Grid, Window
+from headgate.simulation.executors import compiled_shapes
+from headgate.simulation.executors.compiled_shapes import BLOCK, LIST, MOST_MOVED, NEAR, SAMPLES, WIDE, Grid, Window, zeros
 
 small = st.integers(1, 12)
+vectors = st.sampled_from([(4, 32), (4, 16), (8, 32), (8, 16), (16, 32)])
+
+
+def of(lanes, registers):
+    return mock.patch.multiple(compiled_shapes, LANES=lanes, REGISTERS=registers)
+
+
+@given(st.integers(1, 200), st.sampled_from([np.float32, np.float64, np.uint16]))
+def test_zeros_begin_with_a_line(size, dtype):
+    made = zeros(size, dtype)
+    assert (made.shape, made.dtype, made.any()) == ((size,), dtype, False)
+    assert made.ctypes.data % 64 == 0
+    assert made.flags.c_contiguous
+
+
+def test_a_block_is_of_whole_vectors_and_holds_whole_rows_of_sums():
+    assert BLOCK == WIDE * compiled_shapes.LANES
+    assert SAMPLES % WIDE == 0
 
 
 @given(small, small, small, st.integers(0, 3))
@@ -14,20 +37,21 @@ def test_a_grid_holds_its_pixels_between_its_padding(channels, height, width, pa
     grid = Grid(channels, height, width, pad)
     last = grid.start + (height - 1) * grid.row + width * channels
     assert last + pad * (grid.row + channels) <= grid.pitch  # as much behind the last pixel as before the first
-    assert grid.pitch % (WIDE * LANES) == 0
+    assert grid.pitch % BLOCK == 0
     assert grid.row - width * channels == 2 * pad * channels
 
 
-@given(k=small, inputs=small, outputs=st.integers(1, 70), pool=st.integers(1, 4), width=st.integers(1, 40))
-def test_a_tile_covers_all_outputs_and_fits(k, inputs, outputs, pool, width):
-    window = Window(k, pool, True, Grid(inputs, 1, width * pool + k - 1), Grid(outputs, 1, width))
-    tile = window.tile
-    assert tile.groups * tile.vectors * LANES >= tile.together * outputs > (tile.groups - 1) * tile.vectors * LANES
+@given(vectors=vectors, k=small, inputs=small, outputs=st.integers(1, 70), pool=st.integers(1, 4), width=st.integers(1, 40))
+def test_a_tile_covers_all_outputs_and_fits(vectors, k, inputs, outputs, pool, width):
+    (lanes, registers), window = vectors, Window(k, pool, True, Grid(inputs, 1, width * pool + k - 1), Grid(outputs, 1, width))
+    with of(lanes, registers):
+        tile = window.tile
+        assert window.run % lanes == window.spread % lanes == 0
+        assert window.spread >= (k + pool - 1) * inputs
+    assert tile.groups * tile.vectors * lanes >= tile.together * outputs > (tile.groups - 1) * tile.vectors * lanes
     assert 1 <= tile.places * tile.together <= width * pool
-    assert tile.places * tile.vectors + tile.places + tile.vectors < REGISTERS
+    assert tile.places * tile.vectors + tile.places + tile.vectors < registers
     assert tile.terms == (k + tile.together - 1) * inputs
-    assert window.run % LANES == window.spread % LANES == 0
-    assert window.spread >= (k + pool - 1) * inputs
 
 
 @given(k=small, inputs=st.integers(1, 300), pool=st.integers(1, 4), height=small, width=st.integers(1, 40))
@@ -42,22 +66,29 @@ def test_a_strip_is_of_whole_samples_or_of_rows_that_are_near(k, inputs, pool, h
     assert samples == 1 or (samples * before.pitch <= NEAR and samples * height * width <= LIST)
 
 
+FIRST, SECOND = Window(5, 2, True, Grid(1, 28, 28, 2), Grid(6, 14, 14)), Window(5, 2, True, Grid(6, 14, 14), Grid(16, 5, 5))
+"""LeNet's"""
+
+
 @pytest.mark.parametrize(
-    ("window", "tile"),
+    ("vectors", "first", "second"),
     [
-        # LeNet's: six outputs fill one and a half vectors, so that two pixels together fill three
-        (Window(5, 2, True, Grid(1, 28, 28, 2), Grid(6, 14, 14)), (2, 3, 1, 7, 6)),
-        (Window(5, 2, True, Grid(6, 14, 14), Grid(16, 5, 5)), (1, 4, 1, 5, 30)),
+        # six outputs fill one and a half vectors, so that two pixels together fill three
+        ((4, 32), (2, 3, 1, 7, 6), (1, 4, 1, 5, 30)),
+        ((8, 32), (1, 1, 1, 14, 5), (1, 2, 1, 5, 30)),
+        ((8, 16), (1, 1, 1, 7, 5), (1, 2, 1, 4, 30)),
     ],
 )
-def test_the_tiles_of_lenet(window, tile):
-    assert window.tile == tile
+def test_the_tiles_of_lenet(vectors, first, second):
+    with of(*vectors):
+        assert (replace(FIRST).tile, replace(SECOND).tile) == (first, second)
 
 
-def test_a_large_image_is_done_in_strips_and_a_small_one_is_not():
-    large = Window(3, 2, True, Grid(51, 16, 15), Grid(6, 7, 6))
-    assert large.strip == (1, 4)
-    assert large.moved > NEAR
-    lenet = Window(5, 2, True, Grid(6, 14, 14), Grid(16, 5, 5))
-    assert lenet.strip == (6, 5)
-    assert lenet.moved <= NEAR
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_a_large_image_is_done_in_strips_and_a_small_one_is_not(lanes):
+    with of(lanes, 32):
+        large = Window(3, 2, True, Grid(51, 16, 15), Grid(6, 7, 6))
+        assert large.strip == (1, 4)
+        assert large.moved > MOST_MOVED
+        assert SECOND.strip == (6, 5)
+        assert SECOND.moved <= MOST_MOVED

@@ -1,8 +1,7 @@
 """Descent of small nets on the CPU: one thread takes a whole client through all its steps.
 
 A small client's layers are so small that torch spends most time between them. Here a layer is one function compiled by
-numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`). It is here because a round of
-LeNet takes 62 ms on one thread, and 335 by `flat` (benchmarks/results/executors.json at a7da4c6).
+numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`).
 """
 
 import importlib.util
@@ -19,7 +18,7 @@ from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining, schedule
 from headgate.simulation.executors.compiled_layers import Floats
 from headgate.simulation.executors.compiled_net import AtWork, read_net
-from headgate.simulation.executors.compiled_shapes import WIDE
+from headgate.simulation.executors.compiled_shapes import SAMPLES
 from headgate.simulation.executors.executor import Executor, Ints, Packed, Work
 from headgate.simulation.executors.types import Task
 
@@ -46,7 +45,8 @@ class _Job(NamedTuple):
 class Compiled(Executor[Task]):
     """For a Sequential of the layers in `compiled_net`, on the CPU.
 
-    It is here because nothing else there is as fast: a round of LeNet takes 65 ms, `flat` 357 and the lean loop 787.
+    It is here because nothing else there is as fast: a round of LeNet takes 62 ms on one thread of a Neoverse-N1, and 335 by
+    `flat` (benchmarks/results/executors.json).
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
     """
@@ -120,7 +120,7 @@ class Compiled(Executor[Task]):
     def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats | None]]:
         """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
-        desks = self._desks(len(jobs), min(most, max(training.batch_size or most, WIDE)), models.dtype, learning=True)
+        desks = self._desks(len(jobs), min(most, max(training.batch_size or most, SAMPLES)), models.dtype, learning=True)
         return _spread(
             lambda job, desk: self._train(job, models[job.run], training, desk), jobs, desks, lambda job: len(job.labels)
         )

@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.simulation.executors.compiled_shapes import LANES, NEAR, SLACK, WIDE, Grid, Window, pooling, rounded
+from headgate.simulation.executors.compiled_shapes import (
+    BLOCK,
+    LANES,
+    MOST_MOVED,
+    SAMPLES,
+    SLACK,
+    Grid,
+    Window,
+    pooling,
+    rounded,
+    zeros,
+)
 from headgate.simulation.executors.executor import Ints
 
 Floats = NDArray[Any]
@@ -56,8 +67,8 @@ class Step(NamedTuple):
 
 def arrays(model: NetArrays, grid: Grid) -> Arrays:
     """Zeros, for whole blocks of samples."""
-    size = rounded(model.most, WIDE) * grid.pitch + SLACK
-    return Arrays(grid, np.zeros(size, model.theta.dtype), np.zeros(size if len(model.slope) else 0, model.theta.dtype))
+    size = rounded(model.most, SAMPLES) * grid.pitch + SLACK
+    return Arrays(grid, zeros(size, model.theta.dtype), zeros(size if len(model.slope) else 0, model.theta.dtype))
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class Convolution:
     @property
     def sizes(self) -> tuple[int, int]:
         """Of the weight and the bias."""
-        return self.after.channels * self.window.k * self.window.run, self.after.channels
+        return self.after.channels * self.window.k * self.window.run, rounded(self.after.channels, BLOCK)
 
     def places(self) -> Ints:
         """Where each number of torch's weight goes."""
@@ -88,16 +99,16 @@ class Convolution:
         window, tile, dtype, pool = self.window, self.window.tile, model.theta.dtype, self.window.pool
         outputs, pixels = self.after.channels, self.after.height * self.after.width
         weight, bias = views(model.theta, self.start, self.sizes)
-        table = np.zeros(tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES, dtype)
-        bands = np.zeros(pool * pool * self.after.width * outputs + SLACK, dtype)
-        chosen = np.zeros(model.most * pixels * outputs + SLACK, np.uint16)
+        table = zeros(tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES, dtype)
+        bands = zeros(pool * pool * self.after.width * outputs + SLACK, dtype)
+        chosen = zeros(model.most * pixels * outputs + SLACK, np.uint16)
         forward = partial(model.kernels.convolution(window), x.values, weight, bias, table, bands, out.values, chosen)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
         lists = np.empty(many, dtype), np.empty(many, np.int64), np.empty(pool * pool, np.int64)
-        by_window = window.moved <= NEAR
-        moved = np.zeros((window.moved if by_window else len(weight)) + SLACK, dtype)
+        by_window = window.moved <= MOST_MOVED
+        moved = zeros((window.moved if by_window else len(weight)) + SLACK, dtype)
         of_weights, of_images = model.kernels.slope_of_convolution(window), model.kernels.slope_of_images(window)
         taken = (x.values, out.values, out.slopes, chosen, lists, weight, moved, weight_slope, bias_slope)
 
@@ -125,7 +136,7 @@ class Linear:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        outputs = rounded(self.after.channels, WIDE)
+        outputs = rounded(self.after.channels, LANES)
         return outputs * self.before.pitch, outputs
 
     def places(self) -> Ints:
@@ -137,7 +148,7 @@ class Linear:
         pitch, out_pitch = self.before.pitch, self.after.pitch
         forward = partial(model.kernels.linear, x.values, pitch, weight, bias, out.values, out_pitch, len(bias), self.relu)
         weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
-        nothing = np.zeros(WIDE * LANES, weight.dtype)
+        nothing = zeros(BLOCK, weight.dtype)
         taken = (x.values, pitch, out.values, out.slopes, out_pitch, len(bias), self.relu, weight_slope, bias_slope)
 
         def backward(n: int, wanted: bool) -> None:
@@ -188,7 +199,7 @@ class Pool:
         if not self.largest:
             given = partial(model.kernels.average_pool, shape, x.values, out.values)
             return Step(given, lambda n, wanted: model.kernels.average_pool_slope(shape, out.slopes, x.slopes, n))
-        chosen = np.zeros(len(out.values), np.uint16)
+        chosen = zeros(len(out.values), np.uint16)
         given = partial(model.kernels.max_pool, shape, x.values, out.values, chosen)
         return Step(given, lambda n, wanted: model.kernels.max_pool_slope(shape, out.slopes, chosen, x.slopes, n))
 

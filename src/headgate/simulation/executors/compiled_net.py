@@ -21,7 +21,7 @@ from headgate.simulation.executors.compiled_layers import (
     Step,
     arrays,
 )
-from headgate.simulation.executors.compiled_shapes import Grid, Window
+from headgate.simulation.executors.compiled_shapes import Grid, Window, zeros
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
@@ -67,7 +67,7 @@ class Net:
 
     def at_work(self, kernels: Any, most: int, dtype: Any, learning: bool) -> AtWork:
         """For up to `most` samples at a time."""
-        model = NetArrays(most, np.zeros(self.size, dtype), np.zeros(self.size if learning else 0, dtype), kernels)
+        model = NetArrays(most, zeros(self.size, dtype), zeros(self.size if learning else 0, dtype), kernels)
         x = samples = arrays(model, self.grid)
         steps = []
         for layer in self.layers:

@@ -2,26 +2,44 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.processor import vector_registers
 
-LANES = 4
-"""Numbers in a vector: 128 bits of float32, which every 64-bit ARM or x86 processor has."""
-REGISTERS = 32
-"""Vectors that a core can keep."""
-WIDE = 4
-"""Vectors, and samples, in a block of a linear layer."""
+LANES, REGISTERS = vector_registers()
+"""Numbers in a vector of float32, and vectors that a core can keep."""
+BLOCK = 16
+"""Numbers side by side in a block of a linear layer."""
+WIDE = BLOCK // LANES
+"""The same in vectors."""
+SAMPLES = 4
+"""Samples in a block of a linear layer, a multiple of WIDE."""
+LINE = 64
+"""Bytes that memory gives at once: a vector that lies in two lines is read twice."""
+IN_FLIGHT = 8
+"""Sums that a core works on at a time; a block of fewer takes as long."""
 MOST_WIDE = 5
 """Vectors in a block of a convolution; with more, too few pixels fit beside them."""
 LIST = 256
 """Windows whose slopes are gathered before they are multiplied."""
 NEAR = 8192
 """Numbers that are near: half of a first-level cache of 64 KiB, in float32."""
+MOST_MOVED = 10_240
+"""Numbers of kernels that are moved about in a window; with more, a window takes longer than the pixels it chose."""
 SLACK = 32 * LANES
 """Numbers behind the last of an array, as whole vectors are read and written."""
+
+
+def zeros(size: int, dtype: Any) -> NDArray[Any]:
+    """Zeros that begin at the beginning of a line."""
+    unit = LINE // np.dtype(dtype).itemsize
+    whole = np.zeros(size + unit, dtype)
+    first = -(whole.ctypes.data // whole.itemsize) % unit
+    return whole[first : first + size]
 
 
 def rounded(number: int, unit: int) -> int:
@@ -54,7 +72,7 @@ class Grid:
     @property
     def pitch(self) -> int:
         """Distance between samples: whole blocks of a linear layer."""
-        return rounded((self.height + 2 * self.pad) * self.row, WIDE * LANES)
+        return rounded((self.height + 2 * self.pad) * self.row, BLOCK)
 
 
 class VectorTile(NamedTuple):
@@ -126,7 +144,7 @@ class Window:
         vectors = -(-needed // groups)
         # in registers: the sums, a vector seen from each place, and the weights they are multiplied with
         most = min(columns // together, (REGISTERS - 1 - vectors) // (vectors + 1))
-        places = min(range(1, most + 1), key=lambda p: (rounded(columns // together, p), -p))
+        places = min(range(1, most + 1), key=lambda p: (-(-columns // (together * p)) * max(p * vectors, IN_FLIGHT), -p))
         return VectorTile(together, vectors, groups, places, (k + together - 1) * self.before.channels)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from headgate.simulation.executors import compiled_shapes, vectors
-from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Pooling, Window
+from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, REGISTERS, SAMPLES, WIDE, Pooling, Window
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.kernel_cache import keep
 from headgate.simulation.executors.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
@@ -25,6 +25,7 @@ Numbers = Any
 Lists = Any
 """Arrays for a kernel's own use: values, their places, and what a chosen pixel adds to a place."""
 _SOURCES = b"".join(Path(str(each)).read_bytes() for each in (__file__, compiled_shapes.__file__, vectors.__file__))
+_SOURCES += f"{LANES} {REGISTERS}".encode()
 
 
 def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -259,7 +260,7 @@ def slope_of_linear(
     for s in range(n):
         for o in range(outputs):
             bias[o] += slope[s * out_pitch + o]
-    for i in range(0, pitch, WIDE * LANES):
+    for i in range(0, pitch, BLOCK):
         for o in range(0, outputs, LANES):
             outer(WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
 
@@ -269,10 +270,10 @@ def slope_of_features(
     weight: Floats, slope: Floats, out_pitch: int, outputs: int, nothing: Floats, x_slope: Floats, pitch: int, n: int
 ) -> None:
     """`nothing` is zeros, as many as a block is wide."""
-    for i in range(0, pitch, WIDE * LANES):
-        for s in range(0, n, WIDE):
+    for i in range(0, pitch, BLOCK):
+        for s in range(0, n, SAMPLES):
             multiply(
-                WIDE, WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
+                SAMPLES, WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
                 weight, i, pitch, nothing, 0, x_slope, s * pitch + i, pitch,
             )  # fmt: skip
 
