@@ -11,6 +11,8 @@ MOST_LINES, LONGEST = 400, 120
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 MADE = {"results", "better"}
 """folders of pages that commands write, a paragraph a line"""
+FIRST = re.compile(r"(What|Which|How|Where|Whether|Who|From|Every|One|A|This page|headgate) [^|]+")
+"""how a page says what it is for: no settings, no "Made by", no table"""
 LINK = re.compile(r"!?\[[^\]]*\]\([^)]*\)|https?://\S+")
 
 
@@ -42,6 +44,20 @@ def test_lines_of_the_docs_are_short(page):
     lines = dict(prose(page.read_text("utf-8")))
     assert any(lines.values())
     assert {number: line for number, line in lines.items() if len(line) > LONGEST} == {}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_a_page_says_first_what_it_is_for(page):
+    title, said = page.read_text("utf-8").split("\n\n")[:2]
+    assert re.fullmatch(r"# .+", title)
+    assert FIRST.fullmatch(said), said
+    assert len(said) <= 4 * LONGEST, "a page's purpose is said in a sentence or two"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "tutorials").glob("[0-9]_*.py")), ids=lambda path: path.stem)
+def test_a_tutorial_says_first_what_it_is_for(path):
+    _, said, *_ = ast.get_docstring(ast.parse(path.read_text("utf-8"))).split("\n\n")
+    assert FIRST.fullmatch(said), said
 
 
 def test_only_prose_counts():

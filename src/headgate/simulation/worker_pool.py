@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ class WorkerPool:
             return {"error": told(error)}
 
     def answer(self, **content: Any) -> None:
-        os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
+        with suppress(BrokenPipeError):  # whoever asked may have been killed
+            os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
 
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
         experiments = {folder: load(str(folder / CONFIG)) for folder in folders}

@@ -1,6 +1,9 @@
 """What goes wrong in a child, on the disk or in an executor reaches the user in words."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -50,6 +53,17 @@ def test_a_worker_pool_that_is_lost_is_an_error(tmp_path):
     with pytest.raises(HeadgateError, match="ended with -9"):
         player.examine(load("digits", SETTINGS), "cpu", "auto")
     player.close()
+
+
+@linux
+def test_a_worker_pool_whose_run_was_killed_ends_without_a_word():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "headgate.simulation.worker_pool", str(write)]
+    asked = json.dumps({"do": "play", "folders": [], "device": "cpu", "processes": 1}).encode() + b"\n"
+    done = subprocess.run(command, pass_fds=[write], input=asked, capture_output=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("message", ["short", "x" * 5000, "ü" * 5000, '"\\' * 3000, "\udc80" * 5000])

@@ -7,6 +7,8 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
+from headgate.analysis.compare import page as compared
+from headgate.analysis.pages import words
 from headgate.experiment import load
 from headgate.studies.better import drift, looking
 from headgate.studies.better.seed_by_seed import paired, with_p
@@ -44,6 +46,7 @@ def test_a_trial_of_the_whole_chain(what, tmp_path, headgate):
     for name in names:
         rows = json.loads((made.parent / f"{name}.json").read_text("utf-8"))["rows"]
         assert all(("daily_by_seed" in row) == ("calm" not in name) for row in rows)
+        assert words(compared.__file__)["purpose"] in (made.parent / f"{name}.md").read_text("utf-8").split("\n\n")
     _, err = headgate("reproduce", what, "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err
 

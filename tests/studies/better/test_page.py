@@ -7,6 +7,8 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
+from headgate.analysis.compare import page as compared
+from headgate.analysis.pages import words
 from headgate.experiment import load
 from headgate.studies.better.page import FRONT, PAGE, REGRET, RESPONSE
 from headgate.studies.better.studies import NAMES, study
@@ -42,7 +44,9 @@ def test_the_recipe_of_a_study_is_the_one_that_was_run(name):
 def test_the_command_of_a_study_is_the_one_on_its_page(name):
     command = study(name).command
     assert FOUND[name]["command"] == command
-    assert f"`{command}`" in (DOCS / f"{name}.md").read_text("utf-8")
+    _, purpose, setting_and_more = (DOCS / f"{name}.md").read_text("utf-8").split("\n\n", 2)
+    assert purpose == words(compared.__file__)["purpose"]
+    assert f"`{command}`" in setting_and_more
     assert load(shlex.split(command)[2]).name == name
 
 

@@ -7,9 +7,10 @@ from shutil import copy
 import pytest
 
 from headgate.analysis.provenance import how_made
-from headgate.studies.paper.batches import NAMES, batches
+from headgate.studies.paper.batches import NAMES, about, batches
 from headgate.studies.paper.claims import claims
 from headgate.studies.paper.conclude import check_pages, conclude_claims
+from headgate.studies.paper.page import PROSE
 from headgate.studies.paper.verdicts import NOT_RUN, rules_id
 
 DOCS = Path(__file__).parents[3] / "docs" / "results"
@@ -43,6 +44,7 @@ def test_what_other_rules_judged_is_not_put_into_the_table(tmp_path):
 def test_a_page_says_how_its_runs_were_made_and_has_them_all(name):
     numbers = json.loads((DOCS / f"{name}.json").read_text("utf-8"))
     page = (DOCS / f"{name}.md").read_text("utf-8")
+    assert page.split("\n\n")[1] == PROSE["purpose"].format(title=about(name)["title"])
     assert how_made(numbers) in page
     assert numbers["rules"] == rules_id()
     assert len(numbers["commits"]) == 1

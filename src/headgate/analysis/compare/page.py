@@ -96,12 +96,13 @@ def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:
 def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
     """The page NAME.md, with NAME.svg beside it where that was drawn; `facts` say how the runs were made."""
     offers = by_offer(found)
-    parts = [setting, how_made(facts), figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""]
-    parts += [words(__file__)["how_to_read"]]
+    said = words(__file__)
+    drawn = figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""
+    parts = [said["purpose"], setting, how_made(facts), drawn, said["how_to_read"]]
     for offer, own in offers.items():
         parts += [f"## Budget {escape(offer.said(offers))}", _offered(own[0]), _table(own, measures(found))]
         if changing := [one for one in own if summary_of_dips(one) is not None]:
-            parts += [words(__file__)["how_to_read_dips"], dips_table(changing)]
+            parts += [said["how_to_read_dips"], dips_table(changing)]
     parts += ["## Best where", _best_table(places(found))]
     if pairs := cheaper(found):
         parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]

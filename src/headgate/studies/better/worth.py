@@ -20,6 +20,7 @@ from headgate.studies.better.studies import OBJECTIVES, SERVERS, title
 COMMAND = "headgate reproduce better"
 POLICIES = ("headgate", "constant", "oracle")
 MEASURES = ("best", "last", "mean", "chosen")
+PURPOSE = "What {said} adds to each policy at equal money, with every setting that was tried."
 WORDS = (
     "In brackets: on the tenth of the training images that is held out, the highest so far at the end; settings are chosen "
     "by it. Accuracy in %, means over seeds; *best*, *last* and *mean* as elsewhere, *chosen* is the test accuracy of the "
@@ -58,7 +59,8 @@ def conclude_worth(folders: Sequence[Path], pages: Path, name: str, quick: bool 
     opened, part = [RunFolder.open(folder) for folder in folders], part_of(name)
     rows = [row for run in opened for row in _rows(run, part)]
     facts = facts_of(COMMAND, [machine(run) for run in opened], quick)
-    text = page(f"{name}: what {part.said} is worth", how_made(facts), WORDS, all_table(rows, part), quick=quick)
+    parts = [PURPOSE.format(said=part.said), how_made(facts), WORDS, all_table(rows, part)]
+    text = page(f"{name}: what {part.said} is worth", *parts, quick=quick)
     write(pages, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
 
 

@@ -40,6 +40,7 @@ def study_page(
     """The whole page; `facts` say how the runs were made."""
     target = about(data)["target"]
     parts = [
+        PROSE["purpose"].format(title=about(data)["title"]),
         in_short(data, rows),
         how_made(facts),
         "What differs from the paper:",
