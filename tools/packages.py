@@ -3,21 +3,27 @@
 python tools/packages.py            all Pythons from 3.11 on that are found on the path or with pyenv
 python tools/packages.py --quick    this Python alone, and the wheel alone
 python tools/packages.py --oldest   this Python alone, the wheel alone, and the oldest versions that pyproject.toml allows
+python tools/packages.py --extras   likewise, but each extra that a user runs by itself, with its oldest versions and its newest
 
-Each environment gets headgate without extras, from the index that pip is configured with, and runs the smoke test. Without
-`--oldest` pip takes the newest versions there are.
+Each environment gets headgate from the index that pip is configured with and runs the smoke test; without `--extras` it
+gets no extras. Without `--oldest` pip takes the newest versions there are. Words such as sim or torch==2.13.0 beside
+`--extras` say which extras alone, and what is held fast.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
@@ -34,6 +40,18 @@ SMOKE = (
     ["run", "digits", "--rounds", "3", "--seeds", "2", "--policies", "headgate,constant", "--out", "tried"],
     ["report", "tried"],
 )
+SHORT = ["--rounds", "3", "--seeds", "2", "--policies", "headgate", "--out"]
+EXTRAS = {
+    "sim": tuple(["run", "digits", "--executor", name, *SHORT, name] for name in ("compiled", "flat", "batched")),
+    "flower": (
+        ["flower", "new", "app", "--clients", "2"],
+        ["flower", "deploy-example", "deployed", "--nodes", "1", "--rounds", "1", "--training", "own"],
+    ),
+    "ray": (["run", "digits", "--ray", "local", *SHORT, "on-ray"],),
+    "web": (),
+    "track": (["run", "digits", "--track", "tensorboard,mlflow", *SHORT, "tracked"],),
+}
+"""what else each extra has to do; gpu wants a GPU, docs and dev are for a checkout"""
 
 
 def build(into: Path) -> list[Path]:
@@ -43,28 +61,48 @@ def build(into: Path) -> list[Path]:
     return sorted([*into.glob("*.whl"), *into.glob("*.tar.gz")], key=lambda path: path.suffix, reverse=True)
 
 
-def oldest(project: Path = ROOT / "pyproject.toml") -> list[str]:
-    """What headgate needs without extras, each in the oldest version that is allowed."""
-    needed = map(Requirement, tomllib.loads(project.read_text("utf-8"))["project"]["dependencies"])
-    return [f"{each.name}=={bound.version}" for each in needed for bound in each.specifier if bound.operator == ">="]
+def oldest(extra: str = "", project: Path = ROOT / "pyproject.toml") -> list[str]:
+    """What headgate needs, without extras or with one, each in the oldest version that is allowed."""
+    said = tomllib.loads(project.read_text("utf-8"))["project"]
+    bounds: dict[str, Version] = {}
+    for each in map(Requirement, [*said["dependencies"], *(said["optional-dependencies"][extra] if extra else ())]):
+        for bound in (bound for bound in each.specifier if bound.operator == ">="):
+            bounds[each.name] = max(bounds.get(each.name, Version("0")), Version(bound.version))
+    return [f"{name}=={version}" for name, version in bounds.items()]
 
 
-def attempt(python: str, package: Path, more: Sequence[str] = ()) -> None:
+def attempt(python: str, package: Path, more: Sequence[str] = (), extra: str = "") -> None:
     """Installs a package, and more, into a new environment and runs the smoke test there."""
+    wanted = f"{package}[{extra}]" if extra else str(package)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         subprocess.run([python, "-m", "venv", str(home / "venv")], check=True)
         bin_ = home / "venv" / "bin"
-        subprocess.run(
-            [str(bin_ / "pip"), "install", "--quiet", "--disable-pip-version-check", str(package), *more], check=True
-        )
+        subprocess.run([str(bin_ / "pip"), "install", "--quiet", "--disable-pip-version-check", wanted, *more], check=True)
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        for words in SMOKE:
+        for words in (*SMOKE, *EXTRAS.get(extra, ())):
             done = subprocess.run(
                 [str(bin_ / "headgate"), *words], cwd=home, env=env, capture_output=True, text=True, check=False
             )
             if done.returncode:
-                sys.exit(f"{package.name}, {python}: headgate {' '.join(words)} ended with {done.returncode}\n{done.stderr}")
+                sys.exit(f"{wanted}, {python}: headgate {' '.join(words)} ended with {done.returncode}\n{done.stderr}")
+        if extra == "web":
+            serve(bin_ / "headgate", home, env)
+
+
+def serve(headgate: Path, home: Path, env: Mapping[str, str]) -> None:
+    """The page over the run of the smoke test has to tell of it."""
+    with subprocess.Popen(
+        [headgate, "serve", ".", "--port", "0"], cwd=home, env=env, stderr=subprocess.PIPE, text=True
+    ) as page:
+        try:
+            address = next(found[0] for line in page.stderr or () if (found := re.search(r"http://[\d.:]+", line)))
+            with urllib.request.urlopen(f"{address}/api/runs", timeout=60) as answer:
+                told = json.load(answer)
+        finally:
+            page.terminate()
+    if [run["name"] for run in told["runs"]] != ["tried"]:
+        sys.exit(f"headgate serve: told of {told} where one run lies")
 
 
 def found() -> list[str]:
@@ -82,13 +120,29 @@ def works(python: str) -> bool:
     return shutil.which(python) is not None and not subprocess.run([python, "-V"], capture_output=True, check=False).returncode
 
 
-def main(quick: bool, old: bool) -> None:
+def each_extra(package: Path, words: Sequence[str]) -> None:
+    """Every extra, or those named, by itself."""
+    named = {Requirement(word).name: word for word in words if "==" in word}
+    for extra in [word for word in words if word in EXTRAS] or EXTRAS:
+        lowest = {Requirement(each).name: each for each in oldest(extra)}
+        held = {name: word for name, word in named.items() if name in lowest}
+        for said, more in (("newest", [*held.values()]), ("oldest", [*(lowest | held).values()])):
+            print(f"{package.name}[{extra}]: {said} versions …", flush=True)
+            attempt(sys.executable, package, more, extra)
+            print(f"{package.name}[{extra}]: tried with {', '.join(more) or 'the newest'}", flush=True)
+
+
+def main(words: Sequence[str]) -> None:
+    quick, old, extras = (f"--{name}" in words for name in ("quick", "oldest", "extras"))
     shutil.rmtree(DIST, ignore_errors=True)
     packages = build(DIST)
     for package in packages:
         print(f"{package.name}: {package.stat().st_size / 1e6:.2f} MB", flush=True)
     if packages[0].stat().st_size > MOST:
         sys.exit(f"{packages[0].name}: more than {MOST / 1e6:g} MB")
+    if extras:
+        each_extra(packages[0], words)
+        return
     alone = quick or old
     for python in [sys.executable] if alone else found():
         for package in packages[:1] if alone else packages:
@@ -101,4 +155,4 @@ def main(quick: bool, old: bool) -> None:
 
 
 if __name__ == "__main__":
-    main("--quick" in sys.argv[1:], "--oldest" in sys.argv[1:])
+    main(sys.argv[1:])

@@ -187,6 +187,7 @@ def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to
     done = subprocess.run(example, **more, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"run folder: {staged.out}" in done.stdout
+    assert f"{staged.out}: all its rounds are played, so nothing is left to do" in done.stderr
     assert list(marked(deployment.mark)) == []
     assert [path.read_bytes() for path in tables] == before, "there was nothing left to do"
     listed = subprocess.run([*headgate, "runs", "staged/runs"], **more, capture_output=True, text=True, check=False)

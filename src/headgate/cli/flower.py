@@ -102,6 +102,8 @@ def deploy_example(
     app = app_settings(folder)
     if app.clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {app.clients} clients")
+    if (app.out / "metrics.parquet").is_file():  # it is written after the last round
+        _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder in place of {folder} begins anew")
     _end_as_by_ctrl_c()
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment, counted("rounds settled") as tick:
