@@ -93,10 +93,10 @@ def attempt(python: str, package: Path, more: Sequence[str] = (), extra: str = "
 def serve(headgate: Path, home: Path, env: Mapping[str, str]) -> None:
     """The page over the run of the smoke test has to tell of it."""
     with subprocess.Popen(
-        [headgate, "serve", ".", "--port", "0"], cwd=home, env=env, stderr=subprocess.PIPE, text=True
+        [headgate, "serve", ".", "--port", "0"], cwd=home, env=env, stdout=subprocess.PIPE, text=True
     ) as page:
         try:
-            address = next(found[0] for line in page.stderr or () if (found := re.search(r"http://[\d.:]+", line)))
+            address = next(found[0] for line in page.stdout or () if (found := re.search(r"http://[\d.:]+", line)))
             with urllib.request.urlopen(f"{address}/api/runs", timeout=60) as answer:
                 told = json.load(answer)
         finally:
