@@ -245,7 +245,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
         assert process.stdout.readline() == "ready\n"
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=300)
         assert process.returncode == 130, stderr
         if out.exists():
             break

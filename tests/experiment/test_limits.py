@@ -18,11 +18,11 @@ BURSTS = 'prices={kind = "bursts", low = 1, high = 2, factor = 2, chance = 0.1, 
 
 
 def refused(ask) -> str:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(HeadgateError) as refusal:
         ask()
     said = str(refusal.value)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 20  # what is worked out first would take minutes
     assert "\n" not in said
     assert len(said) < 600
     return said

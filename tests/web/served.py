@@ -55,7 +55,7 @@ class Served:
         assert not self._thread.is_alive()
 
     def ask(self, method, path, body=None, headers=()):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             connection.putrequest(method, path, skip_host="Host" in dict(headers))
             for key, value in dict(headers).items():
@@ -78,7 +78,7 @@ class Served:
     @contextmanager
     def events(self, name, last_id=None):
         """What a browser's EventSource would see: (event, id, data) one after the other."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         headers = {} if last_id is None else {"Last-Event-ID": str(last_id)}
         connection.request("GET", f"/api/runs/{name}/events", headers=headers)
         answer = connection.getresponse()

@@ -9,7 +9,7 @@ from .folders import MadeUp, change_state, nobody
 from .served import Served
 
 
-def until(true, seconds=20):
+def until(true, seconds=120):
     """Waits for what another thread does."""
     end = time.monotonic() + seconds
     while not true():
