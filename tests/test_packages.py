@@ -68,3 +68,13 @@ def test_the_oldest_versions_are_the_lower_bounds_of_every_requirement():
     needed = [re.match(r"[\w-]+", each)[0] for each in PROJECT["project"]["dependencies"]]
     assert list(said) == needed
     assert said["numpy"] == "2.0"
+
+
+def test_all_that_the_extras_of_users_need_has_a_lower_bound_that_can_be_tried():
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(TOOL["EXTRAS"]) == set(extras) - {"gpu", "docs", "dev"}
+    for extra in TOOL["EXTRAS"]:
+        said = dict(each.split("==") for each in TOOL["oldest"](extra))
+        assert {re.match(r"[\w-]+", each)[0] for each in extras[extra]} <= said.keys()
+    assert said["rich"] == "13.7"
+    assert dict(each.split("==") for each in TOOL["oldest"]("flower"))["rich"] == "14"  # the higher of two bounds

@@ -101,7 +101,7 @@ def serve(headgate: Path, home: Path, env: Mapping[str, str]) -> None:
                 told = json.load(answer)
         finally:
             page.terminate()
-    if [run["name"] for run in told["runs"]] != ["tried"]:
+    if [run["name"] for run in told["rows"]] != ["tried"]:
         sys.exit(f"headgate serve: told of {told} where one run lies")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pictures import line, panels, spread  # pictures.py: beside this file, from the page of all tutorials
+from pictures import line, panels, spread  # pictures.py is on the page Tutorials
 
 import headgate
 from headgate.control import AdmissionPolicy, Ask

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from pictures import line, panels, spread  # pictures.py: beside this file, from the page of all tutorials
+from pictures import line, panels, spread  # pictures.py is on the page Tutorials
 
 from headgate import Controller, Report, System
 from headgate.control.files import load_ledger, save_ledger

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pictures import GREY, panels  # pictures.py: beside this file, from the page of all tutorials
+from pictures import GREY, panels  # pictures.py is on the page Tutorials
 
 import headgate
 
