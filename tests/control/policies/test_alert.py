@@ -65,11 +65,12 @@ def bought(ledgers):
     return np.diff([ledger.admitted.sum() for ledger in ledgers])
 
 
-def test_on_an_alarm_the_places_that_are_older_than_the_change_are_renewed_at_any_price():
+@pytest.mark.parametrize("smooth", [0.0, 0.25])
+def test_on_an_alarm_the_places_that_are_older_than_the_change_are_renewed_at_any_price(smooth):
     """Whole buffers at 2, probes of ten at 5; from round 42 on new samples lose nine times as much, which the next
     probes tell. What they brought is of the new world; the other places are renewed at 9, where it would buy nothing."""
-    prices = np.tile([2.0, 5.0, 5.0, 5.0, 9.0], 20)
-    calm, moved = (played(Alert(probe=0.1), prices, lambda t, high=high: high if t >= 42 else 1.0) for high in (1.0, 9.0))
+    prices, policy = np.tile([2.0, 5.0, 5.0, 5.0, 9.0], 20), Alert(probe=0.1, smooth=smooth)
+    calm, moved = (played(policy, prices, lambda t, high=high: high if t >= 42 else 1.0) for high in (1.0, 9.0))
     assert calm[-1].memory["alarms"][0] == 0
     rung = int(moved[-1].memory["last_alarm"][0])
     fresh = bought(moved)[41 : rung - 1].sum()  # rounds 42 to rung − 1

@@ -44,7 +44,7 @@ class Alert(Headgate):
 
     def start(self, system: System, runs: int) -> Arrays:
         none = np.zeros(runs, dtype=np.int64)
-        own = {"alarms": none, "last_alarm": none, "admitted_before": none, "sum_of_prices": np.zeros(runs)}
+        own = {"alarms": none, "last_alarm": none, "before_rise": none, "sum_of_prices": np.zeros(runs)}
         return {**super().start(system, runs), **surprise.unheard(runs), **own}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
@@ -53,7 +53,7 @@ class Alert(Headgate):
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
         total = memory["sum_of_prices"] + bundle
         share, memory = super().wanted(view, {**memory, "sum_of_prices": total})
-        renewed = (view.admitted - memory["admitted_before"]) / places.sum()
+        renewed = (view.admitted - memory["before_rise"]) / places.sum()
         stale = np.where(memory["last_alarm"] == view.t, self.turnover * np.clip(1.0 - renewed, 0.0, 1.0), 0.0)
         mean = total / view.t
         if view.price.ndim == 2:
@@ -67,8 +67,8 @@ class Alert(Headgate):
     def _listen(self, view: View, memory: Arrays) -> Arrays:
         """The memory with what was heard: whether it rings, and how many samples had been admitted before losses rose."""
         calm = memory["evidence"] == 0
-        before = np.where(calm, memory["heard_until"], memory["admitted_before"])
-        memory = surprise.observe(view, {**memory, "admitted_before": before})
+        before = np.where(calm, memory["heard_until"], memory["before_rise"])
+        memory = surprise.observe(view, {**memory, "before_rise": before})
         rings = memory["evidence"] > max(np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0)
         alarms, last = memory["alarms"] + rings, np.where(rings, view.t, memory["last_alarm"])
         return {**surprise.forgotten(memory, rings), "alarms": alarms, "last_alarm": last}
