@@ -145,6 +145,8 @@ def play(app, monkeypatch, store, clients):
 
 @pytest.mark.parametrize("training", [OURS, OWN])
 def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, no_fsync, training):
+    if training == OURS:
+        pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     name = f"played_{training}"
     write_app(tmp_path / name, "digits", ["run.rounds=4"], "constant", 3, training)
     run = play(tmp_path / name, monkeypatch, tmp_path / "store", 3)
@@ -160,6 +162,7 @@ def test_the_app_plays_on_a_grid(tmp_path, monkeypatch, no_fsync, training):
 
 def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, no_fsync):
     """Also what they import; the app needs nothing of the folder that it was made from."""
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     home = tmp_path / "recipes"
     home.mkdir()
     own = Path(__file__).with_name("own")
@@ -186,6 +189,7 @@ def test_modules_that_a_recipe_names_go_with_the_app(tmp_path, monkeypatch, no_f
 
 
 def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, no_fsync, forgets_modules):
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     write_app(tmp_path / "readme", "digits", ["run.rounds=8"], clients=3)
     text = (tmp_path / "readme" / "README.md").read_text("utf-8")
     module, tables = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL).group(1) for kind in ("python", "toml"))

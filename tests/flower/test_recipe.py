@@ -11,6 +11,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'headgate[flower]'
 
 
 def test_help_that_only_the_simulator_gives_is_refused():
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     from headgate.flower.recipe import RecipeTask
 
     with pytest.raises(SettingError, match=r"training.shift = 1"):
@@ -19,6 +20,7 @@ def test_help_that_only_the_simulator_gives_is_refused():
 
 
 def test_an_objective_that_clients_remember_something_for_is_refused():
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     from headgate.flower.recipe import RecipeTask
 
     with pytest.raises(

@@ -3,6 +3,7 @@
 import difflib
 from pathlib import Path
 
+import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from grids import FakeGrid, Node
 
@@ -29,6 +30,7 @@ def test_under_fifteen_lines():
 
 
 def test_the_changed_app_runs(tmp_path, monkeypatch, no_fsync):
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     from stock_app.after import client_app, server_app
 
     monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "stores"))
@@ -46,6 +48,7 @@ def test_the_changed_app_runs(tmp_path, monkeypatch, no_fsync):
 
 def test_the_app_before_runs_too():
     """So that what is counted is a change of something that works."""
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
     from stock_app.before import client_app
     from stock_app.before.task import Net
 

@@ -136,3 +136,14 @@ def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
     with pytest.raises(SettingError, match=r"--ray local: Ray is not installed; pip install 'headgate\[ray\]'"):
         perform(load("digits", SETTINGS), tmp_path / "run", ray="local")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_cluster_that_is_too_slow_to_start_is_told_in_one_line(monkeypatch):
+    def slow(*given, **more):
+        raise Exception("The current node timed out\nduring startup.")  # Ray says no more than that
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=slow))
+    with pytest.raises(
+        SettingError, match=r"^--ray local: no cluster answers \(The current node timed out during startup\.\)$"
+    ):
+        Cluster("local")

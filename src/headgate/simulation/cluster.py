@@ -42,7 +42,7 @@ class Cluster:
         variables = {**ONE_THREAD, **{key: os.environ[key] for key in CARRIED if key in os.environ}}
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": variables}, **own)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except Exception as error:  # of a node that is slow to start Ray says no more than that
             raise SettingError(f"--ray {address}: no cluster answers ({' '.join(str(error).split())})") from None
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
