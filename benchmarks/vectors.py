@@ -145,7 +145,7 @@ def widths(some: list[int], repeats: int) -> dict[str, Any]:
         for name, command in own.items():
             told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             times[name].append(json.loads(told))
-    return case("width", f"a round of LeNet and answers for {IMAGES} images", times, next(iter(own)))
+    return case("width", f"a round of LeNet and answers for {IMAGES} images, by the width of vectors", times, next(iter(own)))
 
 
 def at_width(lanes: int) -> float:
