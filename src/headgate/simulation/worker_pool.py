@@ -3,7 +3,7 @@
 Started as `python -m headgate.simulation.worker_pool FD`.
 
 The command's own process has threads (the progress bar, polars) and cannot be forked safely; a fresh process for each
-chunk would import torch, read the data and compile anew. This one does that once, has a single thread, and its children
+chunk would import torch, read the data and compile anew. This one does that once, has one thread of its own, and its children
 share its memory. On CUDA, which cannot be forked, it plays the chunks itself, one after the other.
 
 It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. SIGINT tells all workers to
@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -114,7 +115,9 @@ class WorkerPool:
 
     def child(self, folder: Path, dataset: Dataset, device: str) -> int:
         pool = os.getpid()
-        pid = os.fork()
+        with warnings.catch_warnings():  # polars and its allocator have threads of their own: Python 3.12 and newer count them
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            pid = os.fork()
         if pid:
             return pid
         code = 1
