@@ -1,16 +1,20 @@
 """The committed results can still be read, and the committed table of claims is what they say."""
 
 import json
+import re
 from pathlib import Path
 from shutil import copy
 
 import pytest
 
+from headgate.analysis.pages import beside
 from headgate.analysis.provenance import how_made
+from headgate.studies.paper import theory_page as page_of_theory
 from headgate.studies.paper.batches import NAMES, about, batches
 from headgate.studies.paper.claims import claims
 from headgate.studies.paper.conclude import check_pages, conclude_claims
 from headgate.studies.paper.page import PROSE
+from headgate.studies.paper.theory_checks import GRAIN
 from headgate.studies.paper.verdicts import NOT_RUN, rules_id
 
 DOCS = Path(__file__).parents[3] / "docs" / "results"
@@ -23,6 +27,13 @@ def test_the_table_of_all_claims_is_up_to_date(tmp_path, kind):
     check_pages(tmp_path, quick=False)
     conclude_claims(tmp_path)
     assert (tmp_path / f"claims.{kind}").read_text("utf-8") == (DOCS / f"claims.{kind}").read_text("utf-8")
+
+
+def test_the_words_of_the_theory_are_those_of_its_template():
+    page = (DOCS / "theory.md").read_text("utf-8")
+    for line in filter(None, beside(page_of_theory.__file__, "theory_page.md").splitlines()):
+        words = re.sub(r"\\{\w+\\}", r"[\\s\\S]*?", re.escape(line.replace("{grain}", str(GRAIN))))
+        assert re.search(f"^{words}$", page, re.MULTILINE), line
 
 
 def test_the_claims_are_those_that_were_judged():
