@@ -11,8 +11,8 @@ from headgate.simulation.executors import processor
 
 pytest.importorskip("numba")
 
-KINDS = [(4, 32), (8, 16)]
-"""ARM, and x86 without AVX-512"""
+OTHER = (8, 16) if processor.vector_registers()[0] == 4 else (4, 32)
+"""x86 without AVX-512 where this is ARM, else ARM"""
 PROCESS = """
 import sys
 import pytest
@@ -25,10 +25,9 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", {file!r}
 WHICH = "many_channels or wide_rows and shapes"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != processor.vector_registers()], ids=str)
-def test_other_vectors_give_what_the_reference_gives(kind, tmp_path):
+def test_other_vectors_give_what_the_reference_gives(tmp_path):
     file = str(Path(__file__).with_name("test_compiled.py"))
-    process = PROCESS.format(kind=kind, file=file, which=WHICH)
+    process = PROCESS.format(kind=OTHER, file=file, which=WHICH)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     told = subprocess.run([sys.executable, "-c", process], capture_output=True, text=True, timeout=600, env=environment)
     assert told.returncode == 0, told.stdout + told.stderr  # 5 if there is no such test

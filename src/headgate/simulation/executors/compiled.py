@@ -1,7 +1,8 @@
 """Descent of small nets on the CPU: one thread takes a whole client through all its steps.
 
 A small client's layers are so small that torch spends most time between them. Here a layer is one function compiled by
-numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`).
+numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`). It is here because a round of
+LeNet takes 62 ms on one thread, and 335 by `flat` (benchmarks/results/executors.json at a7da4c6).
 """
 
 import importlib.util
@@ -44,9 +45,6 @@ class _Job(NamedTuple):
 
 class Compiled(Executor[Task]):
     """For a Sequential of the layers in `compiled_net`, on the CPU.
-
-    It is here because nothing else there is as fast: a round of LeNet takes 62 ms on one thread of a Neoverse-N1, and 335 by
-    `flat` (benchmarks/results/executors.json).
 
     A run's numbers depend neither on the runs beside it nor on the number of threads, to the bit.
     """
