@@ -61,7 +61,7 @@ class LinearTask(Learnt):
         """Images (S, C, H, W) as the model takes them, into samples (S, features)."""
         scale, shift = self.line
         channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
-        channels[:] = images.reshape(channels.shape)  # bytes multiplied as they are take twice as long
+        channels[:] = images.reshape(channels.shape)  # bytes multiplied as they are take longer
         channels *= scale
         channels += shift
 

@@ -7,7 +7,7 @@ def vector_registers() -> tuple[int, int]:
     """(numbers of float32 in a vector, vectors that a core can keep).
 
     Every 64-bit ARM or x86 processor has vectors of 128 bits. 256 are used where the processor has AVX2 and multiplies and
-    adds in one; not 512: LeNet is no faster by them (benchmarks/vectors.py), and many processors slow down.
+    adds in one; not 512: LeNet is slower by them than by 256 (benchmarks/results/vectors_x86_64.json).
     """
     features = _features()
     wide = features.get("avx2", False) and features.get("fma", False)
