@@ -21,6 +21,7 @@ from headgate.limits import SAMPLES
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Arrays = Mapping[str, NDArray[Any]]
 """Explicit state: named arrays, never changed in place."""
 

@@ -65,35 +65,56 @@ def bought(ledgers):
     return np.diff([ledger.admitted.sum() for ledger in ledgers])
 
 
+SELDOM = np.tile([2.0, *[9.0] * 11], 8)
+"""one low price in twelve, where headgate renews and nowhere else"""
+PLENTY = System(MNIST.buffer, 16.0, 96)
+
+
+def moved_in(t, high=9.0, until=10_000):
+    """What new samples lose where the world changes in round t."""
+    return lambda now: high if t <= now < until else 1.0
+
+
+def test_where_low_prices_stay_away_a_probe_is_bought_in_every_fifth_round():
+    with_probes, without = (bought(played(Alert(probe=probe), SELDOM, lambda t: 1.0, PLENTY)) for probe in (0.03, 0.0))
+    assert not without[1:12].any()
+    assert with_probes[1:12].tolist() == [0, 0, 0, 0, 3, 0, 0, 0, 0, 3, 0]
+    assert with_probes[37:48].tolist() == with_probes[1:12].tolist()
+
+
 @pytest.mark.parametrize("smooth", [0.0, 0.25])
 def test_on_an_alarm_the_places_that_are_older_than_the_change_are_renewed_at_any_price(smooth):
-    """Whole buffers at 2, probes of ten at 5; from round 42 on new samples lose nine times as much, which the next
-    probes tell. What they brought is of the new world; the other places are renewed at 9, where it would buy nothing."""
-    prices, policy = np.tile([2.0, 5.0, 5.0, 5.0, 9.0], 20), Alert(probe=0.1, smooth=smooth)
-    calm, moved = (played(policy, prices, lambda t, high=high: high if t >= 42 else 1.0) for high in (1.0, 9.0))
+    """The world changes in round 26, after a low price. The probe of round 30 loses nine times the usual, so 40 more are
+    bought, at 9; they ring, and all places but those 42 are renewed, at 9 again. Then nothing is left to hurry for."""
+    calm, moved = (played(Alert(smooth=smooth), SELDOM, moved_in(26, high), PLENTY) for high in (1.0, 9.0))
     assert calm[-1].memory["alarms"][0] == 0
-    rung = int(moved[-1].memory["last_alarm"][0])
-    fresh = bought(moved)[41 : rung - 1].sum()  # rounds 42 to rung − 1
-    assert moved[rung].memory["alarms"][0] == 1
-    assert 43 <= rung <= 45
-    assert 10 <= fresh <= 33
-    assert np.array_equal(bought(calm)[: rung - 1], bought(moved)[: rung - 1])
-    assert bought(moved)[rung - 1] == 100 - fresh
-    assert bought(moved)[rung] <= 10  # once: then as before
-    assert moved[-1].spent[0] <= 5500
+    assert [int(ledger.memory["alarms"][0]) for ledger in moved[30:33]] == [0, 0, 1]
+    assert np.array_equal(bought(calm)[:30], bought(moved)[:30])
+    assert bought(moved)[29:33].tolist() == [2, 40, 58, 0]
+    assert moved[-1].spent[0] <= 16 * 96
 
 
 def test_where_all_places_are_renewed_already_it_does_as_headgate_does():
     """The first samples of the new world are a whole buffer, at a low price: there is nothing left to hurry for."""
     prices = np.tile([9.0, 9.0, 9.0, 9.0, 2.0], 20)
-    moved = played(Alert(), prices, lambda t: 9.0 if t >= 50 else 1.0)
-    assert moved[-1].memory["alarms"][0] >= 1
+    moved = played(Alert(), prices, moved_in(50, until=51))
+    assert moved[-1].memory["alarms"][0] == 1
+    assert moved[51].memory["last_alarm"][0] == 51
     assert np.array_equal(bought(moved), bought(played(Headgate(), prices, lambda t: 1.0)))
 
 
+def test_a_change_that_is_over_is_heard_again_as_soon():
+    """What samples lost while the model learnt is not the usual afterwards: the second change rings like the first."""
+    system, prices = System(MNIST.buffer, 100.0, 96), np.full(96, 5.0)
+    ledgers = played(Alert(), prices, lambda t: 9.0 if 40 <= t < 44 or 60 <= t < 64 else 1.0, system)
+    rung = [int(ledger.memory["last_alarm"][0]) for ledger in ledgers]
+    assert rung[39] == 0
+    assert rung[44] - 40 == rung[64] - 60 > 0
+    assert not ledgers[59].memory["on"][0]
+
+
 def test_no_more_is_renewed_in_a_round_than_the_turnover():
-    prices = np.tile([2.0, 5.0, 5.0, 5.0, 9.0], 20)
-    moved = played(Alert(probe=0.1, turnover=0.5), prices, lambda t: 9.0 if t >= 42 else 1.0)
+    moved = played(Alert(turnover=0.5), SELDOM, moved_in(26), PLENTY)
     assert moved[-1].memory["alarms"][0] >= 1
     assert bought(moved)[1:].max() <= 51  # rounding owes at most one
 
@@ -107,21 +128,6 @@ def test_what_no_alarm_takes_is_spent_by_the_end(reserve):
     assert early < 1900 if reserve else early > 1900
 
 
-def test_probes_are_bought_at_prices_that_are_not_high():
-    """At 5, below the mean but above what it may cost to renew all places: a twentieth of them. At 9 nothing."""
-    prices = np.tile([2.5, 9.0, 9.0, 5.0], 25)
-    with_probes, without = (played(Alert(probe=probe), prices, lambda t: 1.0) for probe in (0.05, 0.0))
-    assert set(bought(with_probes)[43:90:4]) <= {4, 5, 6}
-    assert not bought(with_probes)[41::4].any()
-    assert not bought(without)[43:80:4].any()
-
-
-def test_an_even_price_is_not_above_its_mean():
-    """Nothing is cheaper than what it always costs: probes are bought in every round, as long as there is money."""
-    ledgers = played(Alert(probe=0.2, fill=False), np.full(20, 500.0), lambda t: 1.0, System(MNIST.buffer, 2500.0, 20))
-    assert bought(ledgers)[:4].tolist() == [20] * 4
-
-
 def test_what_is_evidence_of_something_is_no_alarm_yet_unless_false_ones_are_welcome():
     noise, prices = np.exp(0.5 * np.random.default_rng(0).normal(size=61)), np.full(60, 1.0)
     alarms = {
@@ -130,12 +136,6 @@ def test_what_is_evidence_of_something_is_no_alarm_yet_unless_false_ones_are_wel
     }
     assert alarms[0.3] == 0
     assert 1 <= alarms[100 / np.e] < alarms[1e9] < 59  # in the end any evidence suffices, but there must be some
-
-
-def test_the_mean_of_prices_of_ones_own_is_by_places():
-    controller = Controller(System([1, 3], 100.0, 10), Alert())
-    orders = controller.decide(controller.open(), np.array([[8.0, 4.0]]))
-    assert orders.memory["sum_of_prices"].tolist() == [5.0]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ MOVING = (
 CALM, KEEPING = "drift-calm", "drift-keeping"
 DRIFT = (*MOVING, CALM, KEEPING)
 """the comparisons, each a recipe better/NAME"""
-OURS, PROBING, RIVALS = "alert", "probing", ("headgate", "constant", "rccda")
+OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
 SCALE = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0, "best": 100.0, "mean": 100.0}
 
 
@@ -101,12 +101,11 @@ def _paired(found: Mapping[str, Sequence[Row]]) -> str:
     lines = []
     for name in MOVING:
         rows = {row["policy"]: row for row in found[name]}
-        for own in (OURS, PROBING):
-            for rival in RIVALS:
-                gaps = {key: lead(rows[own], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
-                said = (_said(gap, key) for key, gap in gaps.items())
-                lines.append([title(name).partition(":")[0], f"`{own}`", f"`{rival}`", *said])
-    return table(["world", "policy", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
+        for rival in RIVALS:
+            gaps = {key: lead(rows[OURS], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
+            said = (_said(gap, key) for key, gap in gaps.items())
+            lines.append([title(name).partition(":")[0], f"`{rival}`", *said])
+    return table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
 
 
 def _gaps(one: Row, other: Row) -> tuple[Difference, Difference, Difference]:
@@ -125,16 +124,16 @@ def _verdict(found: Mapping[str, Sequence[Row]]) -> str:
             gaps = (daily, "loses", "less", "more"), (sooner, "is back", "sooner", "later"), (last, "ends", "higher", "lower")
             parts.append(f"`{rival}` it {listed([_judged(*each) for each in gaps])}")
         said.append(f"- **{title(name).partition(':')[0]}.** Beside {'; beside '.join(parts)}.")
-    return f"{_counts(worlds.values(), OURS)} {_counts(worlds.values(), PROBING)}\n\n" + "\n".join(said)
+    return f"{_counts(worlds.values())}\n\n" + "\n".join(said)
 
 
-def _counts(worlds: Collection[Mapping[str, Row]], own: str) -> str:
+def _counts(worlds: Collection[Mapping[str, Row]]) -> str:
     clear = []
     for rival in RIVALS:
-        gaps = [_gaps(rows[own], rows[rival])[:2] for rows in worlds]
+        gaps = [_gaps(rows[OURS], rows[rival])[:2] for rows in worlds]
         less, sooner = (sum((gap.low or 0) > 0 for gap in each) for each in zip(*gaps, strict=True))
         clear.append(f"{less} and {sooner} beside `{rival}`")
-    counted = f"**Of {len(worlds)} worlds, in how many `{own}` clearly loses less, and is clearly back sooner:**"
+    counted = f"**Of {len(worlds)} worlds, in how many `{OURS}` clearly loses less, and is clearly back sooner:**"
     return f"{counted} {listed(clear)}."
 
 

@@ -10,7 +10,7 @@ calm rounds. What is usual, and how much losses scatter, is learnt on the way; t
 
 import numpy as np
 
-from headgate.control.types import Arrays, Floats, View
+from headgate.control.types import Arrays, Bools, Floats, View
 
 RISE = 3.0
 """times the usual loss: the change that is looked for"""
@@ -51,27 +51,31 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
     return loss, np.minimum(view.admitted - memory["heard_until"], weight).astype(np.float64), after
 
 
-def observe(view: View, memory: Arrays) -> Arrays:
-    """The memory with what was heard of the round before."""
+def observe(view: View, memory: Arrays, settled: Bools | None = None) -> tuple[Arrays, Floats, Floats]:
+    """The memory with what was heard of the round before, and by how much it exceeds the usual: times it, 1 where nothing was
+    heard or nothing is usual yet, and of how many samples, (R,). Where a run is not `settled` nothing is learnt of it."""
     loss, count, memory = heard(view, memory)
     usual, samples = memory["usual"], memory["usual_samples"]
-    told = count * ENOUGH / (count + ENOUGH)
     known = (samples >= FIRST) & (usual > 0) & (count > 0)
     ratio = np.divide(loss, usual, out=np.ones_like(loss), where=known)
+    heard_of = np.where(known, count, 0.0)
+    if settled is not None:
+        count, known = np.where(settled, count, 0.0), known & settled
+    told = count * ENOUGH / (count + ENOUGH)
     scatter = (LEARNT * SCATTER + memory["scatter"]) / (LEARNT + memory["scatter_rounds"])
     evidence = memory["evidence"] + np.where(known, told / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0)
     off = told * (np.minimum(ratio, RISE) - 1) ** 2
     kept = samples * np.exp(-told / LASTING)
-    return {
-        **memory,
+    learnt = {
         "evidence": np.maximum(evidence, 0.0),
         "scatter": memory["scatter"] + np.where(known, off, 0.0),
         "scatter_rounds": memory["scatter_rounds"] + known,
         "usual": np.divide(usual * kept + loss * told, kept + told, out=np.zeros_like(usual), where=kept + told > 0),
         "usual_samples": kept + told,
     }
+    return {**memory, **learnt}, ratio, heard_of
 
 
-def forgotten(memory: Arrays, runs: Floats) -> Arrays:
+def forgotten(memory: Arrays, runs: Bools) -> Arrays:
     """Where `runs` is true, nothing was heard yet."""
     return {**memory, **{name: np.where(runs, 0.0, memory[name]) for name in NAMES}}
