@@ -16,15 +16,16 @@ from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table
 from headgate.studies.better import every_price
+from headgate.studies.better.age import age_table, least_table
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
 from headgate.studies.better.seed_by_seed import Row
 from headgate.studies.better.studies import NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
 from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_said, worth_table
+from headgate.studies.leaderboard.results import MEASURES
 from headgate.studies.theory.regret import regret_table
 
 PAGE, FRONT, RESPONSE, REGRET = "README.md", "front.svg", "response.svg", "regret.json"
-MEASURES = ("best", "last", "mean")
 PACES = {
     "headgate": "the default",
     "smooth-0": "whole buffers, `smooth` = 0",
@@ -79,6 +80,8 @@ def page(found: Found, helped: Found, minimised: Found, regret: Sequence[Row], q
         beside_oracle=_beside_oracle(found),
         ablations=_ablations(found["ablations"]),
         response=response_table(found),
+        by_age=age_table(found),
+        least_age=least_table(found),
         paces=_paces(found),
         regret=_regret(regret),
         above=_above(regret),
