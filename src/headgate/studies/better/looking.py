@@ -14,7 +14,14 @@ from headgate.studies.better.studies import study, title
 
 PAGE = "looking.md"
 CALM = "looking-calm"
-LOOKING = (CALM, "looking-sudden", "looking-lenet-calm", "looking-lenet-sudden", "looking-cifar10-calm")
+LOOKING = (
+    CALM,
+    "looking-sudden",
+    "looking-lenet-calm",
+    "looking-lenet-sudden",
+    "looking-cifar10-calm",
+    "looking-cifar10-sudden",
+)
 """the comparisons, each a recipe better/NAME"""
 STILL, MOVING = ("best", "last", "mean"), ("daily", "last", "depth")
 """what is told of a world"""
