@@ -4,6 +4,7 @@ Ten clients, 100 samples a round in all and at least one each, drawn anew every 
 each of ten classes, and noise. Every number follows from (round, client), so that no side has to be told by the other.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ def images() -> Images:
     return Images(patterns[labels] + rng.integers(0, 128, (len(labels), *SHAPE), dtype=np.uint8), labels)
 
 
+@cache
 def sizes(t: int) -> NDArray[np.int64]:
     """How many samples each client trains on in round t."""
     rng = np.random.default_rng([1, t])

@@ -11,6 +11,5 @@ from headgate.learning.formats.detect import recognise
 from headgate.learning.formats.folder import ImageFolder
 from headgate.learning.formats.idx import IdxFiles, idx_shape, read_idx
 from headgate.learning.formats.images import decode
-from headgate.learning.formats.parquet import ParquetFiles
 from headgate.learning.formats.pickled import read_batch
 from headgate.learning.formats.types import SIZE, Labels, PictureFiles, Pictures, Pixels, Tick

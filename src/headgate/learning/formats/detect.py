@@ -7,14 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.errors import DataError
-from headgate.learning.formats import cifar, idx, parquet
+from headgate.learning.formats import cifar, idx
 from headgate.learning.formats.checks import reason
 from headgate.learning.formats.folder import find_image_folder
 from headgate.learning.formats.types import PictureFiles
 
+
+def _assemble_parquet(folder: Path, files: list[Path]) -> PictureFiles:
+    from headgate.learning.formats import parquet  # and with it polars, which nothing else here needs
+
+    return parquet.assemble(folder, files)
+
+
 _ASSEMBLE: dict[str, Callable[[Path, list[Path]], PictureFiles]] = {
     "idx": idx.assemble,
-    "parquet": parquet.assemble,
+    "parquet": _assemble_parquet,
     "pickles": cifar.assemble_pickles,
     "records": cifar.assemble_records,
 }
