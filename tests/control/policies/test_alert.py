@@ -1,5 +1,7 @@
 """Headgate that is on the alert: the same purse and places whatever it is told, and old places renewed on an alarm."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from headgate.control.prices import PerClient, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy
+
+from .plain_alarm import PlainAlarm, told_of
 
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 PER_CLIENT = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
@@ -63,6 +67,64 @@ def played(policy, prices, level, system=MNIST):
 
 def bought(ledgers):
     return np.diff([ledger.admitted.sum() for ledger in ledgers])
+
+
+LOUD = st.tuples(st.sampled_from([0.4, 1.0, 2.9, 3.1, 9.0, 30.0]), st.sampled_from([0, 1, 2, 7, 19, 20, 40]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(LOUD, min_size=1, max_size=40), st.sampled_from([0.1, 1.0, 40.0]))
+def test_alarms_are_on_as_the_plain_one_says(rounds, stated):
+    system, policy = System(np.array([90]), 1.0, 100), Alert(false_alarms=stated)
+    memory, plain, admitted, t = policy.start(system, 2), PlainAlarm(math.log(100 / stated)), 0, 0
+    for loss, count in ((1.0, 90), *rounds):
+        t, admitted = t + 1, admitted + count
+        losses = [loss if count else math.nan]
+        seen = told_of(system, np.array([losses] * 2), np.full(2, admitted))
+        seen.t = t
+        memory, _ = policy._listen(seen, memory)
+        plain.round(t, losses, system.buffer, count)
+        assert memory["on"].tolist() == [plain.on] * 2
+        assert memory["last_alarm"].tolist() == [plain.rang] * 2
+        assert memory["before_rise"].tolist() == [plain.rise] * 2
+        assert memory["evidence"] == pytest.approx([plain.evidence] * 2, rel=1e-9, abs=1e-9)
+        assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
+
+
+def lasting(rounds):
+    """Whether an alarm is on, from the round on in which it rings: then each round brings so many samples that lose so many
+    times the usual."""
+    system, policy = System(np.array([90]), 1.0, 100), Alert(false_alarms=1.0)
+    memory, admitted, on = policy.start(system, 1), 0, []
+    for t, (count, loss) in enumerate([(90, 1.0), (90, 30.0), *rounds], 1):
+        admitted += count
+        usual = memory["usual"] if t > 2 else np.ones(1)
+        new = np.array([loss * usual]) if count else np.full((1, 1), np.nan)
+        seen = told_of(system, new, np.array([admitted]))
+        seen.t = t
+        memory, _ = policy._listen(seen, memory)
+        on.append(bool(memory["on"][0]))
+    return on[1:]
+
+
+@pytest.mark.parametrize(
+    ("then", "lasts"),
+    [
+        ([(20, 2.97)], 1),  # 20 samples that lose less than three times the usual
+        ([(20, 3.01)] * 12, 10),  # not less
+        ([(20, 9.0), (20, 2.97)], 2),  # those before do not count
+        ([(19, 1.0), (0, 0.0), (1, 1.0)], 3),
+        ([(10, 5.0), (10, 0.5), (19, 1.0), (0, 0.0)], 2),  # of 20 together
+        ([(0, 0.0)] * 12, 10),
+    ],
+)
+def test_an_alarm_is_on_until_twenty_samples_lose_less_ten_rounds_at_most(then, lasts):
+    assert lasting(then)[: lasts + 1] == [True] * lasts + [False]
+
+
+def test_without_a_purchase_in_round_1_the_first_probe_comes_in_round_5():
+    dear = played(Alert(fill=False), np.full(6, 100.0), lambda t: 1.0, System(np.array([100]), 1.0, 1000))
+    assert bought(dear).tolist() == [0, 0, 0, 0, 2, 0]
 
 
 SELDOM = np.tile([2.0, *[9.0] * 11], 8)

@@ -11,44 +11,9 @@ from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Alert
 from headgate.control.policies.buying import surprise
 
+from .plain_alarm import PlainTest, told_of
+
 SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 120)
-
-
-def told_of(system, new, admitted):
-    """What `observe` looks at of a round's view."""
-
-    class Seen:
-        losses = Losses(new, np.full(new.shape, np.nan))
-        debt = np.zeros(len(new))
-
-    Seen.system, Seen.admitted = system, admitted
-    return Seen
-
-
-class PlainTest:
-    """One run, a number at a time."""
-
-    def __init__(self):
-        self.usual = self.samples = self.squares = self.rounds = self.evidence = 0.0
-
-    def hear(self, losses, buffers, admitted):
-        self.louder, self.of = 1.0, 0
-        told = [(min(loss, 1e6), size) for loss, size in zip(losses, buffers, strict=True) if not math.isnan(loss)]
-        count = min(admitted, sum(size for _, size in told))
-        if count == 0:
-            return
-        loss = sum(loss * size for loss, size in told) / sum(size for _, size in told)
-        worth = count * 60 / (count + 60)
-        if self.samples >= 30 and self.usual > 0:
-            ratio, scatter = loss / self.usual, (8 * 5 + self.squares) / (8 + self.rounds)
-            self.louder, self.of = ratio, count
-            # ln of gamma(3·usual) over gamma(usual) at this loss, shapes worth/scatter
-            self.evidence = max(self.evidence + worth / scatter * (ratio - ratio / 3 - math.log(3)), 0.0)
-            self.squares += worth * (min(ratio, 3) - 1) ** 2
-            self.rounds += 1
-        kept = self.samples * math.exp(-worth / 150)
-        self.usual = (self.usual * kept + loss * worth) / (kept + worth)
-        self.samples = kept + worth
 
 
 LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1.0, 1e300]), st.floats(0.0, 20.0))
@@ -81,57 +46,6 @@ def test_where_a_run_is_not_settled_nothing_is_learnt_of_it():
     for name in surprise.NAMES:
         assert after[name][1] == pytest.approx(memory[name][1])
         assert after[name][0] > memory[name][0]
-
-
-class PlainAlarm(PlainTest):
-    """The same with alarms: each is on until 20 new samples lose less than three times the usual, ten rounds at most."""
-
-    def __init__(self, limit):
-        super().__init__()
-        self.limit, self.on, self.rang, self.rise, self.heard = limit, False, 0, 0, 0
-        self.since = []
-
-    def round(self, t, losses, buffers, count):
-        if self.evidence == 0:
-            self.rise = self.heard
-        self.heard += count
-        if not self.on:
-            self.hear(losses, buffers, count)
-            if self.evidence > self.limit:
-                self.evidence, self.on, self.rang, self.since = 0.0, True, t, []
-            return
-        before = vars(self).copy()
-        self.hear(losses, buffers, count)  # only to be told by how much the usual is exceeded
-        louder, of = self.louder, self.of
-        vars(self).update(before)
-        self.since += [(louder, of)]
-        if sum(of for _, of in self.since) >= 20:
-            self.on = sum(louder * of for louder, of in self.since) >= 3 * sum(of for _, of in self.since)
-            self.since = []
-        if self.on and t - self.rang >= 10:
-            self.on, self.usual, self.samples, self.squares, self.rounds = False, 0.0, 0.0, 0.0, 0.0
-
-
-LOUD = st.tuples(st.sampled_from([0.4, 1.0, 2.9, 3.1, 9.0, 30.0]), st.sampled_from([0, 1, 2, 7, 19, 20, 40]))
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(LOUD, min_size=1, max_size=40), st.sampled_from([0.1, 1.0, 40.0]))
-def test_alarms_are_on_as_the_plain_one_says(rounds, stated):
-    system, policy = System(np.array([90]), 1.0, 100), Alert(false_alarms=stated)
-    memory, plain, admitted, t = policy.start(system, 2), PlainAlarm(math.log(100 / stated)), 0, 0
-    for loss, count in ((1.0, 90), *rounds):
-        t, admitted = t + 1, admitted + count
-        losses = [loss if count else math.nan]
-        seen = told_of(system, np.array([losses] * 2), np.full(2, admitted))
-        seen.t = t
-        memory, _ = policy._listen(seen, memory)
-        plain.round(t, losses, system.buffer, count)
-        assert memory["on"].tolist() == [plain.on] * 2
-        assert memory["last_alarm"].tolist() == [plain.rang] * 2
-        assert memory["before_rise"].tolist() == [plain.rise] * 2
-        assert memory["evidence"] == pytest.approx([plain.evidence] * 2, rel=1e-9, abs=1e-9)
-        assert memory["usual"] == pytest.approx([plain.usual] * 2, rel=1e-9, abs=1e-12)
 
 
 def means_of(kind, rng, admitted, level):
