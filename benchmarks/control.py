@@ -3,7 +3,8 @@
     python benchmarks/control.py [--rounds 10000] [--clients 1000 10000 100000 1000000] [--out FILE]
 
 Times are split into decide (without apportioning), apportion and post. Sizes grow by tens, so that the last table shows
-whether a round stays linear in the number of clients. There headgate has money for some of the places in every round: rounds in
+whether a round stays linear in the number of clients; loops are compiled where the simulator compiles them. There headgate has
+money for some of the places in every round: rounds in
 which it renews all or none take less.
 """
 
@@ -17,10 +18,12 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, peak_memory_mib, rounded, say, way, write
 
-from headgate.control import AdmissionPolicy, Controller, System, controller
+from headgate.control import AdmissionPolicy, Controller, System
+from headgate.control.loops import Loops
 from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Oracle, Released
 from headgate.control.prices import Uniform
 from headgate.experiment import load
+from headgate.simulation.engine import loops_of
 
 PARTS = ("decide", "apportion", "post")
 
@@ -41,25 +44,22 @@ class Stopwatch:
 
 def timed(system: System, policy: AdmissionPolicy, runs: int, rounds: int) -> dict[str, list[float]]:
     """Seconds per round, split into parts."""
-    server = Controller(system, policy, runs)
+    loops = loops_of(system.clients) or Loops()
+    watch = Stopwatch(loops.apportion)
+    server = Controller(system, policy, runs, loops=loops._replace(apportion=watch))
     prices = Uniform(1.0, 10.0).path(np.arange(runs), 1, rounds + 1)
     parts: dict[str, list[float]] = {part: [] for part in PARTS}
-    whole, watch = controller.apportion, Stopwatch(controller.apportion)
-    controller.apportion = watch
-    try:
-        ledger = server.open()
-        for t in range(rounds):
-            price, watch.seconds = prices[:, t].copy(), 0.0
-            start = time.perf_counter()
-            orders = server.decide(ledger, price)
-            decided = time.perf_counter()
-            ledger = server.post(ledger, orders)
-            posted = time.perf_counter()
-            parts["decide"].append(decided - start - watch.seconds)
-            parts["apportion"].append(watch.seconds)
-            parts["post"].append(posted - decided)
-    finally:
-        controller.apportion = whole
+    ledger = server.open()
+    for t in range(rounds):
+        price, watch.seconds = prices[:, t].copy(), 0.0
+        start = time.perf_counter()
+        orders = server.decide(ledger, price)
+        decided = time.perf_counter()
+        ledger = server.post(ledger, orders)
+        posted = time.perf_counter()
+        parts["decide"].append(decided - start - watch.seconds)
+        parts["apportion"].append(watch.seconds)
+        parts["post"].append(posted - decided)
     return parts
 
 

@@ -8,42 +8,53 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Report, System
 from headgate.control import buffers as buffers_module
 from headgate.control import renewed as renewed_module
+from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
-from headgate.control.renewed import Spans, by_client, by_place, renewed, worth_it
+from headgate.control.renewed import Windows, by_client, by_place, kind_of, renewed
 
 
 @st.composite
-def windows(draw):
-    """Places since when they are taken, limits, and whose samples come and go, of some runs and clients."""
-    runs, limit = draw(st.integers(1, 3)), np.array(draw(st.lists(st.sampled_from([1, 2, 5, 12, 130]), min_size=1, max_size=9)))
+def windows(draw, places=(1, 2, 5, 12, 130)):
+    """Places since when they are taken, limits, what clients held and hold, of some runs and clients, and the round."""
+    runs, limit = draw(st.integers(1, 3)), np.array(draw(st.lists(st.sampled_from(places), min_size=1, max_size=9)))
     shape = runs, len(limit)
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    born = rng.integers(0, 1000, (*shape, limit.max())).astype(np.int32)
-    far = draw(st.sampled_from([1, 50, 2**40, 2**52]))
-    spans = [Spans(rng.integers(0, far, shape), rng.integers(0, limit + 1, shape)) for _ in range(2)]
-    return born, limit, spans[0], spans[1] if draw(st.booleans()) else None
+    rng, t = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([1, 127, 128, 1001, 40_000]))
+    born = rng.integers(0, t, (*shape, limit.max())).astype(draw(st.sampled_from([kind_of(t), np.int32])))
+    old = rng.integers(0, draw(st.sampled_from([1, 50, 2**32, 2**40, 2**52])), shape)
+    full = draw(st.booleans())
+    end = old + (limit if full else rng.integers(0, limit + 1, shape))
+    last = end + rng.integers(0, draw(st.sampled_from([2, 13, 300])), shape) * rng.integers(0, 2, shape)
+    first = np.maximum(last - limit, old + (0 if full else rng.integers(0, 2, shape) * rng.integers(0, end - old + 1)))
+    return born, t, limit, Windows(old, end), Windows(first, last)
+
+
+def one_after_the_other(born, t, limit, held, holds):
+    """Since when each place is taken, how many left, since when they were there, and how many came and went."""
+    after, sums = born.astype(np.int32), np.zeros((3, len(born)), dtype=np.int64)
+    for r, m in np.ndindex(held.begin.shape):
+        old, end, first, last = (int(each[r, m]) for each in (*held, *holds))
+        for i in range(old, min(end, first)):
+            sums[:2, r] += 1, born[r, m, i % limit[m]]
+        for i in range(max(end, first), last):
+            after[r, m, i % limit[m]] = t
+        sums[2, r] += max(first - end, 0)
+    return after, *sums
 
 
 @settings(max_examples=150)
 @given(windows(), st.integers(1, 5), st.booleans())
 def test_it_is_one_sample_after_the_other(given, block, places_first):
-    born, limit, gone, come = given
-    expected, since = born.copy(), np.zeros(len(born), dtype=np.int64)
-    for r, m in np.ndindex(gone.begin.shape):
-        for i in range(gone.size[r, m]):
-            since[r] += born[r, m, (gone.begin[r, m] + i) % limit[m]]
-        for i in range((come or gone).size[r, m]):
-            expected[r, m, ((come or gone).begin[r, m] + i) % limit[m]] = 1001
-    before = born.copy()
-    whole, block_before = by_client(by_place(born)) if places_first else born, renewed_module.BLOCK
+    born, t, *others = given
+    before, block_before = born.copy(), renewed_module.BLOCK
+    whole = by_client(by_place(born)) if places_first else born
     renewed_module.BLOCK = block
     try:
-        found, sums = renewed(whole, 1001, limit, gone, come)
+        found = renewed(whole, t, *others)
     finally:
         renewed_module.BLOCK = block_before
-    assert found.dtype == np.int32
-    assert np.array_equal(found, expected)
-    assert np.array_equal(sums, since)
+    assert found.born.dtype == kind_of(t)
+    for own, expected in zip(found, one_after_the_other(*given), strict=True):
+        assert np.array_equal(own, expected)
     assert np.array_equal(whole, before)
 
 
@@ -61,8 +72,8 @@ def test_a_ledger_is_the_same_whichever_way_is_quicker(monkeypatch):
     """Also where born may hold what nobody asks for any more: no bit hangs on how many runs there are beside."""
     monkeypatch.setattr(renewed_module, "BLOCK", 2)
     asked = []
-    for all_at_once in (False, True):
-        monkeypatch.setattr(buffers_module, "worth_it", lambda *_, chosen=all_at_once: chosen)
+    for many in (2**30, 0):
+        monkeypatch.setattr(buffers_module, "MANY", many)
         asked.append(list(played()))
     for looked_for, at_once in zip(*asked, strict=True):
         for name in ("uses", "squared_uses", "uses_in_memory", "admitted", "dropped", "spent"):
@@ -71,8 +82,22 @@ def test_a_ledger_is_the_same_whichever_way_is_quicker(monkeypatch):
     assert at_once.uses_in_memory.min() > 0
 
 
-@pytest.mark.parametrize(
-    ("moved", "places", "worth"), [(2500, 20_000, True), (2499, 20_000, False), (1000, 1000, False), (2048, 2**14, True)]
-)
-def test_it_is_for_many_places_of_which_not_few_change_hands(moved, places, worth):
-    assert worth_it(moved, places) is worth
+@pytest.mark.parametrize("many", [0, 2**30])
+def test_rounds_are_held_in_the_narrowest_type_and_read_from_a_file_in_any(many, monkeypatch, tmp_path):
+    monkeypatch.setattr(buffers_module, "MANY", many)
+    controller = Controller(System(np.array([3, 5]), 1000.0, 200), Headgate())
+    ledger, kinds, known = controller.open(), [], set()
+    for t in range(1, 131):
+        ledger = controller.post(ledger, controller.decide(ledger, 1.0 + t % 3))
+        kinds.append(ledger.contents.born.dtype)
+        known |= set(ledger.contents.born.ravel().tolist())
+        if t in (3, 130):
+            save_ledger(ledger, tmp_path / "ledger")
+            again = load_ledger(tmp_path / "ledger", controller)
+            assert np.array_equal(again.contents.born, ledger.contents.born)
+            follows = [controller.post(each, controller.decide(each, 1.0)) for each in (ledger, again)]
+            assert np.array_equal(*(each.contents.born for each in follows))
+            assert np.array_equal(*(each.uses for each in follows))
+            assert len({each.contents.born.dtype for each in follows}) == 1
+    assert kinds == [np.int8] * 127 + [np.int16] * 3
+    assert max(known) == 130

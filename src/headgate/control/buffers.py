@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.renewed import Spans, by_client, by_place, renewed, worth_it
+from headgate.control.renewed import MANY, Renew, Renewed, Windows, by_client, by_place, kind_of, renewed
 from headgate.control.retention import Candidates, KStep, Retention, WindowRule
 from headgate.control.scores import Scores, check_asked
-from headgate.control.types import Contents, Ints, Ledger, Streams, System
+from headgate.control.types import Born, Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
 
@@ -26,8 +26,6 @@ class Settled(NamedTuple):
     """The memories after a round."""
 
     contents: Contents
-    first: Ints
-    """samples ever dropped, which is where windows begin, (R, M)"""
     unused: Ints | int
     """how many were dropped in the round in which they came, (R,)"""
     uses: Ints
@@ -37,10 +35,10 @@ class Settled(NamedTuple):
 class Buffers:
     """The memories of all clients of all runs under one rule."""
 
-    def __init__(self, rule: Retention, system: System, runs: int, streams: Streams) -> None:
+    def __init__(self, rule: Retention, system: System, runs: int, streams: Streams, renew: Renew = renewed) -> None:
         if not isinstance(rule, Retention):
             raise SettingError(f"retention = {rule!r}: must be a Retention, as in headgate.control.Fifo()")
-        self.rule, self.runs, self.clients, self.streams = rule, runs, system.clients, streams
+        self.rule, self.runs, self.clients, self.streams, self.renew = rule, runs, system.clients, streams, renew
         self.limit = rule.limit(system)
         self.window = isinstance(rule, WindowRule)
         if self.limit is None and not self.window:
@@ -85,7 +83,7 @@ class Buffers:
             return Contents(recent)
         slots = (self.runs, self.clients, int(self.limit.max()))
         if self.window:
-            return Contents(recent, by_client(np.zeros((slots[-1], *slots[:-1]), dtype=np.int32)))
+            return Contents(recent, by_client(np.zeros((slots[-1], *slots[:-1]), dtype=kind_of(0))))
         born = np.zeros(slots, dtype=np.int32)
         labels = np.zeros(slots, dtype=np.int32) if self.rule.by_class else None
         return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
@@ -105,8 +103,16 @@ class Buffers:
             gone = np.maximum(ledger.dropped, gone)
         return gone if self.forever is None else np.where(self.forever, ledger.dropped, gone)
 
-    def settle(self, ledger: Ledger, t: int, kept_from: Ints, last: Ints) -> Settled:
-        """After admission up to `last`; `kept_from` as of the round."""
+    def first(self, kept_from: Ints, last: Ints) -> Ints:
+        """Where the windows begin after admission up to `last`, which is how many were ever dropped, (R, M)."""
+        if self.limit is None:
+            return kept_from
+        first: Ints = last - self.limit
+        np.maximum(kept_from, first, out=first)
+        return first
+
+    def settle(self, ledger: Ledger, t: int, first: Ints, last: Ints) -> Settled:
+        """After admission up to `last`, when the windows begin at `first`."""
         contents = ledger.contents
         if self.K is not None:  # references to the last K cumulative admissions: nothing is copied, nothing overwritten
             recent = list(contents.recent)
@@ -114,12 +120,11 @@ class Buffers:
             contents = contents._replace(recent=tuple(recent))
         if self.limit is None:
             assert self.K is not None
-            left = (kept_from - ledger.dropped).sum(axis=-1)
-            return Settled(contents, kept_from, 0, np.asarray(left * self.K))
-        first = np.maximum(kept_from, last - self.limit)
+            left = (first - ledger.dropped).sum(axis=-1)
+            return Settled(contents, 0, np.asarray(left * self.K))
         if self.window:
             return self._window(ledger, contents, t, first, last)
-        return self._chosen(ledger, contents, t, first, last)
+        return self._chosen(ledger, contents, t, last)
 
     # windows with a capacity
 
@@ -128,44 +133,21 @@ class Buffers:
         born, limit = contents.born, self.limit
         assert born is not None
         assert limit is not None
-        begin = np.maximum(ledger.admitted, first)
-        gone = np.minimum(first, ledger.admitted) - ledger.dropped  # of what was held
-        come = last - begin  # and stays
-        left, stay = gone.sum(axis=-1), come.sum(axis=-1)  # nobody loses or gets less than none, or more than there is room for
-        if not left.any() and not stay.any():
-            return Settled(contents, first, 0, left)
-        passed = begin.sum(axis=-1) - ledger.admitted.sum(axis=-1)  # more arrived than there is room for
-        whole = limit.sum()
-        none, all_of_them = not left.any(), bool((left == whole).all())
-        if (none or all_of_them) and (stay == whole).all():  # whole buffers are filled: no need to look for places
-            uses = t * left - (0 if none else born.sum(axis=(1, 2), dtype=np.int64))
-            return Settled(contents._replace(born=self._all_born(t)), first, passed, uses)
-        # who is full takes the places of those that leave
-        same = np.array_equal(gone, come) and not (gone * (ledger.admitted - ledger.dropped - limit)).any()
-        ways = renewed if worth_it(int(max(left.sum(), stay.sum())), born.size) else self._found
-        born, since = ways(born, t, limit, Spans(ledger.dropped, gone), None if same else Spans(begin, come))
-        uses = t * left - since  # once in every round from the one of admission to the last
-        return Settled(contents._replace(born=born), first, passed, uses)
+        if np.array_equal(first, ledger.dropped) and np.array_equal(last, ledger.admitted):
+            return Settled(contents, 0, np.zeros(self.runs, dtype=np.int64))
+        ways = self.renew if born.size >= MANY else self._found
+        after = ways(born, t, limit, Windows(ledger.dropped, ledger.admitted), Windows(first, last))
+        uses = t * after.left - after.since  # once in every round from the one of admission to the last
+        return Settled(contents._replace(born=after.born), after.unused, uses)
 
-    def _found(
-        self, born: NDArray[np.int32], t: int, limit: Ints, gone: Spans, come: Spans | None
-    ) -> tuple[NDArray[np.int32], Ints]:
-        """As `renewed`, where few change hands: each of them is looked for."""
-        left, count, after = self._each(*gone), gone.size.sum(axis=-1), by_place(born).copy()
-        since = np.add.reduceat(np.append(after.ravel()[left], np.int32(0)), np.cumsum(count) - count, dtype=np.int64)
-        after.ravel()[left if come is None else self._each(*come)] = t
-        return by_client(after), np.where(count > 0, since, 0)
-
-    def _all_born(self, t: int) -> NDArray[np.int32]:
-        """Every place taken in round t, of every run alike."""
-        places = np.multiply(self._there, np.int32(t), dtype=np.int32)
-        return by_client(np.broadcast_to(places, (len(places), self.runs, self.clients)))
-
-    @cached_property
-    def _there(self) -> NDArray[np.bool_]:
-        """Which places each client has, (places, 1, M)."""
-        assert self.limit is not None
-        return np.asarray(np.arange(int(self.limit.max()))[:, None, None] < self.limit)
+    def _found(self, born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> Renewed:
+        """As `renewed`, where there are few: those that change hands are looked for."""
+        begin, gone = np.maximum(held.end, holds.begin), np.minimum(held.end, holds.begin) - held.begin
+        places, left = self._each(held.begin, gone), gone.sum(axis=-1)
+        after = np.array(by_place(born), dtype=kind_of(t))
+        since = np.add.reduceat(np.append(after.ravel()[places], 0), np.cumsum(left) - left, dtype=np.int64)
+        after.ravel()[self._each(begin, holds.end - begin)] = t
+        return Renewed(by_client(after), left, np.where(left > 0, since, 0), (begin - held.end).sum(axis=-1))
 
     def _each(self, begin: Ints, count: Ints) -> Ints:
         """Where among the places of all runs and clients, (B, R, M), these samples of each client lie."""
@@ -181,13 +163,13 @@ class Buffers:
 
     # rules that choose
 
-    def _chosen(self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints) -> Settled:
+    def _chosen(self, ledger: Ledger, contents: Contents, t: int, last: Ints) -> Settled:
         assert contents.places is not None
         assert contents.born is not None
         assert self.limit is not None
         run, client = np.nonzero(last > ledger.admitted)
         if run.size == 0:
-            return Settled(contents, first, 0, np.zeros(len(last), dtype=np.int64))
+            return Settled(contents, 0, np.zeros(len(last), dtype=np.int64))
         slots, nth = contents.places.shape[-1], np.arange((last - ledger.admitted).max())
         arriving = ledger.admitted[run, client, None] + nth
         arriving = np.where(arriving < last[run, client, None], arriving, -1)
@@ -215,7 +197,7 @@ class Buffers:
             array[run, client] = np.where(empty, nothing, np.take_along_axis(both[name], slot, axis=1))
         used = np.where(left, given.age, 0)  # once in every round since it was admitted; a new one never
         unused = _by_run(len(last), run, left & given.new)
-        return Settled(Contents(contents.recent, **after), first, unused, _by_run(len(last), run, used))
+        return Settled(Contents(contents.recent, **after), unused, _by_run(len(last), run, used))
 
     def _looked(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
         """Who stays under a rule that looks. A client with room for all is not asked, so nothing is worked out for it.

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.control.apportion import apportion, whole_total
+from headgate.control.apportion import whole_total
 from headgate.control.buffers import Buffers
+from headgate.control.loops import Loops
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
 from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Losses, Orders, Report, Streams, System, View
@@ -24,7 +25,8 @@ class Controller:
 
     Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
     ask `labels`, and take all samples for one class where there are none; those that look at samples ask `scores`. `looks` is
-    how much of the price of every label is for looks at samples that might have been bought: the ledger keeps it apart.
+    how much of the price of every label is for looks at samples that might have been bought: the ledger keeps it apart. `loops`
+    do the same as numpy's, quicker.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -43,6 +45,7 @@ class Controller:
         labels: Labels | None = None,
         scores: ScoresAt | None = None,
         looks: float = 0.0,
+        loops: Loops | None = None,
     ) -> None:
         check_is_policy(policy)
         if runs < 1:
@@ -59,11 +62,13 @@ class Controller:
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
-        self.looks = looks
+        self.looks, self.loops = looks, loops or Loops()
         self._whole, self._everybody = int(shares.sum()), bool(shares.all())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
-        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
+        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores), self.loops.renewed)
+        limit = self.buffers.limit
+        self._fits = None if limit is None else np.full(runs, limit[shares > 0].sum())
 
     def open(self) -> Ledger:
         """The ledger before round 1: Z(1) = 0, nothing admitted."""
@@ -95,13 +100,14 @@ class Controller:
         """
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
         kept_from = self.buffers.kept_from(ledger, t)
-        kept_by_client = ledger.admitted - kept_from
+        left_none = kept_from is ledger.dropped
+        kept_by_client = ledger.occupancy if left_none else ledger.admitted - kept_from
         view = View(
             t=t,
             price=price,
             debt=ledger.debt,
             spent=ledger.spent if reserved is None else ledger.spent + reserved,
-            kept=kept_by_client.sum(axis=-1),
+            kept=ledger.held if left_none else kept_by_client.sum(axis=-1),
             distinct=ledger.distinct,
             kept_by_client=kept_by_client,
             system=self.system,
@@ -112,14 +118,17 @@ class Controller:
         limit = self.buffers.limit
         room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
         if room is None and limit is not None:
-            room = np.broadcast_to(limit, (self.runs, self.system.clients))
-        open_to_all = room if room is None or self._everybody else np.where(self.shares > 0, room, 0)
-        total, carry, asked = whole_total(ask.total, ledger.carry, None if open_to_all is None else open_to_all.sum(axis=-1))
-        admitted, credit = apportion(total, ledger.credit, self.shares, room)
+            room, fits = np.broadcast_to(limit, (self.runs, self.system.clients)), self._fits
+        else:
+            open_to_all = room if room is None or self._everybody else np.where(self.shares > 0, room, 0)
+            fits = None if open_to_all is None else open_to_all.sum(axis=-1)
+        total, carry, asked = whole_total(ask.total, ledger.carry, fits)
+        admitted, credit = self.loops.apportion(total, ledger.credit, self.shares, room)
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
-        last = ledger.admitted + admitted
-        first = kept_from if limit is None else np.maximum(kept_from, last - limit)
+        none = ask.given is None and ask.free is None and not total.any()
+        last = ledger.admitted if none else ledger.admitted + admitted
+        first = kept_from if none else self.buffers.first(kept_from, last)
         return Orders(
             t=t,
             price=price,
@@ -140,11 +149,14 @@ class Controller:
         if orders.t != ledger.t + 1:
             raise LedgerError(f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted")
         admitted = orders.admitted if report is None else self._reported(report, orders)
-        kept_from = self.buffers.kept_from(ledger, orders.t)
         late, late_charge = (None, None) if report is None else self._late(report, orders)
-        last = ledger.admitted + admitted if late is None else ledger.admitted + late + admitted
-        contents, first, unused, uses_gone = self.buffers.settle(ledger, orders.t, kept_from, last)
-        n = (last - first).sum(axis=-1)
+        if report is None:
+            first, last = orders.first, orders.last
+        else:
+            last = ledger.admitted + admitted if late is None else ledger.admitted + late + admitted
+            first = self.buffers.first(self.buffers.kept_from(ledger, orders.t), last)
+        contents, unused, uses_gone = self.buffers.settle(ledger, orders.t, first, last)
+        n = last.sum(axis=-1) - first.sum(axis=-1)
         in_memory = ledger.uses_in_memory - uses_gone + n
         uses, squared = count_uses(ledger.uses, ledger.squared_uses, in_memory, n)
         charge = orders.charge(admitted) if late_charge is None else orders.charge(admitted) + late_charge

@@ -59,7 +59,10 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     def matching(state: str, own: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return {key: _matching(path, f"{state}/{key}", stored.pop(f"{state}/{key}", None), like) for key, like in own.items()}
 
-    held, memory = matching("contents", _contents(empty.contents)), matching("memory", empty.memory)
+    known = _contents(empty.contents)
+    if empty.contents.born is not None:
+        known["born"] = np.broadcast_to(np.int32(0), empty.contents.born.shape)  # whatever type held its rounds
+    held, memory = matching("contents", known), matching("memory", empty.memory)
     losses = None
     if controller.policy.listens and "losses/new" in stored:
         told = {name: stored.pop(f"losses/{name}", None) for name in Losses._fields}

@@ -1,71 +1,101 @@
-"""Places of very many windows that change hands in a round: all are looked at, which is quicker than to find some of them."""
+"""Since when each place of very many windows is taken, after a round: all are looked at, block by block."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.types import Ints
+from headgate.control.types import Born, Ints
 
 BLOCK = 2**13
 """clients that are looked at together: what is worked out for them stays near the processor"""
 MANY = 2**14
-"""places of all clients, from which it may be worth it"""
-PART = 8
-"""and of which at least one in so many changes hands"""
+"""places of all clients, from which it is worth it"""
 
 
-class Spans(NamedTuple):
-    """Samples begin ≤ i < begin + size of each client's stream, at most a buffer of them, (R, M)."""
+class Windows(NamedTuple):
+    """Samples begin ≤ i < end of each client's stream, at most a buffer of them, (R, M)."""
 
     begin: Ints
-    size: Ints
+    end: Ints
 
 
-def worth_it(moved: int, places: int) -> bool:
-    """Whether so many come or go that looking at every place of every client is quicker."""
-    return places >= MANY and PART * moved >= places
+class Renewed(NamedTuple):
+    """The places after a round, and what happened to them."""
+
+    born: Born
+    left: Ints
+    """how many left, (R,)"""
+    since: Ints
+    """the sum over them of the rounds in which they had come, (R,)"""
+    unused: Ints
+    """how many came and went in the same round, (R,)"""
 
 
-def by_place(born: NDArray[np.int32]) -> NDArray[np.int32]:
+Renew = Callable[[Born, int, Ints, Windows, Windows], Renewed]
+
+
+def kind_of(t: int) -> type[np.signedinteger[Any]]:
+    """The narrowest type that holds rounds up to t: of a million clients' places nothing takes longer than to move them."""
+    return next(each for each in (np.int8, np.int16, np.int32, np.int64) if t <= np.iinfo(each).max)
+
+
+def by_place(born: Born) -> Born:
     """The same with the places first, (B, R, M), one after the other in memory."""
     return np.ascontiguousarray(np.moveaxis(born, -1, 0))
 
 
-def by_client(born: NDArray[np.int32]) -> NDArray[np.int32]:
+def by_client(born: Born) -> Born:
     """The same seen as it is known to others, (R, M, B)."""
     return np.moveaxis(born, 0, -1)
 
 
-def renewed(born: NDArray[np.int32], t: int, limit: Ints, gone: Spans, come: Spans | None) -> tuple[NDArray[np.int32], Ints]:
-    """`born` (R, M, B) after round t, and the sum over those that left of the rounds in which they had come, (R,).
+def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> Renewed:
+    """`born` (R, M, B) after round t, in which what clients `held` became what each `holds` now.
 
-    Sample i sits in place i mod its client's limit. None: those that come take the places of those that left.
+    Sample i sits in place i mod its client's limit.
     """
     before = by_place(born)
-    after, (places, runs, clients) = np.empty_like(before), before.shape
-    kind = next(each for each in ("u1", "u2", "u4") if 2 * places <= np.iinfo(each).max + 1)
-    place, now = np.arange(places, dtype=kind)[:, None], np.int32(t)
-    since = np.zeros(runs, dtype=np.int64)
+    places, runs, clients = before.shape
+    kind, place = kind_of(t), np.arange(places, dtype=_unsigned(places))[:, None]
+    after, now, most = np.empty(before.shape, dtype=kind), kind(t), limit.astype(place.dtype)
+    left, since, unused = np.zeros((3, runs), dtype=np.int64)
     for r in range(runs):
         for start in range(0, clients, BLOCK):
             own = slice(start, start + BLOCK)
-            held, room = before[:, r, own], limit[own]
-            left = _within(place, gone.begin[r, own], gone.size[r, own], room)
-            if come is None:
-                ages = (now - held) * left  # products are quicker than choices
-                since[r] += t * gone.size[r, own].sum() - ages.sum(dtype=np.int64)
-                np.add(held, ages, out=after[:, r, own])
+            was, room = before[:, r, own].astype(kind, copy=False), most[own]
+            (old, end), (first, last) = (Windows(*(each[r, own] for each in windows)) for windows in (held, holds))
+            begin = np.maximum(end, first)
+            gone, come = (each.astype(place.dtype) for each in (np.minimum(end, first) - old, last - begin))
+            leaves, many = _within(place, old, gone, room).view(np.int8), int(gone.sum())
+            left[r] += many
+            unused[r] += (begin - end).sum()
+            if np.array_equal(gone, come) and not ((gone > 0) & (end - old != room)).any():
+                ages = (
+                    now - was
+                ) * leaves  # products are quicker than choices; who is full takes the places of those that leave
+                since[r] += t * many - _total(ages, t)
             else:
-                since[r] += (held * left).sum(dtype=np.int64)
-                taken = _within(place, come.begin[r, own], come.size[r, own], room)
-                np.add(held, (now - held) * taken, out=after[:, r, own])
-    return by_client(after), since
+                since[r] += _total(was * leaves, t)
+                ages = (now - was) * _within(place, begin, come, room).view(np.int8)
+            np.add(was, ages, out=after[:, r, own])
+    return Renewed(by_client(after), left, since, unused)
 
 
-def _within(place: NDArray[Any], begin: Ints, count: Ints, room: Ints) -> NDArray[np.bool_]:
+def _unsigned(places: int) -> Any:
+    """The narrowest type that holds twice as many places."""
+    return next(each for each in (np.uint8, np.uint16, np.uint32) if 2 * places <= np.iinfo(each).max + 1)
+
+
+def _within(place: NDArray[Any], begin: Ints, count: NDArray[Any], most: NDArray[Any]) -> NDArray[np.bool_]:
     """Which places (B, 1) are those of the samples from `begin` on. Below zero is far above every count: it is unsigned."""
-    kind = place.dtype
-    first = (begin - np.floor(begin / room) * room).astype(kind)  # exact below 2^53, and quicker than a remainder
-    many, most, after = count.astype(kind), room.astype(kind), place - first
-    return np.asarray((after < np.minimum(many, most - first)) | (after + most < many))
+    near = begin.max() < 2**32  # of shorter numbers remainders are quicker
+    first = (begin.astype(np.uint32) % most.astype(np.uint32) if near else begin % most).astype(place.dtype)
+    after = place - first
+    return np.asarray((after < np.minimum(count, most - first)) | (after + most < count))
+
+
+def _total(rounds: NDArray[Any], t: int) -> int:
+    """Their sum, place by place at first, in the narrowest type that cannot overflow."""
+    return int(rounds.sum(axis=0, dtype=kind_of(len(rounds) * t)).sum(dtype=np.int64))

@@ -7,6 +7,7 @@ can change a decision.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from headgate.limits import SAMPLES
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Born = NDArray[np.int8 | np.int16 | np.int32]
+"""rounds, in a type that holds them"""
 Arrays = Mapping[str, NDArray[Any]]
 """Explicit state: named arrays, never changed in place."""
 
@@ -63,7 +66,7 @@ class System:
     def clients(self) -> int:
         return int(self.buffer.size)
 
-    @property
+    @cached_property
     def memory(self) -> int:
         """B̄ = Σ B_m."""
         return int(self.buffer.sum())
@@ -200,7 +203,7 @@ class Contents(NamedTuple):
 
     recent: tuple[Ints, ...] = ()
     """samples ever admitted after each of the last K rounds, (R, M); that of round t is in slot t mod K"""
-    born: NDArray[np.int32] | None = None
+    born: Born | None = None
     """the round in which the sample in each place was admitted, (R, M, B)"""
     places: Ints | None = None
     """the stream positions in memory, ascending, −1 where a place is empty, (R, M, B)"""
@@ -241,15 +244,25 @@ class Ledger:
     looks: Floats | None = None
     """of what was spent, what was for looks, (R,); None: nobody pays for looks"""
 
-    @property
+    @cached_property
     def occupancy(self) -> Ints:
         """n_m(t), (R, M)."""
         return self.admitted - self.dropped
 
+    @cached_property
+    def ever(self) -> Ints:
+        """Samples ever admitted by all clients, (R,)."""
+        return np.asarray(self.admitted.sum(axis=-1))
+
+    @cached_property
+    def held(self) -> Ints:
+        """n(t), (R,)."""
+        return np.asarray(self.ever - self.dropped.sum(axis=-1))
+
     @property
     def distinct(self) -> Ints:
         """N(t): samples ever trained on, (R,)."""
-        return np.asarray(self.admitted.sum(axis=-1) - self.unused)
+        return np.asarray(self.ever - self.unused)
 
     @property
     def places(self) -> Ints | None:

@@ -28,8 +28,8 @@ def metric_rows(
     N, n_eff = of.uses.distinct, effective_sample_size(of.uses.total, of.uses.squares)
     trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
     bound = learning_error(trained, N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), of.experiment.bound)
-    held = np.concatenate([ledger.admitted.sum(axis=-1) - ledger.dropped.sum(axis=-1) for ledger in after])
-    ever = [np.concatenate([ledger.admitted.sum(axis=-1) for ledger in ledgers]) for ledgers in (before, after)]
+    held = np.concatenate([ledger.held for ledger in after])
+    ever = [np.concatenate([ledger.ever for ledger in ledgers]) for ledgers in (before, after)]
     spent = [np.concatenate([ledger.spent for ledger in ledgers]) for ledgers in (before, after)]
     prices = [now.orders[name].price for name in of.names]
     buffer = of.experiment.system.buffer

@@ -43,7 +43,12 @@ class Buyer(AdmissionPolicy):
     def places(self, system: System) -> Ints:
         """The most samples each client can be given in a round, (M,)."""
         limit = self.rule.limit(system)
-        return system.buffer if limit is None else np.minimum(limit, system.buffer)
+        return system.buffer if limit is None or limit is system.buffer else np.minimum(limit, system.buffer)
+
+    def all_places(self, system: System) -> int:
+        """The same of all clients together."""
+        places = self.places(system)
+        return system.memory if places is system.buffer else int(places.sum())
 
     def start(self, system: System, runs: int) -> Arrays:
         by_client = (runs, system.clients)
@@ -68,17 +73,20 @@ class Buyer(AdmissionPolicy):
             share = np.ones_like(view.price)
         places, most = self.places(view.system), self.spending_limit(view, memory)
         if share.ndim == 1:
-            return self._one_price(view, memory, share * places.sum(), most)
+            return self._one_price(view, memory, share * self.all_places(view.system), most)
         if view.price.ndim == 1:
             return self._share_per_client(view, memory, share * places, places, most)
         return self._price_per_client(view, memory, share * places, places, most)
 
     def _one_price(self, view: View, memory: Arrays, samples: Floats, most: Floats) -> tuple[Ask, Arrays]:
         """Rounding's debt to the total is kept in the first column."""
-        owed = memory["owed"].copy()
-        due = np.minimum(samples + owed[:, 0], float(self.places(view.system).sum()))
+        owed = memory["owed"]
+        due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
-        owed[:, 0] = np.clip(due - whole, 0.0, 1.0 - ROUNDING)
+        rest = np.clip(due - whole, 0.0, 1.0 - ROUNDING)
+        if (rest != owed[:, 0]).any():
+            owed = owed.copy()
+            owed[:, 0] = rest
         return Ask(whole), {**memory, "owed": owed}
 
     def _share_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:

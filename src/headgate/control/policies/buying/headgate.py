@@ -92,7 +92,7 @@ class Headgate(Buyer):
             memory = {**memory, "first": view.spent}
         prices = all_prices if self.remember == "all" else latest_prices
         places = self.places(view.system)
-        renewed = self.turnover * places.sum()
+        renewed = self.turnover * self.all_places(view.system)
         if self.smooth:
             memory = wear.observe(memory, view, places)
             felt = wear.felt(memory, view.price, view.t, self.smooth)
@@ -105,7 +105,7 @@ class Headgate(Buyer):
         else:
             memory = prices.observe(memory, view)
             share = prices.deserved(memory, view.price, self.allowed(view, memory) / renewed)
-        bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / places.sum()
+        bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / self.all_places(view.system)
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, renewed)
         behind = np.clip((even - view.admitted) / renewed, 0.0, 1.0)
