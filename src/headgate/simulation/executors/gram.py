@@ -115,7 +115,7 @@ class Gram(GramForm[LinearTask]):
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
         # A run that has broken down is the caller's business.
         with np.errstate(all="ignore"):
-            samples, logits, grams = self._measured(models, images, runs, bins, np.repeat(np.arange(len(sizes)), sizes))
+            samples, logits, grams = self._measured(models, images, runs, bins, np.arange(len(sizes)).repeat(sizes))
             spans = list(zip(bins, grams, strict=True))
             if training.plain:
                 moves, losses = self._descended(logits, labels, sizes, weights, training, spans)
@@ -123,7 +123,7 @@ class Gram(GramForm[LinearTask]):
                 pull = None if tilt is None else -training.lr * self._answered(tilt, samples, runs)
                 moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors, pull)
             held = sizes.reshape(weights.shape).sum(axis=1)
-            means = np.bincount(np.repeat(np.arange(len(held)), held), losses, minlength=len(held)) / held  # 0/0 is nan
+            means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
             after = self._moved(models, samples, moves, runs)
             if tilt is not None:
                 trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
@@ -172,10 +172,9 @@ class Gram(GramForm[LinearTask]):
         """What each sample adds to its run's model, as a factor for each class, (classes, S), and its loss before, (S,)."""
         weight = weights.reshape(-1)
         # A client of weight 0 stands still: what it would have become is worth exactly nothing.
-        share = np.repeat((-training.lr * (weight != 0) / sizes).astype(logits.dtype), sizes)
-        here, velocity, total = logits.copy(), np.zeros_like(logits), np.zeros_like(logits)
+        share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
+        here, total, truth, velocity = logits.copy(), *np.zeros((3, *logits.shape), logits.dtype)
         own = labels * len(labels) + np.arange(len(labels))  # of each sample, where its class is
-        truth = np.zeros_like(logits)
         truth.put(own, share)
         places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
         factor, losses = np.empty_like(share), np.empty_like(share)
@@ -197,7 +196,7 @@ class Gram(GramForm[LinearTask]):
                 velocity *= training.momentum
                 velocity += here
             total += velocity if training.momentum else here
-        total *= np.repeat(weight, sizes)
+        total *= weight.repeat(sizes)
         return total, losses
 
     def _answered(self, models: Floats, samples: Floats, runs: list[slice]) -> Floats:
