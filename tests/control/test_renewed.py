@@ -20,7 +20,7 @@ def windows(draw, places=(1, 2, 5, 12, 130)):
     shape = runs, len(limit)
     rng, t = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([1, 127, 128, 1001, 40_000]))
     born = rng.integers(0, t, (*shape, limit.max())).astype(draw(st.sampled_from([kind_of(t), np.int32])))
-    old = rng.integers(0, draw(st.sampled_from([1, 50, 2**32, 2**40, 2**52])), shape)
+    old = rng.choice([0, 2**32, *rng.integers(0, draw(st.sampled_from([50, 2**33, 2**52])), 5)], shape)
     full = draw(st.booleans())
     end = old + (limit if full else rng.integers(0, limit + 1, shape))
     last = end + rng.integers(0, draw(st.sampled_from([2, 13, 300])), shape) * rng.integers(0, 2, shape)
@@ -56,6 +56,14 @@ def test_it_is_one_sample_after_the_other(given, block, places_first):
     for own, expected in zip(found, one_after_the_other(*given), strict=True):
         assert np.array_equal(own, expected)
     assert np.array_equal(whole, before)
+
+
+def test_of_two_who_lose_one_and_get_one_only_the_full_one_takes_its_place():
+    held, holds = Windows(np.array([[0, 0]]), np.array([[4, 2]])), Windows(np.array([[1, 1]]), np.array([[5, 3]]))
+    given = np.array([[[1, 2, 3, 4], [5, 6, 0, 0]]], dtype=np.int8), 9, np.array([4, 4]), held, holds
+    found = renewed(*given)
+    assert found.born.tolist() == one_after_the_other(*given)[0].tolist() == [[[9, 2, 3, 4], [5, 6, 9, 0]]]
+    assert (found.left.tolist(), found.since.tolist(), found.unused.tolist()) == ([2], [6], [0])
 
 
 def played(rounds=12):
