@@ -1,7 +1,7 @@
 """Control's loops over very many clients, compiled by numba when first called. Importing this needs numba.
 
 Each goes once over arrays that do not fit into the processor's caches, where numpy goes over them once an operation: a round in
-which a million clients renew part of their buffers takes a third of the time. Outcomes are those of `control.apportion` and
+which a million clients renew part of their buffers takes a quarter of the time. Outcomes are those of `control.apportion` and
 `control.renewed`, to the last bit; what is rare is left to them.
 """
 
