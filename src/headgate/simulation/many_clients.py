@@ -62,9 +62,7 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @_compiled
-def _dues(
-    total: int, whole: int, credit: Ints, shares: Ints, room: Ints | None, due: Floats
-) -> tuple[int, int]:  # pragma: no cover
+def _dues(total: int, whole: int, credit: Ints, shares: Ints, room: Ints | None, due: Floats) -> tuple[int, int]:
     """When part of a sample falls due to each, never to who is not entitled to it. (Whole credits, how many are entitled)."""
     handed, entitled, inverse = 0, 0, 1.0 / whole
     for m in range(credit.size):
@@ -99,7 +97,7 @@ def _hand_out(
     until: int,
     given: Ints,
     rest: Ints,
-) -> None:  # pragma: no cover
+) -> None:
     """Whole credits, and one more to whom it falls due before the edge; of those at the edge to who is before `until`."""
     inverse = 1.0 / whole
     for m in range(credit.size):
@@ -139,7 +137,7 @@ def _edge(due: Floats, left: int) -> tuple[float, int]:
 
 
 @_compiled
-def _counted(due: Floats, low: float, high: float) -> tuple[int, int, int, int]:  # pragma: no cover
+def _counted(due: Floats, low: float, high: float) -> tuple[int, int, int, int]:
     """How many are below the lower edge, at it, between both, and at the higher one."""
     below, at_low, inside, at_high = 0, 0, 0, 0
     for m in range(due.size):
@@ -151,7 +149,7 @@ def _counted(due: Floats, low: float, high: float) -> tuple[int, int, int, int]:
 
 
 @_compiled
-def _inside(due: Floats, low: float, high: float, count: int) -> Floats:  # pragma: no cover
+def _inside(due: Floats, low: float, high: float, count: int) -> Floats:
     """Those between both edges."""
     found, n = np.empty(count), 0
     for m in range(due.size):
@@ -162,7 +160,7 @@ def _inside(due: Floats, low: float, high: float, count: int) -> Floats:  # prag
 
 
 @_compiled
-def _until(due: Floats, edge: float, ties: int) -> int:  # pragma: no cover
+def _until(due: Floats, edge: float, ties: int) -> int:
     """The client before whom so many are due at the edge."""
     m = 0
     while ties > 0:
@@ -198,7 +196,7 @@ def renewed_many(born: Born, t: int, limit: Ints, held: Windows, holds: Windows)
 @_compiled
 def _spans(
     limit: Ints, old: Ints, end: Ints, first: Ints, last: Ints, room: Any, leave: Any, gone: Any, enter: Any, come: Any
-) -> tuple[int, int]:  # pragma: no cover
+) -> tuple[int, int]:
     """Where the places of those that leave and of those that come begin, and how many they are, (M,) each. (How many leave,
     how many came and went)."""
     left, passed = 0, 0
@@ -218,7 +216,7 @@ def _spans(
 @_compiled
 def _one_place(
     place: Any, room: Any, leave: Any, gone: Any, enter: Any, come: Any, hit: Any, was: Born, t: Any, now: Born
-) -> int:  # pragma: no cover
+) -> int:
     """Fills in who is there now; the sum of the rounds in which those that leave had come. Numbers below zero are far above
     every count, as they are unsigned. Three loops become vectors of bytes, where one would not."""
     since, same = 0, True
