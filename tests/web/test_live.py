@@ -36,8 +36,8 @@ def test_rounds_and_states_are_told_as_they_come(run):
         change_state(run.folder, pid=nobody())
         assert next(events)[2]["state"] == "interrupted"
         run.play(1)
-        seen = [next(events) for _ in range(2)]
-        assert {kind for kind, _, _ in seen} == {"round", "state"}
+        seen = {next(events)[0], next(events)[0]}  # in either order; and a look between the two parts sees two rounds
+        assert seen == {"round", "state"} or (seen == {"round"} and next(events)[0] == "state")
         run.finish()
         rest = list(events)
         assert rest[-1][0] == "state"

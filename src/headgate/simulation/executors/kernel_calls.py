@@ -16,11 +16,11 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from headgate.simulation.executors import compiled_shapes, vectors
-from headgate.simulation.executors.compiled_shapes import LANES, LONG, REGISTERS
+from headgate.simulation.executors.compiled_shapes import LANES, REGISTERS
 from headgate.simulation.executors.kernel_cache import keep
 
 _SOURCES = b"".join(Path(str(each)).read_bytes() for each in (__file__, compiled_shapes.__file__, vectors.__file__))
-_SOURCES += f"{LANES} {LONG} {REGISTERS}".encode()
+_SOURCES += f"{LANES} {REGISTERS}".encode()
 
 
 def compiled(file: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
