@@ -72,9 +72,8 @@ def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> R
             left[r] += many
             unused[r] += (begin - end).sum()
             if np.array_equal(gone, come) and not ((gone > 0) & (end - old != room)).any():
-                ages = (
-                    now - was
-                ) * leaves  # products are quicker than choices; who is full takes the places of those that leave
+                # Who is full takes the places of those that leave. Products are quicker than choices.
+                ages = (now - was) * leaves
                 since[r] += t * many - _total(ages, t)
             else:
                 since[r] += _total(was * leaves, t)
