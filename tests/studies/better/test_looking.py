@@ -34,6 +34,6 @@ def test_the_readme_says_what_was_measured():
         f"brings that LeNet to {100 * own['best'][0]:.2f} %, the oracle to {100 * oracle['best'][0]:.2f} % for ten times"
         in text
     )
-    assert f"({own['seeds']} seeds;" in text
+    assert f"({own['seeds']} seeds)" in text
     assert round(oracle["spend"] / own["spend"]) == 10
     assert own["kept_limits"]
