@@ -122,7 +122,7 @@ def test_links_lead_somewhere():
 
 
 def test_results_are_those_of_the_study():
-    for line in re.findall(r"^\| (?:MNIST|CIFAR).*", TEXT, re.MULTILINE):
+    for line in re.findall(r"^\| (?:MNIST|CIFAR|ImageNette).*", TEXT, re.MULTILINE):
         name, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
         study = next(row for row in BETTER if re.match(rf"\| \[{name}(, six budgets)?\]", row))
         assert all(f"| {number} |" in study for number in numbers)
@@ -134,6 +134,8 @@ def test_the_drafts_numbers_are_those_of_the_readme_and_its_references_are_there
     said = re.findall(r"\| (\d+) \((\d+) … (\d+)\) % \|", TEXT)
     assert len(said) == 4
     assert re.findall(r"(\d+)\s\((\d+)\sto\s(\d+)\)\s%", draft) == said
+    which = (ROOT / "docs" / "start" / "which-policy.md").read_text("utf-8")
+    assert re.findall(r"(\d+) \((\d+) … (\d+)\) %", which) == said
     assert set(re.findall(r"@(\w+\d{4}\w+)", draft)) == set(re.findall(r"^@\w+\{(\w+),", entries, re.MULTILINE))
 
 

@@ -73,9 +73,10 @@ def _said(gap: Difference | None) -> str:
 
 
 def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Difference | None]:
-    """Each buying rule that looks, less lots, with p after Holm's correction."""
+    """Each buying rule that looks and was tried, less lots, with p after Holm's correction."""
     named, prefix = _named(rows), "" if many == "headgate" else f"{many}-"
-    return holm({rule: paired(named[prefix + rule], named[HOW_MANY[many]], key) for rule in BUYING})
+    tried = {rule: named[prefix + rule] for rule in BUYING if prefix + rule in named}
+    return holm({rule: paired(row, named[HOW_MANY[many]], key) for rule, row in tried.items()})
 
 
 def _buying(name: str, rows: Sequence[Row]) -> str:
@@ -83,7 +84,7 @@ def _buying(name: str, rows: Sequence[Row]) -> str:
     for many in HOW_MANY:
         gaps = {key: gaps_beside_lots(rows, many, key) for key in measures(name)}
         prefix = "" if many == "headgate" else f"{many}-"
-        for rule in BUYING:
+        for rule in gaps[measures(name)[0]]:
             row = named[prefix + rule]
             lines.append([many, rule, *(_said(gaps[key][rule]) for key in measures(name)), f"{row['N']:.0f}", _money(row)])
     return table(["how many", "which to buy", *(f"{key} (points)" for key in measures(name)), "N", "money a round"], lines)
