@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headgate.analysis.formatting import DASH, interval, listed
 from headgate.analysis.intervals import Difference, Estimate
+from headgate.analysis.limits import holm
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, filled, write
 from headgate.studies.better.seed_by_seed import Row, paired, rows_of_all, with_p
@@ -98,12 +99,18 @@ def _said(gap: Difference, key: str) -> str:
 
 
 def _paired(found: Mapping[str, Sequence[Row]]) -> str:
+    """World by world; of a rival and a measure the tests in all worlds are one family."""
+    worlds = {name: {row["policy"]: row for row in found[name]} for name in MOVING}
+    keys = ("daily", "depth", "length", "money", "last")
+    gaps = {
+        (rival, key): holm({name: lead(rows[OURS], rows[rival], key) for name, rows in worlds.items()})
+        for rival in RIVALS
+        for key in keys
+    }
     lines = []
     for name in MOVING:
-        rows = {row["policy"]: row for row in found[name]}
         for rival in RIVALS:
-            gaps = {key: lead(rows[OURS], rows[rival], key) for key in ("daily", "depth", "length", "money", "last")}
-            said = (_said(gap, key) for key, gap in gaps.items())
+            said = (_said(gap, key) for key in keys if (gap := gaps[rival, key][name]))
             lines.append([title(name).partition(":")[0], f"`{rival}`", *said])
     return table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
 
