@@ -45,6 +45,12 @@ def test_rounds_and_states_are_told_as_they_come(run):
         assert rest[-1][1] == 48
 
 
+def once_both_played(events, number):
+    """What is told of a round: a look between its two parts sees two rows fewer, and then the next look sees the rest."""
+    kind, told, _ = next(events)
+    return next(events)[:2] if told == number - 2 else (kind, told)
+
+
 def test_a_reader_that_comes_back_after_a_restart_learns_what_it_missed(run):
     with Served(run.folder.parent, pause=0.02) as page, page.events("run") as events:
         port, (_, last, _) = page.port, next(events)
@@ -58,7 +64,7 @@ def test_a_reader_that_comes_back_after_a_restart_learns_what_it_missed(run):
     with Served(run.folder.parent, port=port, pause=0.02) as page, page.events("run", 20) as events:
         assert next(events)[:2] == ("state", 20)
         run.play(1)
-        assert next(events)[:2] == ("round", 24)  # and not 20 again
+        assert once_both_played(events, 24) == ("round", 24)  # and not 20 again
 
 
 def test_a_finished_run_ends_the_stream_and_is_not_asked_for_again(run):
@@ -82,7 +88,7 @@ def test_many_readers_share_one_look_and_leave_nothing(run):
             assert next(events)[0] == "state"
         assert page.live.watched == {"run": 30}
         run.play(1)
-        assert {next(events)[1] for events in streams} == {16}
+        assert {once_both_played(events, 16) for events in streams} == {("round", 16)}
         assert threading.active_count() - before <= 4  # those who read and plan, however many readers there are
         for each in open_:
             each.__exit__(None, None, None)
