@@ -48,20 +48,20 @@ def calls() -> dict[str, str]:
 
 def kernels_with(plain: str | None) -> ModuleType:
     """The kernels, one function of theirs plain."""
-    from headgate.simulation.executors import kernel_cache, kernels
+    from headgate.simulation.executors import kernel_calls, kernels
 
     made = ModuleType(kernels.__name__)
     made.__file__ = kernels.__file__
     source = Path(str(kernels.__file__)).read_text("utf-8")
     if plain is not None:
-        start = "# activations, in place\n"
+        start = "# activations\n"
         assert start in source
         source = source.replace(start, f"from plain_vectors import {plain}\n\n\n{start}")
-    kept, kernel_cache.keep = kernel_cache.keep, lambda dispatcher, sources: dispatcher  # plain ones are not kept on disk
+    kept, kernel_calls.keep = kernel_calls.keep, lambda dispatcher, sources: dispatcher  # plain ones are not kept on disk
     try:
         exec(compile(source, str(made.__file__), "exec"), made.__dict__)
     finally:
-        kernel_cache.keep = kept
+        kernel_calls.keep = kept
     return made
 
 

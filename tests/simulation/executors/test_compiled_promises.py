@@ -41,7 +41,7 @@ def test_bits_do_not_hang_on_the_number_of_threads(monkeypatch, batch_size):
         for threads in (1, 2):
             torch.set_num_threads(threads)
             given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3, batch_size=batch_size)))
-            assert len(seen) == (1 if threads == 1 else 3)  # all in this thread, then in two others
+            assert len(seen) in ((1,) if threads == 1 else (2, 3))  # all in this thread, then in others: one may do all
     finally:
         torch.set_num_threads(before)
     assert torch.equal(given[0][0], given[1][0])

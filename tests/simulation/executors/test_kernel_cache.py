@@ -1,5 +1,6 @@
 """What numba compiled is found again by the next process, and only if it is whole and one's own."""
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import pytest
 pytest.importorskip("numba")
 
 from numba import njit
+from numba.core.bytecode import FunctionIdentity
 
 from headgate.simulation.executors import kernel_cache
 from headgate.simulation.executors.compiled import Compiled
+from headgate.simulation.executors.kernel_calls import Kernel, call
 
 from .compiled_nets import GREY, like_lenet
 from .worlds import ONE_RUN, world
@@ -144,17 +147,47 @@ def test_where_nothing_can_be_kept_it_is_compiled(tmp_path, monkeypatch):
     assert not was_found(adding(2))
 
 
+@njit
+def called(address, floats, marks, ints):
+    call(address, floats, marks, ints, ints, 1)
+    return floats[0]
+
+
+def test_kernels_that_two_processes_compiled_are_told_apart(monkeypatch):
+    """By a third, which finds both: each process gives its first kernel the same number."""
+
+    def writing(what):
+        def write(floats, marks, ints, args, n):
+            floats[0] = what
+
+        return Kernel(__file__, write)
+
+    def does(kernel):
+        return called(kernel.address(np.dtype(float)), np.zeros(1), np.zeros(1, np.uint16), np.zeros(1, np.int64))
+
+    kernels = [writing(what) for what in (2, 3)]
+    for kernel in kernels:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(FunctionIdentity, "_unique_ids", itertools.count(1))
+            kernel.address(np.dtype(float))
+    assert [does(kernel) for kernel in kernels] == [2, 3]
+
+
 PROCESS = """
 import numpy as np
 from headgate.simulation.executors import kernels
+from headgate.simulation.executors.client_kernel import answer
+from headgate.simulation.executors.compiled_room import Call, Ends, ClientRoom, program
 from headgate.simulation.executors.compiled_shapes import Grid, Window
 
-values = np.array([-1.0, 2.0])
-kernels.relu(values, 2)
-made = kernels.slope_of_images(Window(1, 1, False, Grid(1), Grid(1)))
-lists = values, np.zeros(1, np.int64), np.zeros(1, np.int64)
-made(values, values, np.zeros(1, np.uint16), lists, np.zeros(99), np.zeros(99), 0)
-print(values.tolist(), [sum(each.stats.cache_hits.values()) for each in (kernels.relu, made)])
+made = kernels.convolution(Window(1, 1, False, Grid(1), Grid(1)))
+room = ClientRoom(np.zeros(999), np.zeros(99, np.uint16), np.zeros(99, np.int64))
+room.floats[2:4] = 1, -3  # bytes become x - 3
+calls = [Call(made, (64, 0, 1, 96, 128, 320, 0)), Call(kernels.relu, (4, 4, 1))]
+ends, first = Ends(0, 0, 0, 0, 2, 3, 4, 4, 0, 0, 0, 1, 1, 1, 1), np.zeros(1, np.int64)
+image, out = np.full((1, 1, 1, 1), 5, np.uint8), np.zeros((1, 1, 1))
+answer(room, program(calls, [], ends, np.dtype(float)), image, first, np.zeros((1, 0)), first, out)
+print(*out.ravel(), [sum(each.stats.cache_hits.values()) for each in (kernels.relu.function, made.function, answer)])
 """
 
 
@@ -163,6 +196,6 @@ def test_processes_that_compile_at_once_leave_whole_files(folder):
         return subprocess.Popen([sys.executable, "-c", PROCESS], stdout=subprocess.PIPE, text=True)
 
     said = [each.communicate(timeout=300)[0] for each in [started(), started()]]
-    assert all(each.startswith("[0.0, 2.0] [") for each in said)
-    assert len(list(folder.iterdir())) == 2
-    assert started().communicate(timeout=300)[0] == "[0.0, 2.0] [1, 1]\n"
+    assert all(each.startswith("2.0 [") for each in said)
+    assert len(list(folder.iterdir())) == 3
+    assert started().communicate(timeout=300)[0] == "2.0 [1, 1, 1]\n"

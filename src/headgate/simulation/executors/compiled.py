@@ -1,8 +1,9 @@
 """Descent of small nets on the CPU: one thread takes a whole client through all its steps.
 
-A small client's layers are so small that torch spends most time between them. Here a layer is one function compiled by
-numba (`kernels`), on arrays that are made once for all clients of a thread (`compiled_net`). It is here because a round of
-LeNet takes 62 ms on one thread, and 335 by `flat` (benchmarks/results/executors.json at a7da4c6).
+A small client's layers are so small that torch spends most time between them. Here a client's local training is one call
+(`client_kernel`) of what numba compiled (`kernels`), in memory that is made once for all clients of a thread
+(`compiled_room`), without Python's lock. It is here because a round of LeNet takes 62 ms on one thread, and 335 by `flat`
+(benchmarks/results/executors.json at a7da4c6).
 """
 
 import importlib.util
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors.compiled_layers import Floats
 from headgate.simulation.executors.compiled_net import AtWork, read_net
+from headgate.simulation.executors.compiled_room import Batches, ClientRoom, Floats
 from headgate.simulation.executors.compiled_shapes import SAMPLES
 from headgate.simulation.executors.executor import Executor, Ints, Packed, Work
 from headgate.simulation.executors.types import Task
@@ -54,9 +55,9 @@ class Compiled(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.net = read_net(task)
-        from headgate.simulation.executors import kernel_cache, kernels  # which need numba
+        from headgate.simulation.executors import client_kernel, kernel_cache, kernels  # which need numba
 
-        self.kernels, self.note = kernels, kernel_cache.objection()
+        self.kernels, self.client, self.note = kernels, client_kernel, kernel_cache.objection()
         if kernel_cache.is_empty():
             self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
 
@@ -101,100 +102,83 @@ class Compiled(Executor[Task]):
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
 
-        def answer(start: int, desk: AtWork) -> None:
-            some = bytes_[start : start + CHUNK]
-            self._put(some, desk.samples)
-            for model, out in zip(models, given, strict=True):
-                desk.model.theta[:] = model
-                for step in desk.steps:
-                    step.forward(len(some))
-                out[start : start + CHUNK] = desk.logits.first(len(some))[:, self.net.order]
+        work, rooms = self._rooms(-(-len(bytes_) // CHUNK), min(CHUNK, len(bytes_)), models.dtype, learning=False)
 
-        starts = range(0, len(bytes_), CHUNK)
-        for _ in _spread(answer, starts, self._desks(len(starts), min(CHUNK, len(bytes_)), models.dtype, learning=False)):
+        def answer(start: int, room: ClientRoom) -> None:
+            rows = np.arange(start, min(start + CHUNK, len(bytes_)))
+            self.client.answer(room, work.program, bytes_, rows, models, self.net.order, given)
+
+        for _ in _spread(answer, range(0, len(bytes_), CHUNK), rooms):
             pass
         return torch.from_numpy(given)
 
     def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats | None]]:
         """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
-        desks = self._desks(len(jobs), min(most, max(training.batch_size or most, SAMPLES)), models.dtype, learning=True)
-        return _spread(
-            lambda job, desk: self._train(job, models[job.run], training, desk), jobs, desks, lambda job: len(job.labels)
-        )
+        most = min(most, max(training.batch_size or most, SAMPLES))
+        work, rooms = self._rooms(len(jobs), most, models.dtype, learning=True)
+        for room in rooms:
+            room.floats[work.ends.rates :][:3] = training.lr, training.momentum, training.weight_decay
 
-    def _desks(self, works: int, most: int, dtype: Any, learning: bool) -> list[AtWork]:
-        """One for each thread that finds work."""
-        threads = min(torch.get_num_threads(), works)
-        return [self.net.at_work(self.kernels, most, dtype, learning) for _ in range(threads)]
+        def train(job: _Job, room: ClientRoom) -> tuple[float, Floats | None]:
+            return self._train(job, models[job.run], training, work, room)
 
-    def _train(self, job: _Job, start: Floats, training: LocalTraining, desk: AtWork) -> tuple[float, Floats | None]:
+        return _spread(train, jobs, rooms, lambda job: len(job.labels))
+
+    def _rooms(self, works: int, most: int, dtype: Any, learning: bool) -> tuple[AtWork, list[ClientRoom]]:
+        """The net at work on so many samples at a time, and a room for each thread that finds work."""
+        work = self.net.at_work(self.kernels, most, dtype, learning)
+        rooms = [work.space.room(dtype) for _ in range(min(torch.get_num_threads(), works))]
+        for start, line in zip((work.ends.scale, work.ends.shift), self.task.line, strict=True):
+            for room in rooms:
+                room.floats[start : start + line.numel()] = line.numpy().reshape(-1)
+        return work, rooms
+
+    def _train(
+        self, job: _Job, start: Floats, training: LocalTraining, work: AtWork, room: ClientRoom
+    ) -> tuple[float, Floats | None]:
         """The sum of a client's losses before its local training, and how far that moves it; None if it is worth nothing."""
-        with np.errstate(all="ignore"):  # each thread has its own
-            desk.model.theta[:] = start
-            if job.share == 0:
-                return self._losses(desk, job, np.arange(len(job.labels))), None
-            return self._descend(desk, job, training), desk.model.theta - start
+        theta, batches = room.floats[work.ends.theta :][: len(start)], _batches(job, training, work.space.most)
+        theta[:] = start
+        loss: float = self.client.train(room, work.program, job.images, job.labels, batches)
+        return loss, theta - start if job.share else None
 
-    def _descend(self, desk: AtWork, job: _Job, training: LocalTraining) -> float:
-        """Moves the model by the client's local training; the sum of its losses before that."""
-        theta, slope, first = desk.model.theta, desk.model.slope, self.net.first
-        velocity = np.zeros(len(theta) if training.momentum else 0, theta.dtype)
-        rates = [theta.dtype.type(each) for each in (training.lr, training.momentum, training.weight_decay)]
-        before, labels = float("nan"), job.labels
-        for number, rows in enumerate(job.batches):
-            if number == 0:  # those of the first batch are about to be known
-                before = self._losses(desk, job, np.delete(np.arange(len(job.labels)), rows))
-            if number == 0 or training.batch_size is not None:
-                self._put(job.images[rows], desk.samples)
-                labels = job.labels[rows]
-            loss = self._forward(desk, labels)
-            before += 0 if number else len(labels) * loss
-            for place in range(len(desk.steps) - 1, first - 1, -1):
-                desk.steps[place].backward(len(labels), place > first)
-            self.kernels.descend(theta, velocity, slope, *rates)
-        return before
 
-    def _losses(self, desk: AtWork, job: _Job, rows: Ints) -> float:
-        """The sum of the losses of some samples."""
-        total = 0.0
-        for first in range(0, len(rows), desk.model.most):
-            some = rows[first : first + desk.model.most]
-            self._put(job.images[some], desk.samples)
-            total += len(some) * self._forward(desk, job.labels[some])
-        return total
-
-    def _forward(self, desk: AtWork, labels: Ints) -> float:
-        """The mean loss of the samples on the desk, and the slope of the logits."""
-        for step in desk.steps:
-            step.forward(len(labels))
-        logits = desk.logits
-        mean: float = self.kernels.cross_entropy(logits.values, logits.grid.pitch, self.task.classes, labels, logits.slopes)
-        return mean
-
-    def _put(self, images: NDArray[Any], samples: Floats) -> None:
-        """The normalised images where the first layer looks for them."""
-        grid, (scale, shift) = self.net.grid, (each.numpy().reshape(-1) for each in self.task.line)
-        self.kernels.normalise(images, scale, shift, grid.start, grid.row, grid.pitch, samples)
+def _batches(job: _Job, training: LocalTraining, most: int) -> Batches:
+    """All that a client looks at: first the samples that its first step does not see, up to `most` at a time."""
+    whole, repeats = np.arange(len(job.labels)), 1
+    if job.share == 0:
+        steps, others = [], whole
+    elif training.batch_size is None:
+        steps, others, repeats = [whole], whole[:0], training.steps
+    else:
+        steps = [whole[rows] for rows in job.batches]
+        others = np.delete(whole, steps[0])
+    looks = [others[first : first + most] for first in range(0, len(others), most)]
+    rows = [*looks, *steps]
+    return Batches(np.concatenate(rows), np.cumsum([len(each) for each in rows]), len(looks), repeats)
 
 
 def _spread(
-    do: Callable[[Given, AtWork], Made], given: Sequence[Given], desks: list[AtWork], size: Callable[[Given], int] = lambda _: 0
+    do: Callable[[Given, ClientRoom], Made],
+    given: Sequence[Given],
+    rooms: list[ClientRoom],
+    size: Callable[[Given], int] = lambda _: 0,
 ) -> Iterator[Made]:
-    """What `do` makes of each, in their order, by a thread for each desk; by this one if there is only one."""
-    if len(desks) < 2:
-        yield from (do(each, desks[0]) for each in given)
+    """What `do` makes of each, in their order, by a thread for each room; by this one if there is only one."""
+    if len(rooms) < 2:
+        yield from (do(each, rooms[0]) for each in given)
         return
-    free = list(desks)
+    free = list(rooms)
 
     def work(each: Given) -> Made:
-        desk = free.pop()
+        room = free.pop()
         try:
-            return do(each, desk)
+            return do(each, room)
         finally:
-            free.append(desk)
+            free.append(room)
 
-    with ThreadPoolExecutor(len(desks)) as pool:
+    with ThreadPoolExecutor(len(rooms)) as pool:
         largest_first = sorted(range(len(given)), key=lambda i: -size(given[i]))  # so that none is left waiting for
         futures = {i: pool.submit(work, given[i]) for i in largest_first}
         for i in range(len(given)):

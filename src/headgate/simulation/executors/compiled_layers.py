@@ -1,74 +1,32 @@
-"""The layers of a small net: which kernels, on which arrays.
+"""The layers of a small net: which kernels, on which arrays of a room."""
 
-Arrays are made once, for the most samples there are; a layer is then two functions of how many samples lie in them.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headgate.simulation.executors.compiled_shapes import (
-    BLOCK,
-    LANES,
-    MOST_MOVED,
-    SAMPLES,
-    SLACK,
-    Grid,
-    Window,
-    pooling,
-    rounded,
-    zeros,
-)
+from headgate.simulation.executors.compiled_room import Between, Call, RoomPlan
+from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, MOST_MOVED, SLACK, Grid, Window, rounded
 from headgate.simulation.executors.executor import Ints
 
-Floats = NDArray[Any]
-"""float32 or float64, as the task says."""
 
-
-class Arrays(NamedTuple):
-    """What flows between two layers, and the slope of the loss with respect to it."""
-
-    grid: Grid
-    values: Floats
-    slopes: Floats
-    """empty if not wanted"""
-
-    def first(self, n: int) -> Floats:
-        """The values of the first n samples, a row for each."""
-        return self.values[: n * self.grid.pitch].reshape(n, -1)
-
-
-class NetArrays(NamedTuple):
+class Shared(NamedTuple):
     """What the layers share."""
 
-    most: int
-    """samples there is room for"""
-    theta: Floats
-    """in the layers' own order"""
-    slope: Floats
-    """that of the loss; empty if only the logits are wanted"""
     kernels: Any
     """the module, which needs numba"""
+    space: RoomPlan
+    theta: int
+    """where the model begins"""
+    slope: int
+    """where its slope begins"""
 
 
-class Step(NamedTuple):
-    """A layer at work, for so many samples. Where the slope of its input is not wanted, `backward` leaves that out.
+class Steps(NamedTuple):
+    """A layer at work: what it calls forward, and back."""
 
-    Without arrays for slopes `backward` must not be called.
-    """
-
-    forward: Callable[[int], None]
-    backward: Callable[[int, bool], None]
-
-
-def arrays(model: NetArrays, grid: Grid) -> Arrays:
-    """Zeros, for whole blocks of samples."""
-    size = rounded(model.most, SAMPLES) * grid.pitch + SLACK
-    return Arrays(grid, zeros(size, model.theta.dtype), zeros(size if len(model.slope) else 0, model.theta.dtype))
+    forward: list[Call]
+    backward: list[Call]
 
 
 @dataclass(frozen=True)
@@ -95,31 +53,28 @@ class Convolution:
         places: Ints = (o * k + i) * self.window.run + j * inputs + c
         return places.reshape(-1)
 
-    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        window, tile, dtype, pool = self.window, self.window.tile, model.theta.dtype, self.window.pool
-        outputs, pixels = self.after.channels, self.after.height * self.after.width
-        weight, bias = views(model.theta, self.start, self.sizes)
-        table = zeros(tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES, dtype)
-        bands = zeros(pool * pool * self.after.width * outputs + SLACK, dtype)
-        chosen = zeros(model.most * pixels * outputs + SLACK, np.uint16)
-        forward = partial(model.kernels.convolution(window), x.values, weight, bias, table, bands, out.values, chosen)
-        weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
+    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
+        window, tile, kernels, space = self.window, self.window.tile, shared.kernels, shared.space
+        pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
+        (weight, bias), slopes = parameters(shared.theta, self), parameters(shared.slope, self)
+        table = space.take("floats", tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES)
+        bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
+        chosen = space.take("marks", space.most * pixels * outputs + SLACK)
+        forward = [Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))]
+        if not space.learning:
+            return Steps(forward, [])
         samples, rows = window.strip
         many = max(samples * rows * self.after.width, outputs) + 1
-        lists = np.empty(many, dtype), np.empty(many, np.int64), np.empty(pool * pool, np.int64)
+        values, places, shifts = space.take("floats", many), space.take("ints", many), space.take("ints", pool * pool)
         by_window = window.moved <= MOST_MOVED
-        moved = zeros((window.moved if by_window else len(weight)) + SLACK, dtype)
-        of_weights, of_images = model.kernels.slope_of_convolution(window), model.kernels.slope_of_images(window)
-        taken = (x.values, out.values, out.slopes, chosen, lists, weight, moved, weight_slope, bias_slope)
-
-        def backward(n: int, wanted: bool) -> None:
-            of_weights(*taken, wanted and not by_window, x.slopes, n)
-            if not self.biased:
-                bias_slope[:] = 0
-            if wanted and by_window:
-                of_images(weight, out.slopes, chosen, lists, moved, x.slopes, n)
-
-        return Step(forward, backward)
+        moved = space.take("floats", (window.moved if by_window else self.sizes[0]) + SLACK)
+        taken = (x.values, out.values, out.slopes, weight, *slopes, x.slopes, moved, values)
+        given = (chosen, places, shifts, int(wanted and not by_window), int(self.biased))
+        backward = [Call(kernels.slope_of_convolution(window), (*taken, *given))]
+        if wanted and by_window:
+            args = (weight, out.slopes, x.slopes, moved, values, chosen, places, shifts)
+            backward += [Call(kernels.slope_of_images(window), args)]
+        return Steps(forward, backward)
 
 
 @dataclass(frozen=True)
@@ -143,22 +98,16 @@ class Linear:
         places: Ints = np.arange(self.after.channels)[:, None] * self.before.pitch + self.order
         return places.reshape(-1)
 
-    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        weight, bias = views(model.theta, self.start, self.sizes)
-        pitch, out_pitch = self.before.pitch, self.after.pitch
-        forward = partial(model.kernels.linear, x.values, pitch, weight, bias, out.values, out_pitch, len(bias), self.relu)
-        weight_slope, bias_slope = views(model.slope, self.start, self.sizes)
-        nothing = zeros(BLOCK, weight.dtype)
-        taken = (x.values, pitch, out.values, out.slopes, out_pitch, len(bias), self.relu, weight_slope, bias_slope)
-
-        def backward(n: int, wanted: bool) -> None:
-            model.kernels.slope_of_linear(*taken, n)
-            if not self.biased:
-                bias_slope[:] = 0
-            if wanted:
-                model.kernels.slope_of_features(weight, out.slopes, out_pitch, len(bias), nothing, x.slopes, pitch, n)
-
-        return Step(forward, backward)
+    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
+        kernels, (weight, bias), slopes = shared.kernels, parameters(shared.theta, self), parameters(shared.slope, self)
+        shape = (self.before.pitch, self.after.pitch, self.sizes[1])
+        forward = [Call(kernels.linear, (x.values, weight, bias, out.values, *shape, int(self.relu)))]
+        taken = (x.values, out.values, out.slopes, *slopes)
+        backward = [Call(kernels.slope_of_linear, (*taken, *shape, int(self.relu), int(self.biased)))]
+        if wanted:
+            nothing = shared.space.take("floats", BLOCK)
+            backward += [Call(kernels.slope_of_features, (weight, out.slopes, x.slopes, nothing, *shape))]
+        return Steps(forward, backward)
 
 
 @dataclass(frozen=True)
@@ -169,20 +118,13 @@ class Activation:
     """of its kernel"""
     after: Grid
 
-    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        value, slope = getattr(model.kernels, self.name), getattr(model.kernels, f"{self.name}_slope")
-
-        def forward(n: int) -> None:
-            count = n * self.after.pitch
-            out.values[:count] = x.values[:count]
-            value(out.values, count)
-
-        def backward(n: int, wanted: bool) -> None:
-            count = n * self.after.pitch
-            x.slopes[:count] = out.slopes[:count]
-            slope(out.values, x.slopes, count)
-
-        return Step(forward, backward)
+    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
+        value, slope = (getattr(shared.kernels, name) for name in (self.name, f"{self.name}_slope"))
+        pitch = self.after.pitch
+        return Steps(
+            [Call(value, (x.values, out.values, pitch))],
+            [Call(slope, (out.values, out.slopes, x.slopes, pitch))] if wanted else [],
+        )
 
 
 @dataclass(frozen=True)
@@ -194,20 +136,22 @@ class Pool:
     before: Grid
     after: Grid
 
-    def step(self, model: NetArrays, x: Arrays, out: Arrays) -> Step:
-        shape = pooling(self.k, self.before, self.after)
-        if not self.largest:
-            given = partial(model.kernels.average_pool, shape, x.values, out.values)
-            return Step(given, lambda n, wanted: model.kernels.average_pool_slope(shape, out.slopes, x.slopes, n))
-        chosen = zeros(len(out.values), np.uint16)
-        given = partial(model.kernels.max_pool, shape, x.values, out.values, chosen)
-        return Step(given, lambda n, wanted: model.kernels.max_pool_slope(shape, out.slopes, chosen, x.slopes, n))
+    def steps(self, shared: Shared, x: Between, out: Between, wanted: bool) -> Steps:
+        kernels, before, after = shared.kernels, self.before, self.after
+        lying = (before.start, before.row, before.pitch, after.start, after.row, after.pitch)
+        args = [self.k, after.height, after.width, after.channels, *lying]
+        value, slope = kernels.average_pool, kernels.average_pool_slope
+        if self.largest:
+            value, slope = kernels.max_pool, kernels.max_pool_slope
+            args.insert(0, shared.space.take("marks", shared.space.most * after.pitch))
+        return Steps(
+            [Call(value, (x.values, out.values, *args))], [Call(slope, (out.slopes, x.slopes, *args))] if wanted else []
+        )
 
 
 Layer = Convolution | Linear | Activation | Pool
 
 
-def views(vector: Floats, start: int, sizes: tuple[int, int]) -> tuple[Floats, Floats]:
-    """A layer's weight and bias."""
-    middle = start + sizes[0]
-    return vector[start:middle], vector[middle : middle + sizes[1]]
+def parameters(vector: int, layer: Convolution | Linear) -> tuple[int, int]:
+    """Where a layer's weight and bias begin in a vector of all parameters."""
+    return vector + layer.start, vector + layer.start + layer.sizes[0]

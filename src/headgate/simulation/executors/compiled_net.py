@@ -9,19 +9,9 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.simulation.executors.compiled_layers import (
-    Activation,
-    Arrays,
-    Convolution,
-    Floats,
-    Layer,
-    Linear,
-    NetArrays,
-    Pool,
-    Step,
-    arrays,
-)
-from headgate.simulation.executors.compiled_shapes import Grid, Window, zeros
+from headgate.simulation.executors.compiled_layers import Activation, Convolution, Layer, Linear, Pool, Shared
+from headgate.simulation.executors.compiled_room import Call, Ends, Floats, Program, RoomPlan, program
+from headgate.simulation.executors.compiled_shapes import Grid, Window
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
@@ -34,14 +24,11 @@ MOST_PARAMETERS = 1 << 21
 
 
 class AtWork(NamedTuple):
-    """The layers with the arrays of one thread: written to again and again, and nothing in them is ever looked at that
-    was not made since."""
+    """The layers at work on so many samples at a time as there is space for."""
 
-    model: NetArrays
-    samples: Floats
-    """where the images are put"""
-    steps: tuple[Step, ...]
-    logits: Arrays
+    space: RoomPlan
+    ends: Ends
+    program: Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +53,22 @@ class Net:
         return given
 
     def at_work(self, kernels: Any, most: int, dtype: Any, learning: bool) -> AtWork:
-        """For up to `most` samples at a time."""
-        model = NetArrays(most, zeros(self.size, dtype), zeros(self.size if learning else 0, dtype), kernels)
-        x = samples = arrays(model, self.grid)
-        steps = []
-        for layer in self.layers:
-            out = arrays(model, layer.after)
-            steps.append(layer.step(model, x, out))
+        """For up to `most` samples at a time; compiles what is new."""
+        space = RoomPlan(most, learning)
+        theta, slope, velocity = (space.take("floats", size) for size in (self.size, *2 * [self.size * learning]))
+        rates, scale, shift = (space.take("floats", count) for count in (3, self.grid.channels, self.grid.channels))
+        shared, forward, backward = Shared(kernels, space, theta, slope), list[Call](), list[Call]()
+        x = samples = space.place(self.grid)
+        for number, layer in enumerate(self.layers):
+            out = space.place(layer.after)
+            steps = layer.steps(shared, x, out, number > self.first)
+            forward += steps.forward
+            backward = (steps.backward if learning and number >= self.first else []) + backward
             x = out
-        return AtWork(model, samples.values, tuple(steps), x)
+        where = (theta, slope, velocity, rates, scale, shift, samples.values, x.values, x.slopes)
+        how = (self.size, self.grid.start, self.grid.row, self.grid.pitch, x.grid.pitch, len(self.order))
+        ends = Ends(*where, *how)
+        return AtWork(space, ends, program(forward, backward, ends, dtype))
 
 
 def read_net(task: Task) -> Net:

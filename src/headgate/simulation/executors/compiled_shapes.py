@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.processor import vector_registers
 
 LANES, REGISTERS = vector_registers()
@@ -146,25 +145,3 @@ class Window:
         most = min(columns // together, (REGISTERS - 1 - vectors) // (vectors + 1))
         places = min(range(1, most + 1), key=lambda p: (-(-columns // (together * p)) * max(p * vectors, IN_FLIGHT), -p))
         return VectorTile(together, vectors, groups, places, (k + together - 1) * self.before.channels)
-
-
-class Pooling(NamedTuple):
-    """A k x k pooling that follows no convolution: where in a sample the numbers lie."""
-
-    corners: Ints
-    """of each window the first pixel, channel by channel"""
-    places: Ints
-    """what becomes of it"""
-    shifts: Ints
-    """from the first pixel to each"""
-    pitch: int
-    out_pitch: int
-
-
-def pooling(k: int, before: Grid, after: Grid) -> Pooling:
-    y, x, c = np.ogrid[: after.height, : after.width, : after.channels]
-    corners = before.start + k * (y * before.row + x * before.channels) + c
-    places = after.start + y * after.row + x * after.channels + c
-    down, right = np.ogrid[:k, :k]
-    shifts = down * before.row + right * before.channels
-    return Pooling(corners.ravel(), places.ravel(), shifts.ravel(), before.pitch, after.pitch)

@@ -3,6 +3,10 @@
 What is kept is code, and numba would run whatever it finds. Here a file counts only if it lies in a folder that nobody else
 may enter, belongs to this user and has its checksum; anything else is compiled anew and replaced. A checksum is also of what
 the code was made from: other sources, another numba or another processor are another file's.
+
+The linker knows a function by its name, and of two that have the same it takes the one that came last. numba makes names
+differ by a number that each process counts from 1, so functions of one name with other closures, compiled by two processes
+and found by a third, would be taken for each other. Here a name says what the function was made from.
 """
 # mypy: allow-untyped-calls
 
@@ -57,7 +61,8 @@ def is_empty() -> bool:
 
 def keep(dispatcher: Any, sources: bytes) -> Callable[..., Any]:
     """The same function, which looks on disk before it compiles. `sources`: all that its code is made from."""
-    dispatcher._cache = KernelCache(dispatcher.py_func, sources)
+    dispatcher._cache = cache = KernelCache(dispatcher.py_func, sources)
+    dispatcher.py_func.__qualname__ += f"_{cache.origin}"
     kept: Callable[..., Any] = dispatcher
     return kept
 
@@ -68,7 +73,14 @@ class KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any], sources: bytes) -> None:
         self._name, self._py_func, self._impl = repr(function), function, _Parts()
         self._sources = hashlib.sha256(sources + numba.__version__.encode()).digest()
+        self._file = function.__qualname__.replace(".<locals>", "")
         self.enable()
+
+    @property
+    def origin(self) -> str:
+        """Of functions of one name in one process, two that differ have different ones."""
+        closure = [cell.cell_contents for cell in self._py_func.__closure__ or ()]
+        return hashlib.sha256(self._sources + self._py_func.__code__.co_code + dumps(closure)).hexdigest()[:16]
 
     @property
     def cache_path(self) -> str:
@@ -97,8 +109,7 @@ class KernelCache(FunctionCache):
         _, processor, (_, closure) = key
         python = sys.implementation.cache_tag
         which = hashlib.sha256(repr((signature, processor, closure, python)).encode()).hexdigest()[:16]
-        name = self._py_func.__qualname__.replace(".<locals>", "")
-        return f"{name}-{which}", self._sources + repr(key).encode()
+        return f"{self._file}-{which}", self._sources + repr(key).encode()
 
 
 class _Parts(CompileResultCacheImpl):

@@ -1,79 +1,80 @@
-"""Layers for some samples, compiled by numba when first called. Importing this needs numba.
+"""Layers for some samples, compiled by numba when first asked for. Importing this needs numba.
 
-Arrays are flat and hold sample after sample, each a `compiled_shapes.Grid`. A vector that sticks out of a pixel is
-overwritten by the next pixel; behind a row, where nothing may stick out, zeros are written.
+A kernel finds its arrays in the room of a thread, among floats, marks of uint16 and ints of int64. `args` says where each
+begins, in the order in which they are named, and then other numbers. Arrays hold sample after sample, each a
+`compiled_shapes.Grid`. A vector that sticks out of a pixel is overwritten by the next pixel; behind a row, where nothing may
+stick out, zeros are written.
 """
 
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from headgate.simulation.executors import compiled_shapes, vectors
-from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, REGISTERS, SAMPLES, WIDE, Pooling, Window
+from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, SAMPLES, WIDE, Window
 from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.kernel_cache import keep
+from headgate.simulation.executors.kernel_calls import Kernel, numbers, parts
 from headgate.simulation.executors.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
-Numbers = Any
+Marks = Any
 """A contiguous array of uint16."""
-Lists = Any
-"""Arrays for a kernel's own use: values, their places, and what a chosen pixel adds to a place."""
-_SOURCES = b"".join(Path(str(each)).read_bytes() for each in (__file__, compiled_shapes.__file__, vectors.__file__))
-_SOURCES += f"{LANES} {REGISTERS}".encode()
+kernel: Callable[[Callable[..., None]], Kernel] = partial(Kernel, __file__)
+
+# activations
 
 
-def _compiled(*liberties: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compiles; of fast but loose arithmetic only the named liberties, none of which minds nan or infinity."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        return keep(njit(nogil=True, fastmath=set(liberties), error_model="numpy")(function), _SOURCES)
-
-    return decorate
-
-
-# activations, in place
-
-
-@_compiled()
-def relu(values: Floats, count: int) -> None:
-    zero = values.dtype.type(0)
+@njit(error_model="numpy")
+def rectify(x: Floats, out: Floats, count: int) -> None:
+    zero = x.dtype.type(0)
     for i in range(count):
-        here = values[i]
-        values[i] = zero if here <= zero else here
+        here = x[i]
+        out[i] = zero if here <= zero else here
 
 
-@_compiled()
-def relu_slope(out: Floats, slope: Floats, count: int) -> None:
+@njit(error_model="numpy")
+def rectify_slope(out: Floats, slope: Floats, x_slope: Floats, count: int) -> None:
     zero = out.dtype.type(0)
     for i in range(count):
         here = slope[i]
-        slope[i] = zero if out[i] <= zero else here
+        x_slope[i] = zero if out[i] <= zero else here
 
 
-@_compiled()
-def tanh(values: Floats, count: int) -> None:
-    for i in range(count):
-        values[i] = np.tanh(values[i])
+@kernel
+def relu(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    rectify(x, out, n * args[2])
 
 
-@_compiled()
-def tanh_slope(out: Floats, slope: Floats, count: int) -> None:
+@kernel
+def relu_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    out, slope, x_slope = parts(3, floats, args, 0)
+    rectify_slope(out, slope, x_slope, n * args[3])
+
+
+@kernel
+def tanh(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    for i in range(n * args[2]):
+        out[i] = np.tanh(x[i])
+
+
+@kernel
+def tanh_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    out, slope, x_slope = parts(3, floats, args, 0)
     one = out.dtype.type(1)
-    for i in range(count):
-        slope[i] = slope[i] * (one - out[i] * out[i])
+    for i in range(n * args[3]):
+        x_slope[i] = slope[i] * (one - out[i] * out[i])
 
 
 # convolution, with the pooling that follows it
 
 
 @cache
-def convolution(window: Window) -> Callable[..., None]:
+def convolution(window: Window) -> Kernel:
     k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
@@ -83,11 +84,11 @@ def convolution(window: Window) -> Callable[..., None]:
     whole, tail, columns = terms // LANES, terms % LANES, wide * pool
     behind = out_row - wide * outputs + LANES  # up to the next row, and what may stick out
 
-    @_compiled()
-    def forward(
-        x: Floats, weight: Floats, bias: Floats, table: Floats, bands: Floats, out: Floats, chosen: Numbers, n: int
-    ) -> None:
+    @kernel
+    def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """`table` and `bands` are for its own use, the table zeros at first."""
+        x, weight, bias, table, bands, out = parts(6, floats, args, 0)
+        (chosen,) = parts(1, marks, args, 6)
         biases = groups * k * terms * lanes
         for pixel in range(together):
             for o in range(outputs):
@@ -122,7 +123,7 @@ def convolution(window: Window) -> Callable[..., None]:
 
 @njit(inline="always")
 def collect(
-    count: int, slope: Floats, at: int, chosen: Numbers, which: int, step: int, length: int, shifts: Ints, place: int,
+    count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
     place_step: int, values: Floats, places: Ints,
 ) -> int:  # fmt: skip
     """Appends to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
@@ -139,34 +140,37 @@ def collect(
 
 
 @cache
-def slope_of_convolution(window: Window) -> Callable[..., None]:
+def slope_of_convolution(window: Window) -> Kernel:
     k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
     run, vectors, (samples, rows) = window.run, window.run // LANES, window.strip
 
-    @_compiled()
-    def backward(
-        x: Floats, out: Floats, slope: Floats, chosen: Numbers, lists: Lists, weight: Floats, table: Floats,
-        weights: Floats, bias: Floats, wanted: bool, x_slope: Floats, n: int,
-    ) -> None:  # fmt: skip
+    @kernel
+    def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
-        values, places, shifts = lists
+        x, out, slope, weight, weights, bias, x_slope, table, values = parts(9, floats, args, 0)
+        (chosen,) = parts(1, marks, args, 9)
+        places, shifts = parts(2, ints, args, 10)
+        wanted, biased = numbers(2, args, 12)
         if relu:
-            relu_slope(out, slope, n * out_pitch)
+            rectify_slope(out, slope, slope, n * out_pitch)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
-        weights[:] = 0
-        bias[:] = 0
-        for s in range(n):
+        for i in range(outputs * k * run):
+            weights[i] = 0
+        for o in range(outputs):
+            bias[o] = 0
+        for s in range(n if biased else 0):
             for y in range(high):
                 at = s * out_pitch + out_start + y * out_row
                 for z in range(wide):
                     for o in range(outputs):
                         bias[o] += slope[at + z * outputs + o]
         if wanted:
-            x_slope[: n * pitch] = 0
+            for i in range(n * pitch):
+                x_slope[i] = 0
             for i in range(outputs * k):
                 for j in range(k * inputs):
                     table[i * run + j] = weight[i * run + j]
@@ -189,7 +193,7 @@ def slope_of_convolution(window: Window) -> Callable[..., None]:
 
 
 @cache
-def slope_of_images(window: Window) -> Callable[..., None]:
+def slope_of_images(window: Window) -> Kernel:
     k, pool, before, after = window.k, window.pool, window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
@@ -197,13 +201,15 @@ def slope_of_images(window: Window) -> Callable[..., None]:
     run, spread, deep = window.run, window.spread, window.deep
     rows, vectors = k + pool - 1, spread // LANES
 
-    @_compiled()
-    def backward(weight: Floats, slope: Floats, chosen: Numbers, lists: Lists, table: Floats, x_slope: Floats, n: int) -> None:
+    @kernel
+    def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """The same, window by window: faster where the table is small, as sums stay in registers.
 
         The table, zeros at first, holds the kernel as it lies in a window that chose this or that column.
         """
-        values, places, shifts = lists
+        weight, slope, x_slope, table, values = parts(5, floats, args, 0)
+        (chosen,) = parts(1, marks, args, 5)
+        places, shifts = parts(2, ints, args, 6)
         for pixel in range(pool):
             for o in range(outputs):
                 for i in range(k):
@@ -229,35 +235,27 @@ def slope_of_images(window: Window) -> Callable[..., None]:
 # linear layers: rows of weights `pitch` apart, samples in whole blocks
 
 
-@_compiled()
-def linear(
-    x: Floats, pitch: int, weight: Floats, bias: Floats, out: Floats, out_pitch: int, outputs: int, rectified: bool, n: int
-) -> None:
+@kernel
+def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, weight, bias, out = parts(4, floats, args, 0)
+    pitch, out_pitch, outputs, rectified = numbers(4, args, 4)
     for q in range(0, outputs, LANES):
         for s in range(0, n, WIDE):
             to = s * out_pitch + q
             dots(WIDE, pitch // LANES, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
     if rectified:
-        relu(out, n * out_pitch)
+        rectify(out, out, n * out_pitch)
 
 
-@_compiled("contract")
-def slope_of_linear(
-    x: Floats,
-    pitch: int,
-    out: Floats,
-    slope: Floats,
-    out_pitch: int,
-    outputs: int,
-    rectified: bool,
-    weights: Floats,
-    bias: Floats,
-    n: int,
-) -> None:
+@kernel
+def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out, slope, weights, bias = parts(5, floats, args, 0)
+    pitch, out_pitch, outputs, rectified, biased = numbers(5, args, 5)
     if rectified:
-        relu_slope(out, slope, n * out_pitch)
-    bias[:] = 0
-    for s in range(n):
+        rectify_slope(out, slope, slope, n * out_pitch)
+    for o in range(outputs):
+        bias[o] = 0
+    for s in range(n if biased else 0):
         for o in range(outputs):
             bias[o] += slope[s * out_pitch + o]
     for i in range(0, pitch, BLOCK):
@@ -265,11 +263,11 @@ def slope_of_linear(
             outer(WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
 
 
-@_compiled()
-def slope_of_features(
-    weight: Floats, slope: Floats, out_pitch: int, outputs: int, nothing: Floats, x_slope: Floats, pitch: int, n: int
-) -> None:
+@kernel
+def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     """`nothing` is zeros, as many as a block is wide."""
+    weight, slope, x_slope, nothing = parts(4, floats, args, 0)
+    pitch, out_pitch, outputs = numbers(3, args, 4)
     for i in range(0, pitch, BLOCK):
         for s in range(0, n, SAMPLES):
             multiply(
@@ -278,96 +276,71 @@ def slope_of_features(
             )  # fmt: skip
 
 
-# pooling that follows no convolution
+# pooling that follows no convolution: k x k windows side by side
 
 
-@_compiled()
-def max_pool(shape: Pooling, x: Floats, out: Floats, chosen: Numbers, n: int) -> None:
+@kernel
+def max_pool(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    (chosen,) = parts(1, marks, args, 2)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 3)
     for s in range(n):
-        for i in range(len(shape.corners)):
-            at, to = s * shape.pitch + shape.corners[i], s * shape.out_pitch + shape.places[i]
-            best, which = x[at], 0
-            for pixel in range(1, len(shape.shifts)):
-                here = x[at + shape.shifts[pixel]]
-                if here > best or here != here:
-                    best, which = here, pixel
-            out[to], chosen[to] = best, which
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    to = s * out_pitch + out_start + y * out_row + z * channels + c
+                    best, which = x[at], 0
+                    for pixel in range(1, k * k):
+                        here = x[at + pixel // k * row + pixel % k * channels]
+                        if here > best or here != here:
+                            best, which = here, pixel
+                    out[to], chosen[to] = best, which
 
 
-@_compiled()
-def max_pool_slope(shape: Pooling, slope: Floats, chosen: Numbers, x_slope: Floats, n: int) -> None:
-    x_slope[: n * shape.pitch] = 0
+@kernel
+def max_pool_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    slope, x_slope = parts(2, floats, args, 0)
+    (chosen,) = parts(1, marks, args, 2)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 3)
+    for i in range(n * pitch):
+        x_slope[i] = 0
     for s in range(n):
-        for i in range(len(shape.corners)):
-            to = s * shape.out_pitch + shape.places[i]
-            x_slope[s * shape.pitch + shape.corners[i] + shape.shifts[chosen[to]]] = slope[to]
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    to = s * out_pitch + out_start + y * out_row + z * channels + c
+                    pixel = np.int64(chosen[to])
+                    x_slope[at + pixel // k * row + pixel % k * channels] = slope[to]
 
 
-@_compiled()
-def average_pool(shape: Pooling, x: Floats, out: Floats, n: int) -> None:
+@kernel
+def average_pool(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 2)
     for s in range(n):
-        for i in range(len(shape.corners)):
-            at = s * shape.pitch + shape.corners[i]
-            total = x[at]
-            for pixel in range(1, len(shape.shifts)):
-                total += x[at + shape.shifts[pixel]]
-            out[s * shape.out_pitch + shape.places[i]] = total / len(shape.shifts)
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    total = x[at]
+                    for pixel in range(1, k * k):
+                        total += x[at + pixel // k * row + pixel % k * channels]
+                    out[s * out_pitch + out_start + y * out_row + z * channels + c] = total / (k * k)
 
 
-@_compiled()
-def average_pool_slope(shape: Pooling, slope: Floats, x_slope: Floats, n: int) -> None:
-    x_slope[: n * shape.pitch] = 0
+@kernel
+def average_pool_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    slope, x_slope = parts(2, floats, args, 0)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 2)
+    for i in range(n * pitch):
+        x_slope[i] = 0
     for s in range(n):
-        for i in range(len(shape.corners)):
-            steep = slope[s * shape.out_pitch + shape.places[i]] / len(shape.shifts)
-            for shift in shape.shifts:
-                x_slope[s * shape.pitch + shape.corners[i] + shift] = steep
-
-
-# the two ends, and the step
-
-
-@_compiled()
-def normalise(images: Any, scale: Floats, shift: Floats, start: int, row: int, pitch: int, out: Floats) -> None:
-    """Images (n, C, H, W) of bytes as scale·x + shift."""
-    n, channels, height, width = images.shape
-    for s in range(n):
-        for c in range(channels):
-            for y in range(height):
-                to = s * pitch + start + y * row + c
-                for z in range(width):
-                    out[to + z * channels] = scale.dtype.type(images[s, c, y, z]) * scale[c] + shift[c]
-
-
-@_compiled()
-def cross_entropy(logits: Floats, pitch: int, classes: int, labels: Ints, slope: Floats) -> Any:
-    """The mean loss, and its slope."""
-    n, loss = len(labels), 0.0
-    for i in range(n):
-        at = i * pitch
-        most = logits[at]
-        for c in range(1, classes):
-            if logits[at + c] > most or logits[at + c] != logits[at + c]:
-                most = logits[at + c]
-        true = logits[at + labels[i]] - most
-        total = slope.dtype.type(0)
-        for c in range(classes):
-            slope[at + c] = np.exp(logits[at + c] - most)
-            total += slope[at + c]
-        loss += np.log(total) - true
-        for c in range(classes):
-            slope[at + c] /= total * n
-        slope[at + labels[i]] -= slope.dtype.type(1) / n
-    return loss / n
-
-
-@_compiled("contract")
-def descend(theta: Floats, velocity: Floats, slope: Floats, lr: Any, momentum: Any, decay: Any) -> None:
-    """One step of torch.optim.SGD; without momentum the velocity may be empty."""
-    if len(velocity) == 0:
-        for i in range(len(theta)):
-            theta[i] -= lr * (slope[i] + decay * theta[i])
-        return
-    for i in range(len(theta)):
-        velocity[i] = momentum * velocity[i] + (slope[i] + decay * theta[i])
-        theta[i] -= lr * velocity[i]
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    steep = slope[s * out_pitch + out_start + y * out_row + z * channels + c] / (k * k)
+                    for pixel in range(k * k):
+                        x_slope[at + pixel // k * row + pixel % k * channels] = steep
