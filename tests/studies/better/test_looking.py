@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.studies.better.looking import BUYING, LOOKING, gaps_beside_lots
+from headgate.studies.better.looking import BUYING, COMES_ROUND, LOOKING, bought, gaps_beside_lots
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 
@@ -24,6 +24,17 @@ def test_rules_are_put_beside_lots_seed_by_seed():
 def test_looks_are_in_the_price_of_a_label(name):
     price = {row["policy"]: row["price_offered"] for row in json.loads((DOCS / f"{name}.json").read_text("utf-8"))["rows"]}
     assert price["margin"] == pytest.approx(price["random"] + 0.4, abs=1e-6)  # four looks at 0.1 for each label
+
+
+def test_where_a_stream_comes_round_rules_buy_again_what_they_had():
+    rows = {row["policy"]: row for row in json.loads((DOCS / f"{COMES_ROUND}.json").read_text("utf-8"))["rows"]}
+    assert bought(rows["headgate"]) == pytest.approx(rows["headgate"]["N"], rel=1e-3)  # first come: nobody has seen all
+    assert {round(bought(rows[rule])) for rule in BUYING} == {round(bought(rows["margin"]))}
+    assert bought(rows["margin"]) / bought(rows["random"]) == pytest.approx(7 / 8, abs=0.01)  # looks cost an eighth
+    assert all(rows[rule]["N"] < 0.83 * bought(rows[rule]) for rule in (*BUYING, "random"))
+    assert (
+        2 < 4 * bought(rows["margin"]) / 10 / 1000 < 4 * bought(rows["random"]) / 10 / 1000 < 3
+    )  # times that a client sees all
 
 
 def test_the_readme_says_what_was_measured():

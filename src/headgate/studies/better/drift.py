@@ -93,7 +93,9 @@ def _calm(rows: Sequence[Row]) -> str:
     return table(["policy", "best (%)", "last (%)", "mean (%)", "N", "money a round", "limits"], lines)
 
 
-def _said(gap: Difference, key: str) -> str:
+def _said(gap: Difference | None, key: str) -> str:
+    if gap is None:
+        return DASH
     unit = {"length": "rounds", "money": "money"}.get(key, "points")
     return with_p(gap, 2 if SCALE[key] == 100 else 1, unit)
 
@@ -110,7 +112,7 @@ def _paired(found: Mapping[str, Sequence[Row]]) -> str:
     lines = []
     for name in MOVING:
         for rival in RIVALS:
-            said = (_said(gap, key) for key in keys if (gap := gaps[rival, key][name]))
+            said = (_said(gaps[rival, key][name], key) for key in keys)
             lines.append([title(name).partition(":")[0], f"`{rival}`", *said])
     return table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines)
 

@@ -23,6 +23,8 @@ LOOKING = (
     "looking-cifar10-sudden",
 )
 """the comparisons, each a recipe better/NAME"""
+COMES_ROUND = "looking-cifar10-calm"
+"""where clients have so few samples that they see each of them more than once"""
 STILL, MOVING = ("best", "last", "mean"), ("daily", "last", "depth")
 """what is told of a world"""
 BUYING = ("entropy", "margin", "vessal", "coreset")
@@ -53,6 +55,7 @@ def looking_page(found: Found, quick: bool = False) -> str:
         look=f"{data.look:g}",
         verdict=_verdict(found),
         oracle=_beside_the_oracle(found),
+        again=_distinct(found.get(COMES_ROUND, ())),
         buying="\n\n".join(f"### {title(name)}\n\n{_buying(name, rows)}" for name, rows in found.items()),
         keeping="\n\n".join(f"### {title(name)}\n\n{_keeping(name, rows)}" for name, rows in found.items()),
         everything="\n\n".join(f"### {title(name)}\n\n{_everything(name, rows)}" for name, rows in found.items()),
@@ -62,6 +65,12 @@ def looking_page(found: Found, quick: bool = False) -> str:
 def _left_out(found: Found) -> str:
     absent = [f"{title(name)} (`{study(name).command}`)" for name in LOOKING if name not in found]
     return f"Not run yet: {'; '.join(absent)}." if absent else ""
+
+
+def _distinct(rows: Sequence[Row]) -> dict[str, str]:
+    """Of what two policies bought, how much was new to the client."""
+    named = _named(rows)
+    return {rule: percent(named[rule]["N"] / bought(named[rule])) if named else DASH for rule in ("entropy", "random")}
 
 
 def _named(rows: Sequence[Row]) -> dict[str, Row]:
@@ -86,8 +95,15 @@ def _buying(name: str, rows: Sequence[Row]) -> str:
         prefix = "" if many == "headgate" else f"{many}-"
         for rule in gaps[measures(name)[0]]:
             row = named[prefix + rule]
-            lines.append([many, rule, *(_said(gaps[key][rule]) for key in measures(name)), f"{row['N']:.0f}", _money(row)])
-    return table(["how many", "which to buy", *(f"{key} (points)" for key in measures(name)), "N", "money a round"], lines)
+            told = (_said(gaps[key][rule]) for key in measures(name))
+            lines.append([many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}", _money(row)])
+    header = ["how many", "which to buy", *(f"{key} (points)" for key in measures(name)), "bought", "N", "money a round"]
+    return table(header, lines)
+
+
+def bought(row: Row) -> float:
+    """Labels that were paid for in a run; more than N where a stream comes round and a sample is bought again."""
+    return float(row["spend"] * row["rounds"] / row["price_paid"])
 
 
 def _keeping(name: str, rows: Sequence[Row]) -> str:
