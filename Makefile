@@ -82,6 +82,7 @@ bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` 
 
 bench-gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/study.py --device cuda --repeats 3
 
 bench-peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/peers.py --case pfl/1 pfl/2 --out benchmarks/results/pfl.json

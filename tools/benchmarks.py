@@ -34,6 +34,7 @@ KNOWN = {
     "phases": ("Where the time of one run goes", "make bench"),
     "scoring": ("What it costs to look at samples", "make bench"),
     "study": ("The paper's whole MNIST study", "make bench"),
+    "study_gpu": ("The paper's MNIST study on a GPU", "make bench-gpu"),
     "scale": ("A million clients", "make bench"),
     "million": ("Two seeds of two policies of a million clients", "make bench"),
     "soak": ("A hundred thousand rounds", "make bench"),
