@@ -1,5 +1,8 @@
 """CUDA graphs: as far as they can be followed without CUDA, and on a GPU."""
 
+import gc
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ import torch
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import batched
 from headgate.simulation.executors.batched import Batched
+from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.reference import Reference
 
 from .worlds import FITTING, ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution, world
@@ -67,6 +71,27 @@ def test_when_recording_fails_it_goes_on_without_and_says_so(monkeypatch):
     for _ in range(3):
         assert_same(case.advance(executor, training), case.advance(Reference(case.task), training), case.theta)
     assert executor.note == "CUDA graphs given up, slower: operation not permitted when stream is capturing"
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_no_garbage_is_collected_while_recording(monkeypatch, collecting):
+    seen = []
+
+    @contextmanager
+    def graph(made, **where):
+        seen.append((made, where, gc.isenabled()))
+        yield
+
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        with pytest.raises(RuntimeError, match="a step fails"), recording("a graph", pool="a pool"):
+            raise RuntimeError("a step fails")
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == [("a graph", {"pool": "a pool"}, False)]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")

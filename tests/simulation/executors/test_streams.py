@@ -1,6 +1,7 @@
 """Clients on streams, as far as they can be followed without CUDA; and evaluation."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -52,6 +53,19 @@ def test_streams_go_on_without_a_compiler_and_say_so():
     executor.compiled, executor._fast_loss = True, fails
     assert_as_reference(executor, case, LocalTraining(0.3, 2))
     assert executor.note == "torch.compile given up, slower: NotImplementedError: no compiler here"
+
+
+def test_that_float32_could_be_less_exact_is_no_reason_to_give_the_compiler_up():
+    case = world(averaged(), SIZES)
+    executor = CudaStreams(case.task, compiled=False)
+
+    def warns(*given):
+        warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled.", stacklevel=2)
+        return executor._loss(*given)
+
+    executor.compiled, executor._fast_loss = True, warns
+    assert_as_reference(executor, case, LocalTraining(0.3, 2))  # in tests warnings are errors
+    assert executor.note is None
 
 
 def test_streams_leave_a_client_of_weight_0_out_even_when_it_breaks_down():

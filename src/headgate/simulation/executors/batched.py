@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.learning.objectives import LocalAnswers
+from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.flat import descend
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, rung, to_device
@@ -230,7 +231,7 @@ class _Recorded:
         torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with recording(self.graph, pool=pool):
             self.outputs = function(self.inputs)
 
     def __call__(self, inputs: Inputs) -> Outputs:

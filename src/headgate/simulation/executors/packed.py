@@ -17,6 +17,7 @@ from torch import Tensor
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import packed_steps, stack_steps
+from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.packed_net import PackedNet, check_packed_form, read_blocks
 from headgate.simulation.executors.packed_space import Room, Space
@@ -122,7 +123,7 @@ class PackedKernels(Executor[Task]):
             step()  # compiles what is new
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with recording(graph):
                 step()
             self._recorded[room, training] = graph.replay
         return self._recorded[room, training]

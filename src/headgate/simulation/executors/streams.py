@@ -7,6 +7,7 @@ a round of ResNet-9 takes 48.5 ms on an H200, and 487 by a lean loop (benchmarks
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
 from headgate.parts import in_one_line
+from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.flat import descend
 from headgate.simulation.executors.types import Task, native_kernels, rung, to_device
@@ -98,7 +100,7 @@ class CudaStreams(Executor[Task]):
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             try:
-                with torch.cuda.graph(graph, pool=lane.pool, stream=lane.stream):
+                with recording(graph, pool=lane.pool, stream=lane.stream):
                     loss = self._plain_step(lane, inputs, training)
             except RuntimeError as error:
                 self.graphs = False
@@ -122,7 +124,9 @@ class CudaStreams(Executor[Task]):
         given = (lane.parameters, inputs.images, inputs.labels, inputs.share)
         if self.compiled:
             try:
-                return self._fast_loss(*given)
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "TensorFloat32")  # float32 is meant where it is asked for
+                    return self._fast_loss(*given)
             except Exception as error:  # whatever a compiler does not like
                 self.compiled = False
                 self.note = f"torch.compile given up, slower: {in_one_line(error)[:200]}"
