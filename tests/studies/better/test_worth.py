@@ -55,7 +55,7 @@ def test_what_is_said_of_a_kind_goes_by_an_interval_clear_of_zero():
         rows += [{**row, "kind": kind, "best_by_seed": list(best)} for row in rows_of(settings)[3:]]
     gain, lose, neither = "`momentum`", "`adam`", "`yogi`"
     said = f"headgate's best models clearly gain by {gain}, clearly lose by {lose}, neither by {neither}."
-    assert worth_said({"help-logistic": rows}, SERVER) == f"MNIST, logistic regression, servers: {said}"
+    assert worth_said({"help-logistic": rows}, SERVER) == f"- MNIST, logistic regression, servers: {said}"
     assert "gain by none of them" in worth_said({"help-logistic": rows_of([("0.5", (0.7,) * 3, (0.9,) * 3)])}, SERVER)
 
 
@@ -72,3 +72,11 @@ def test_the_recipe_of_a_study_is_the_one_that_was_run(name):
     assert {row["seeds"] + row["diverged"] for row in rows} == {len(first.seeds)}
     assert {(row["rounds"], row["budget"]) for row in rows} == {(first.rounds, first.system.budget)}
     assert all(row["kept_limits"] for row in rows if row["policy"] == "headgate")
+
+
+def test_a_kind_with_which_models_always_broke_down_is_named():
+    rows = rows_of([("0.5", (0.82, 0.83, 0.83), (0.9,) * 3)])
+    lost = {**rows[3], "kind": "adam", "learnt": [1], "diverged": 2}
+    assert "broke down" not in worth_said({"help-logistic": rows}, SERVER)
+    said = worth_said({"help-logistic": [*rows, lost, {**lost, "setting": "0.7", "learnt": [], "diverged": 3}]}, SERVER)
+    assert said.endswith("With `adam` 5 of headgate's 6 runs broke down, so there is no line for it.")

@@ -64,7 +64,7 @@ def looking_page(found: Found, quick: bool = False) -> str:
 
 def _left_out(found: Found) -> str:
     absent = [f"{title(name)} (`{study(name).command}`)" for name in LOOKING if name not in found]
-    return f"Not run yet: {'; '.join(absent)}." if absent else ""
+    return f" Not run yet: {'; '.join(absent)}." if absent else ""
 
 
 def _distinct(rows: Sequence[Row]) -> dict[str, str]:

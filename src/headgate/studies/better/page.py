@@ -73,6 +73,7 @@ def page(found: Found, helped: Found, minimised: Found, regret: Sequence[Row], q
         closed=_closed(found),
         left_out=_left_out({**found, **helped, **minimised}),
         servers=worth_table(helped, SERVER),
+        servers_said=worth_said(helped, SERVER),
         objectives=worth_table(minimised, OBJECTIVE),
         objectives_said=worth_said(minimised, OBJECTIVE),
         released=_released(found["mnist"]),

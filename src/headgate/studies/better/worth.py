@@ -128,7 +128,7 @@ def worth_table(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
 
 
 def worth_said(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
-    """By which kinds headgate's best models gain or lose with a 95 % interval clear of zero, and by which by neither."""
+    """By which kinds headgate's best models gain or lose, clear of zero at 95 %, by which neither, and what broke down."""
     said = []
     for name, rows in found.items():
         at = {(row["kind"], row["setting"]): row for row in rows if row["policy"] == "headgate"}
@@ -140,10 +140,20 @@ def worth_said(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
                 verdict = "gain" if low > 0 else "lose" if high < 0 else "neither"
                 kinds[verdict].append(f"`{kind}`")
         gain, lose, neither = (listed(each) if each else "none of them" for each in kinds.values())
-        said.append(
-            f"{title(name)}: headgate's best models clearly gain by {gain}, clearly lose by {lose}, neither by {neither}."
-        )
+        verdict = f"clearly gain by {gain}, clearly lose by {lose}, neither by {neither}."
+        said.append(f"- {title(name)}: headgate's best models {verdict}{_broken(rows)}")
     return "\n".join(said)
+
+
+def _broken(rows: Sequence[Row]) -> str:
+    """Kinds of which no setting can be chosen, because with each of them a model of headgate's broke down."""
+    kept, own = chosen(rows), [row for row in rows if row["policy"] == "headgate"]
+    said = []
+    for kind in dict.fromkeys(row["kind"] for row in own if row["kind"] not in kept):
+        tried = [row for row in own if row["kind"] == kind]
+        lost, learnt = sum(row["diverged"] for row in tried), sum(len(row["learnt"]) for row in tried)
+        said.append(f" With `{kind}` {lost} of headgate's {lost + learnt} runs broke down, so there is no line for it.")
+    return "".join(said)
 
 
 def _gap(one: Row, other: Row, key: str) -> str:
