@@ -347,7 +347,7 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
 
 def commit_here() -> str | None:
     try:
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return found.stdout.strip()

@@ -17,6 +17,10 @@ PAGE = ROOT / "docs" / "understand" / "benchmarks.md"
 FIGURES = ROOT / "docs" / "figures"
 KNOWN = {
     "executors": ("A round of local training on the CPU", "make bench"),
+    "executors_x86_64": (
+        "A round of local training on the CPU, on x86",
+        "python benchmarks/executors.py --out benchmarks/results/executors_x86_64.json",
+    ),
     "judging": ("Judging nets on the CPU", "make bench"),
     "vectors_aarch64": ("Inner loops beside plain numba, on ARM", "python benchmarks/vectors.py"),
     "vectors_x86_64": ("Inner loops beside plain numba, on x86", "python benchmarks/vectors.py"),

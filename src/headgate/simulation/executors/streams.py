@@ -3,7 +3,7 @@
 A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; sizes are filled up to
 few. Parameters are kept in the task's dtype, and arithmetic is done on copies in bfloat16 where the task asks for it,
 images and weights with channels last, as the tensor cores want them. It is here for large models that `packed` does not know:
-a round of ResNet-9 takes 48.5 ms on an H200, and 487 by a lean loop (benchmarks/results/gpu.json at b4f2e74b5a).
+a round of ResNet-9 takes 49.0 ms on an H200, and 453 by a lean loop (benchmarks/results/gpu.json at f27e21c).
 """
 
 import copy
