@@ -9,16 +9,16 @@ plain = njit(fastmath=True, error_model="numpy")  # not inlined by numba: the li
 
 
 @plain
-def multiply(P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
+def multiply(W, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
     for p in range(P):
         to = out_at + p * out_step
-        for v in range(V * LANES):
+        for v in range(V * W):
             out[to + v] = bias[bias_at + v]
     for run in range(runs):
         for i in range(whole * LANES + TAIL):
             for p in range(P):
                 value, to = a[a_at + p * a_step + run * a_run + i], out_at + p * out_step
-                for v in range(V * LANES):
+                for v in range(V * W):
                     out[to + v] += value * b[b_at + v]
             b_at += b_step
 
@@ -40,24 +40,24 @@ def spread_scaled(ROWS, V, values, places, count, source, source_at, step, out, 
 
 
 @plain
-def dots(P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
+def dots(W, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
     for p in range(P):
         for q in range(LANES):
             total = bias[bias_at + q]
-            for i in range(length * LANES):
+            for i in range(length * W):
                 total += x[x_at + p * x_step + i] * w[w_at + q * w_step + i]
             out[out_at + p * out_step + q] = total
 
 
 @plain
-def outer(V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
+def outer(W, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
     for p in range(LANES):
         to = out_at + p * out_step
-        for v in range(V * LANES):
+        for v in range(V * W):
             out[to + v] = 0
         for i in range(count):
             value = a[a_at + i * a_step + p]
-            for v in range(V * LANES):
+            for v in range(V * W):
                 out[to + v] += value * b[b_at + i * b_step + v]
 
 
@@ -73,3 +73,10 @@ def largest(K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at)
             best = x.dtype.type(0)
         out[out_at + v] = best
         chosen[chosen_at + v] = which
+
+
+@plain
+def add_rows(V, KEPT, count, x, x_at, x_step, out):
+    for i in range(count):
+        for v in range(KEPT):
+            out[v] += x[x_at + i * x_step + v]

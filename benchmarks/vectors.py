@@ -24,24 +24,25 @@ WORTH = 1.3
 IMAGES = 1_000
 COUNT = 1_000
 """calls in a row"""
-NAMES = ("multiply", "add_scaled", "spread_scaled", "dots", "outer", "largest")
+NAMES = ("multiply", "add_scaled", "add_rows", "spread_scaled", "dots", "outer", "largest")
 WIDTHS = (4, 8, 16)
 """float32 in a vector of 128, 256 and 512 bits"""
 
 
 def calls() -> dict[str, str]:
     """As the kernels of LeNet call them: convolutions, their slopes, and the first linear layer of ten samples."""
-    from headgate.simulation.executors.compiled_shapes import LANES, WIDE, Grid, Window
+    from headgate.simulation.executors.compiled_shapes import LANES, LONG, LONG_WIDE, WIDE, Grid, Window
 
     tile = Window(5, 2, True, Grid(1, 28, 28, 2), Grid(6, 14, 14)).tile
-    block = f"{tile.places}, {tile.vectors}, {tile.terms % LANES}, 5, {tile.terms // LANES}"
-    wide = tile.vectors * LANES
+    block = f"{tile.lanes}, {tile.places}, {tile.vectors}, {tile.terms % LANES}, 5, {tile.terms // LANES}"
+    wide = tile.vectors * tile.lanes
     return {
         "multiply": f"multiply({block}, x, 0, {tile.together}, 32, y, 0, {wide}, y, 0, out, 0, {6 * tile.together})",
         "add_scaled": f"add_scaled(5, {32 // LANES}, x, places, 64, y, 84, out, 0, 32)",
         "spread_scaled": f"spread_scaled(5, {32 // LANES}, x, places, 64, y, 0, 32, out, 84)",
-        "dots": f"dots({WIDE}, {400 // LANES}, x, 0, 400, y, 0, 400, x, 0, out, 0, 128)",
-        "outer": f"outer({WIDE}, 10, x, 0, 128, y, 0, 400, out, 0, 400)",
+        "add_rows": f"add_rows({-(-6 // LANES)}, 6, 14, x, 0, 6, out)",
+        "dots": f"dots({LONG}, {WIDE}, {400 // LONG}, x, 0, 400, y, 0, 400, x, 0, out, 0, 128)",
+        "outer": f"outer({LONG}, {LONG_WIDE}, 10, x, 0, 128, y, 0, 400, out, 0, 400)",
         "largest": f"largest(2, {-(-6 // LANES)}, 1, x, 0, 168, 6, out, 0, chosen, 0)",
     }
 
@@ -149,11 +150,11 @@ def widths(some: list[int], repeats: int) -> dict[str, Any]:
 
 
 def at_width(lanes: int) -> float:
-    """Seconds of the fastest of some, with vectors of this width."""
+    """Seconds of the fastest of some, with vectors of up to this width; 512 bits only in blocks that fill them."""
     from headgate.simulation.executors import processor
 
     found = processor.vector_registers()
-    processor.vector_registers = lambda: (lanes, found[1])
+    processor.vector_registers = lambda: (min(lanes, 8), lanes, found[2])
     do = working(None)
     do()
     return min(timed({"own": do}, 9)["own"])

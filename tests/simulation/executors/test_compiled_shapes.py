@@ -12,11 +12,11 @@ from headgate.simulation.executors import compiled_shapes
 from headgate.simulation.executors.compiled_shapes import BLOCK, LIST, MOST_MOVED, NEAR, SAMPLES, WIDE, Grid, Window, zeros
 
 small = st.integers(1, 12)
-vectors = st.sampled_from([(4, 32), (4, 16), (8, 32), (8, 16), (16, 32)])
+vectors = st.sampled_from([(4, 4, 32), (4, 4, 16), (8, 8, 32), (8, 8, 16), (8, 16, 32)])
 
 
-def of(lanes, registers):
-    return mock.patch.multiple(compiled_shapes, LANES=lanes, REGISTERS=registers)
+def of(lanes, long, registers):
+    return mock.patch.multiple(compiled_shapes, LANES=lanes, LONG=long, REGISTERS=registers)
 
 
 @given(st.integers(1, 200), st.sampled_from([np.float32, np.float64, np.uint16]))
@@ -43,12 +43,18 @@ def test_a_grid_holds_its_pixels_between_its_padding(channels, height, width, pa
 
 @given(vectors=vectors, k=small, inputs=small, outputs=st.integers(1, 70), pool=st.integers(1, 4), width=st.integers(1, 40))
 def test_a_tile_covers_all_outputs_and_fits(vectors, k, inputs, outputs, pool, width):
-    (lanes, registers), window = vectors, Window(k, pool, True, Grid(inputs, 1, width * pool + k - 1), Grid(outputs, 1, width))
-    with of(lanes, registers):
+    (lanes, long, registers), window = (
+        vectors,
+        Window(k, pool, True, Grid(inputs, 1, width * pool + k - 1), Grid(outputs, 1, width)),
+    )
+    with of(*vectors):
         tile = window.tile
-        assert window.run % lanes == window.spread % lanes == 0
+        assert window.run % lanes == window.spread % lanes == window.broad % lanes == 0
+        assert window.broad >= window.spread + (pool - 1) * inputs
         assert window.spread >= (k + pool - 1) * inputs
-    assert tile.groups * tile.vectors * lanes >= tile.together * outputs > (tile.groups - 1) * tile.vectors * lanes
+    assert tile.lanes in (lanes, long)
+    filled = tile.vectors * tile.lanes
+    assert tile.groups * filled >= tile.together * outputs > (tile.groups - 1) * filled
     assert 1 <= tile.places * tile.together <= width * pool
     assert tile.places * tile.vectors + tile.places + tile.vectors < registers
     assert tile.terms == (k + tile.together - 1) * inputs
@@ -74,9 +80,10 @@ FIRST, SECOND = Window(5, 2, True, Grid(1, 28, 28, 2), Grid(6, 14, 14)), Window(
     ("vectors", "first", "second"),
     [
         # six outputs fill one and a half vectors, so that two pixels together fill three
-        ((4, 32), (2, 3, 1, 7, 6), (1, 4, 1, 5, 30)),
-        ((8, 32), (1, 1, 1, 14, 5), (1, 2, 1, 5, 30)),
-        ((8, 16), (1, 1, 1, 7, 5), (1, 2, 1, 4, 30)),
+        ((4, 4, 32), (4, 2, 3, 1, 7, 6), (4, 1, 4, 1, 5, 30)),
+        ((8, 8, 32), (8, 1, 1, 1, 14, 5), (8, 1, 2, 1, 5, 30)),
+        ((8, 8, 16), (8, 1, 1, 1, 7, 5), (8, 1, 2, 1, 4, 30)),
+        ((8, 16, 32), (16, 2, 1, 1, 8, 6), (16, 1, 1, 1, 10, 30)),
     ],
 )
 def test_the_tiles_of_lenet(vectors, first, second):
@@ -86,7 +93,7 @@ def test_the_tiles_of_lenet(vectors, first, second):
 
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_a_large_image_is_done_in_strips_and_a_small_one_is_not(lanes):
-    with of(lanes, 32):
+    with of(lanes, lanes, 32):
         large = Window(3, 2, True, Grid(51, 16, 15), Grid(6, 7, 6))
         assert large.strip == (1, 4)
         assert large.moved > MOST_MOVED

@@ -17,8 +17,10 @@ Floats = Any
 
 
 @compiled(__file__)
-def train(room: ClientRoom, program: Program, images: Any, labels: Ints, batches: Batches) -> float:
-    """Moves the model in the room by all steps of a client.
+def train(
+    room: ClientRoom, program: Program, images: Any, labels: Ints, batches: Batches, begun: Floats, share: Any, move: Floats
+) -> float:
+    """All steps of a client from the model `begun`; `move` is then its share of how far they went, or empty if not wanted.
 
     Gives the sum of the losses before, of all samples that are looked at for that or in the first step. `labels` says where
     the logits of the true classes lie.
@@ -26,6 +28,7 @@ def train(room: ClientRoom, program: Program, images: Any, labels: Ints, batches
     theta, slope, velocity, rates, scale, shift, samples, logits, steep = parts(9, room.floats, program.ends, 0)
     size, start, row, pitch, logits_pitch, classes = numbers(6, program.ends, 9)
     for i in range(size):
+        theta[i] = begun[i]
         velocity[i] = 0
     before, first = 0.0, 0
     for batch in range(len(batches.stops)):
@@ -41,6 +44,8 @@ def train(room: ClientRoom, program: Program, images: Any, labels: Ints, batches
                 for step in range(program.forward, len(program.addresses)):
                     call(program.addresses[step], room.floats, room.marks, room.ints, program.numbers[step], len(rows))
                 descend(theta, velocity, slope, size, rates[0], rates[1], rates[2])
+    for i in range(len(move)):
+        move[i] = (theta[i] - begun[i]) * share
     return before
 
 

@@ -9,6 +9,7 @@ A small client's layers are so small that torch spends most time between them. H
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -57,6 +58,7 @@ class Compiled(Executor[Task]):
         self.net = read_net(task)
         from headgate.simulation.executors import client_kernel, kernel_cache, kernels  # which need numba
 
+        self._kept: dict[bool, tuple[AtWork, list[ClientRoom]]] = {}
         self.kernels, self.client, self.note = kernels, client_kernel, kernel_cache.objection()
         if kernel_cache.is_empty():
             self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
@@ -81,8 +83,7 @@ class Compiled(Executor[Task]):
         with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
             for job, (loss, move) in zip(jobs, self._trained(jobs, models, training), strict=True):
                 losses[job.run] += loss
-                if move is not None:
-                    move *= after.dtype.type(job.share)
+                if len(move):
                     after[job.run] += move
             losses /= np.diff(packed.offsets[:: weights.shape[1]])  # 0/0 is nan
         return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(losses.astype(after.dtype))
@@ -101,52 +102,59 @@ class Compiled(Executor[Task]):
             )
         models, bytes_ = self.net.own(theta.detach().numpy()), images.numpy()
         given = np.empty((len(models), len(bytes_), self.task.classes), models.dtype)
+        starts = range(0, len(bytes_), CHUNK)
+        with self._rooms(len(starts), CHUNK, models.dtype, learning=False) as (work, rooms):
 
-        work, rooms = self._rooms(-(-len(bytes_) // CHUNK), min(CHUNK, len(bytes_)), models.dtype, learning=False)
+            def answer(start: int, room: ClientRoom) -> None:
+                rows = np.arange(start, min(start + CHUNK, len(bytes_)))
+                self.client.answer(room, work.program, bytes_, rows, models, self.net.order, given)
 
-        def answer(start: int, room: ClientRoom) -> None:
-            rows = np.arange(start, min(start + CHUNK, len(bytes_)))
-            self.client.answer(room, work.program, bytes_, rows, models, self.net.order, given)
-
-        for _ in _spread(answer, range(0, len(bytes_), CHUNK), rooms):
-            pass
+            for _ in _spread(answer, starts, rooms):
+                pass
         return torch.from_numpy(given)
 
-    def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats | None]]:
+    def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats]]:
         """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, SAMPLES))
-        work, rooms = self._rooms(len(jobs), most, models.dtype, learning=True)
-        for room in rooms:
-            room.floats[work.ends.rates :][:3] = training.lr, training.momentum, training.weight_decay
-
-        def train(job: _Job, room: ClientRoom) -> tuple[float, Floats | None]:
-            return self._train(job, models[job.run], training, work, room)
-
-        return _spread(train, jobs, rooms, lambda job: len(job.labels))
-
-    def _rooms(self, works: int, most: int, dtype: Any, learning: bool) -> tuple[AtWork, list[ClientRoom]]:
-        """The net at work on so many samples at a time, and a room for each thread that finds work."""
-        work = self.net.at_work(self.kernels, most, dtype, learning)
-        rooms = [work.space.room(dtype) for _ in range(min(torch.get_num_threads(), works))]
-        for start, line in zip((work.ends.scale, work.ends.shift), self.task.line, strict=True):
+        with self._rooms(len(jobs), most, models.dtype, learning=True) as (work, rooms):
             for room in rooms:
-                room.floats[start : start + line.numel()] = line.numpy().reshape(-1)
-        return work, rooms
+                room.floats[work.ends.rates :][:3] = training.lr, training.momentum, training.weight_decay
 
-    def _train(
-        self, job: _Job, start: Floats, training: LocalTraining, work: AtWork, room: ClientRoom
-    ) -> tuple[float, Floats | None]:
-        """The sum of a client's losses before its local training, and how far that moves it; None if it is worth nothing."""
-        theta, batches = room.floats[work.ends.theta :][: len(start)], _batches(job, training, work.space.most)
-        theta[:] = start
-        loss: float = self.client.train(room, work.program, job.images, job.labels, batches)
-        return loss, theta - start if job.share else None
+            def train(job: _Job, room: ClientRoom) -> tuple[float, Floats]:
+                return self._train(job, models[job.run], training, work, room)
+
+            yield from _spread(train, jobs, rooms, lambda job: len(job.labels))
+
+    @contextmanager
+    def _rooms(self, works: int, most: int, dtype: Any, learning: bool) -> Iterator[tuple[AtWork, list[ClientRoom]]]:
+        """The net at work on up to `most` samples at a time, and a room for each thread that finds work.
+
+        Both are kept for the next time, as to make them takes a tenth of a round of LeNet.
+        """
+        work, rooms = self._kept.pop(learning, (None, list[ClientRoom]()))
+        if work is None or work.space.most < most:
+            work, rooms = self.net.at_work(self.kernels, most, dtype, learning), []
+        threads = min(torch.get_num_threads(), works)
+        while len(rooms) < threads:
+            rooms.append(work.space.room(dtype))
+            for start, line in zip((work.ends.scale, work.ends.shift), self.task.line, strict=True):
+                rooms[-1].floats[start : start + line.numel()] = line.numpy().reshape(-1)
+        yield work, rooms[:threads]
+        self._kept[learning] = work, rooms
+
+    def _train(self, job: _Job, start: Floats, training: LocalTraining, work: AtWork, room: ClientRoom) -> tuple[float, Floats]:
+        """The sum of a client's losses before its local training, and how far that moves the server; nowhere if it is worth
+        nothing."""
+        move, share = np.empty(len(start) if job.share else 0, start.dtype), start.dtype.type(job.share)
+        loss = self.client.train(room, work.program, job.images, job.labels, _batches(job, training), start, share, move)
+        return float(loss), move
 
 
-def _batches(job: _Job, training: LocalTraining, most: int) -> Batches:
-    """All that a client looks at: first the samples that its first step does not see, up to `most` at a time."""
+def _batches(job: _Job, training: LocalTraining) -> Batches:
+    """All that a client looks at: first the samples that its first step does not see."""
     whole, repeats = np.arange(len(job.labels)), 1
+    most = max(training.batch_size or len(whole), SAMPLES)
     if job.share == 0:
         steps, others = [], whole
     elif training.batch_size is None:

@@ -57,7 +57,7 @@ class Convolution:
         window, tile, kernels, space = self.window, self.window.tile, shared.kernels, shared.space
         pool, outputs, pixels = window.pool, self.after.channels, self.after.height * self.after.width
         (weight, bias), slopes = parameters(shared.theta, self), parameters(shared.slope, self)
-        table = space.take("floats", tile.groups * (window.k * tile.terms + 1) * tile.vectors * LANES)
+        table = space.take("floats", tile.groups * (window.k * tile.terms + 1) * tile.vectors * tile.lanes)
         bands = space.take("floats", pool * pool * self.after.width * outputs + SLACK)
         chosen = space.take("marks", space.most * pixels * outputs + SLACK)
         forward = [Call(kernels.convolution(window), (x.values, weight, bias, table, bands, out.values, chosen))]

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from headgate.simulation.executors.processor import vector_registers
 
-LANES, REGISTERS = vector_registers()
-"""Numbers in a vector of float32, and vectors that a core can keep."""
+LANES, LONG, REGISTERS = vector_registers()
+"""Numbers in a vector of float32, in the longest, for blocks that fill it, and vectors that a core can keep."""
 BLOCK = 16
 """Numbers side by side in a block of a linear layer."""
-WIDE = BLOCK // LANES
+WIDE, LONG_WIDE = BLOCK // LANES, BLOCK // LONG
 """The same in vectors."""
-SAMPLES = 4
+SAMPLES = 4 * LONG // LANES
 """Samples in a block of a linear layer, a multiple of WIDE."""
 LINE = 64
 """Bytes that memory gives at once: a vector that lies in two lines is read twice."""
@@ -27,7 +27,7 @@ LIST = 256
 """Windows whose slopes are gathered before they are multiplied."""
 NEAR = 8192
 """Numbers that are near: half of a first-level cache of 64 KiB, in float32."""
-MOST_MOVED = 10_240
+MOST_MOVED = 6_144
 """Numbers of kernels that are moved about in a window; with more, a window takes longer than the pixels it chose."""
 SLACK = 32 * LANES
 """Numbers behind the last of an array, as whole vectors are read and written."""
@@ -77,6 +77,8 @@ class Grid:
 class VectorTile(NamedTuple):
     """How a row of a convolution is cut into blocks that fit into the registers."""
 
+    lanes: int
+    """numbers in a vector"""
     together: int
     """pixels side by side that are seen as one with more outputs, so that vectors are filled"""
     vectors: int
@@ -114,9 +116,14 @@ class Window:
         return self.k + 2 * (self.pool - 1)
 
     @property
+    def broad(self) -> int:
+        """Numbers of a row of a kernel with zeros on either side, from anywhere in which a window can be read."""
+        return rounded(self.spread + (self.pool - 1) * self.before.channels, LANES)
+
+    @property
     def moved(self) -> int:
-        """Numbers of all kernels, as they lie in a window that chose this or that column."""
-        return self.pool * self.after.channels * self.deep * self.spread
+        """Numbers of all kernels with zeros around them."""
+        return self.after.channels * self.deep * self.broad
 
     @property
     def strip(self) -> tuple[int, int]:
@@ -131,17 +138,29 @@ class Window:
 
     @cached_property
     def tile(self) -> VectorTile:
+        """Of the width by which a row takes the fewest products of vectors."""
+        columns = self.after.width * self.pool
+
+        def products(tile: VectorTile) -> int:
+            blocks = -(-columns // (tile.together * tile.places))
+            return blocks * tile.groups * max(tile.places * tile.vectors, IN_FLIGHT) * tile.terms
+
+        return min((self._tile(lanes) for lanes in (LANES, LONG)), key=products)
+
+    def _tile(self, lanes: int) -> VectorTile:
         k, outputs, columns = self.k, self.after.channels, self.after.width * self.pool
 
         def filled(together: int) -> float:
             """The share of products that count."""
-            return together * outputs / rounded(together * outputs, LANES) * k / (k + together - 1)
+            return together * outputs / rounded(together * outputs, lanes) * k / (k + together - 1)
 
-        together = max(range(1, min(LANES, columns) + 1), key=filled)
-        needed = -(-together * outputs // LANES)
+        together = max(range(1, min(lanes, columns) + 1), key=filled)
+        needed = -(-together * outputs // lanes)
         groups = -(-needed // MOST_WIDE)
         vectors = -(-needed // groups)
-        # in registers: the sums, a vector seen from each place, and the weights they are multiplied with
-        most = min(columns // together, (REGISTERS - 1 - vectors) // (vectors + 1))
+        # in registers: the sums, what is seen from each place, and the weights they are multiplied with; a vector whose numbers
+        # are taken one by one is seen, or, where vectors are longer than that, each pixel's number by itself
+        seen = 1 if lanes == LANES else together
+        most = max(1, min(columns // together, (REGISTERS - 1 - vectors) // (vectors + seen)))
         places = min(range(1, most + 1), key=lambda p: (-(-columns // (together * p)) * max(p * vectors, IN_FLIGHT), -p))
-        return VectorTile(together, vectors, groups, places, (k + together - 1) * self.before.channels)
+        return VectorTile(lanes, together, vectors, groups, places, (k + together - 1) * self.before.channels)

@@ -16,12 +16,12 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from headgate.simulation.executors import compiled_room, compiled_shapes, vectors
-from headgate.simulation.executors.compiled_shapes import LANES, REGISTERS
+from headgate.simulation.executors.compiled_shapes import LANES, LONG, REGISTERS
 from headgate.simulation.executors.kernel_cache import keep
 
 _MADE_FROM = __file__, compiled_room.__file__, compiled_shapes.__file__, vectors.__file__
 _SOURCES = b"".join(Path(str(each)).read_bytes() for each in _MADE_FROM)
-_SOURCES += f"{LANES} {REGISTERS}".encode()
+_SOURCES += f"{LANES} {LONG} {REGISTERS}".encode()
 
 
 def compiled(file: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, SAMPLES, WIDE, Window
+from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.kernel_calls import Kernel, numbers, parts
-from headgate.simulation.executors.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
+from headgate.simulation.executors.vectors import add_rows, add_scaled, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
@@ -28,31 +28,36 @@ kernel: Callable[[Callable[..., None]], Kernel] = partial(Kernel, __file__)
 
 
 @njit(error_model="numpy")
-def rectify(x: Floats, out: Floats, count: int) -> None:
-    zero = x.dtype.type(0)
+def rectify(values: Floats, count: int) -> None:
+    """In place: of two arrays numba would have to ask whether they are one."""
+    zero = values.dtype.type(0)
     for i in range(count):
-        here = x[i]
-        out[i] = zero if here <= zero else here
+        here = values[i]
+        values[i] = zero if here <= zero else here
 
 
 @njit(error_model="numpy")
-def rectify_slope(out: Floats, slope: Floats, x_slope: Floats, count: int) -> None:
+def rectify_slope(out: Floats, slope: Floats, count: int) -> None:
     zero = out.dtype.type(0)
     for i in range(count):
         here = slope[i]
-        x_slope[i] = zero if out[i] <= zero else here
+        slope[i] = zero if out[i] <= zero else here
 
 
 @kernel
 def relu(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     x, out = parts(2, floats, args, 0)
-    rectify(x, out, n * args[2])
+    for i in range(n * args[2]):
+        out[i] = x[i]
+    rectify(out, n * args[2])
 
 
 @kernel
 def relu_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
     out, slope, x_slope = parts(3, floats, args, 0)
-    rectify_slope(out, slope, x_slope, n * args[3])
+    for i in range(n * args[3]):
+        x_slope[i] = slope[i]
+    rectify_slope(out, x_slope, n * args[3])
 
 
 @kernel
@@ -79,8 +84,8 @@ def convolution(window: Window) -> Kernel:
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    together, vectors, groups, places, terms = window.tile
-    run, block, lanes, fits = window.run, places * together, vectors * LANES, -(-outputs // LANES)
+    width, together, vectors, groups, places, terms = window.tile
+    run, block, lanes, fits = window.run, places * together, vectors * width, -(-outputs // LANES)
     whole, tail, columns = terms // LANES, terms % LANES, wide * pool
     behind = out_row - wide * outputs + LANES  # up to the next row, and what may stick out
 
@@ -106,7 +111,7 @@ def convolution(window: Window) -> Kernel:
                         at, to = s * pitch + (y * pool + v) * row + first * inputs, (v * columns + first) * outputs
                         for group in range(groups - 1, -1, -1):  # what sticks out of the last is overwritten by the first
                             multiply(
-                                places, vectors, tail, k, whole, x, at, together * inputs, row,
+                                width, places, vectors, tail, k, whole, x, at, together * inputs, row,
                                 table, group * k * terms * lanes, lanes, table, biases + group * lanes,
                                 bands, to + group * lanes, together * outputs,
                             )  # fmt: skip
@@ -145,7 +150,7 @@ def slope_of_convolution(window: Window) -> Kernel:
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    run, vectors, (samples, rows) = window.run, window.run // LANES, window.strip
+    run, vectors, fits, (samples, rows) = window.run, window.run // LANES, -(-outputs // LANES), window.strip
 
     @kernel
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
@@ -155,19 +160,16 @@ def slope_of_convolution(window: Window) -> Kernel:
         places, shifts = parts(2, ints, args, 10)
         wanted, biased = numbers(2, args, 12)
         if relu:
-            rectify_slope(out, slope, slope, n * out_pitch)
+            rectify_slope(out, slope, n * out_pitch)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
         for i in range(outputs * k * run):
             weights[i] = 0
-        for o in range(outputs):
+        for o in range(fits * LANES):
             bias[o] = 0
         for s in range(n if biased else 0):
             for y in range(high):
-                at = s * out_pitch + out_start + y * out_row
-                for z in range(wide):
-                    for o in range(outputs):
-                        bias[o] += slope[at + z * outputs + o]
+                add_rows(fits, outputs, wide, slope, s * out_pitch + out_start + y * out_row, outputs, bias)
         if wanted:
             for i in range(n * pitch):
                 x_slope[i] = 0
@@ -198,26 +200,25 @@ def slope_of_images(window: Window) -> Kernel:
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
-    run, spread, deep = window.run, window.spread, window.deep
-    rows, vectors = k + pool - 1, spread // LANES
+    run, deep, broad = window.run, window.deep, window.broad
+    rows, vectors = k + pool - 1, window.spread // LANES
 
     @kernel
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """The same, window by window: faster where the table is small, as sums stay in registers.
 
-        The table, zeros at first, holds the kernel as it lies in a window that chose this or that column.
+        The table, zeros at first, holds the kernels with zeros around them: it is read from where the chosen pixel says.
         """
         weight, slope, x_slope, table, values = parts(5, floats, args, 0)
         (chosen,) = parts(1, marks, args, 5)
         places, shifts = parts(2, ints, args, 6)
-        for pixel in range(pool):
-            for o in range(outputs):
-                for i in range(k):
-                    to = ((pixel * outputs + o) * deep + pool - 1 + i) * spread + pixel * inputs
-                    for j in range(k * inputs):
-                        table[to + j] = weight[(o * k + i) * run + j]
+        for o in range(outputs):
+            for i in range(k):
+                to = (o * deep + pool - 1 + i) * broad + (pool - 1) * inputs
+                for j in range(k * inputs):
+                    table[to + j] = weight[(o * k + i) * run + j]
         for pixel in range(pool * pool):
-            shifts[pixel] = (pixel % pool * outputs * deep + pool - 1 - pixel // pool) * spread
+            shifts[pixel] = (pool - 1 - pixel // pool) * broad + (pool - 1 - pixel % pool) * inputs
         for s in range(n):
             for i in range(pitch):
                 x_slope[s * pitch + i] = 0
@@ -225,9 +226,9 @@ def slope_of_images(window: Window) -> Kernel:
                 for z in range(wide):
                     at = s * out_pitch + out_start + y * out_row + z * outputs
                     which = ((s * high + y) * wide + z) * outputs
-                    count = collect(0, slope, at, chosen, which, 1, outputs, shifts, 0, deep * spread, values, places)
+                    count = collect(0, slope, at, chosen, which, 1, outputs, shifts, 0, deep * broad, values, places)
                     to = s * pitch + y * pool * row + z * pool * inputs
-                    add_scaled(rows, vectors, values, places, count, table, spread, x_slope, to, row)
+                    add_scaled(rows, vectors, values, places, count, table, broad, x_slope, to, row)
 
     return backward
 
@@ -242,9 +243,9 @@ def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None
     for q in range(0, outputs, LANES):
         for s in range(0, n, WIDE):
             to = s * out_pitch + q
-            dots(WIDE, pitch // LANES, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
+            dots(LONG, WIDE, pitch // LONG, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
     if rectified:
-        rectify(out, out, n * out_pitch)
+        rectify(out, n * out_pitch)
 
 
 @kernel
@@ -252,7 +253,7 @@ def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
     x, out, slope, weights, bias = parts(5, floats, args, 0)
     pitch, out_pitch, outputs, rectified, biased = numbers(5, args, 5)
     if rectified:
-        rectify_slope(out, slope, slope, n * out_pitch)
+        rectify_slope(out, slope, n * out_pitch)
     for o in range(outputs):
         bias[o] = 0
     for s in range(n if biased else 0):
@@ -260,7 +261,7 @@ def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
             bias[o] += slope[s * out_pitch + o]
     for i in range(0, pitch, BLOCK):
         for o in range(0, outputs, LANES):
-            outer(WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
+            outer(LONG, LONG_WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
 
 
 @kernel
@@ -271,7 +272,7 @@ def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: i
     for i in range(0, pitch, BLOCK):
         for s in range(0, n, SAMPLES):
             multiply(
-                SAMPLES, WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
+                LONG, SAMPLES, LONG_WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
                 weight, i, pitch, nothing, 0, x_slope, s * pitch + i, pitch,
             )  # fmt: skip
 

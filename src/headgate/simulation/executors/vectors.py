@@ -3,7 +3,7 @@
 numba turns plain loops over short rows into code that stores and loads again what it should keep. Each function here is
 written down as LLVM instructions instead: a block of sums is started, added to in a loop, and stored once. Sums are
 `fma`s in a fixed order, so that a sample's numbers depend on no other sample. `benchmarks/vectors.py` holds each against
-plain numba: they are 2 to 11 times as fast on a Neoverse-N1, 4 to 25 times on a Xeon; what is not 1.3 times as fast does not
+plain numba: they are 2 to 11 times as fast on a Neoverse-N1, 2 to 25 times on a Xeon; what is not 1.3 times as fast does not
 belong here.
 
 An array is flat; `x_at` is a place in it, `x_step` the distance from one row of the block to the next. Names in capitals
@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from headgate.simulation.executors.compiled_shapes import LANES
+from headgate.simulation.executors.compiled_shapes import LANES, LONG
 
 SUMS = 24
 """Registers for sums where each product needs a vector from memory."""
@@ -32,11 +32,23 @@ Value = Any
 class _Code:
     """Writes LLVM instructions for vectors of one type."""
 
-    def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
-        self.builder, self.vector = builder, ir.VectorType(context.get_value_type(dtype), LANES)
-        self.aligned, self.suffix = dtype.bitwidth // 8, f"v{LANES}f{dtype.bitwidth}"
-        self.zero = ir.Constant(self.vector, [0.0] * LANES)
+    def __init__(self, context: Any, builder: Any, dtype: Any, lanes: int = LANES) -> None:
+        self.context, self.builder, self.dtype, self.lanes = context, builder, dtype, lanes
+        self.vector = ir.VectorType(context.get_value_type(dtype), lanes)
+        self.aligned, self.suffix = dtype.bitwidth // 8, f"v{lanes}f{dtype.bitwidth}"
+        self.zero = ir.Constant(self.vector, [0.0] * lanes)
         self.nothing = ir.Constant(self.vector, ir.Undefined)
+        self.lost = ir.Constant(self.vector, [float("nan")] * lanes)
+
+    def of(self, lanes: int) -> "_Code":
+        """The same for vectors of so many numbers."""
+        return _Code(self.context, self.builder, self.dtype, lanes)
+
+    def pieces(self, count: int) -> list[tuple[int, int]]:
+        """(first, numbers) of as long vectors as make up so many."""
+        long = LONG if self.aligned == 4 else LANES
+        whole = count * LANES // long * long
+        return [*((at, long) for at in range(0, whole, long)), *((at, LANES) for at in range(whole, count * LANES, LANES))]
 
     def at(self, pointer: Value, *steps: Value | int) -> Value:
         for step in steps:
@@ -53,11 +65,11 @@ class _Code:
         self.builder.store(value, self.builder.bitcast(pointer, value.type.as_pointer()), align=aligned or self.aligned)
 
     def shuffled(self, a: Value, b: Value, lanes: Sequence[int]) -> Value:
-        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SMALL, LANES), list(lanes)))
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_SMALL, len(lanes)), list(lanes)))
 
     def everywhere(self, vector: Value, lane: int) -> Value:
-        """One number of a vector in all its lanes; the processor does this while it multiplies."""
-        return self.shuffled(vector, self.nothing, [lane] * LANES)
+        """One number of a vector in all lanes; the processor does this while it multiplies."""
+        return self.shuffled(vector, ir.Constant(vector.type, ir.Undefined), [lane] * self.lanes)
 
     def number(self, pointer: Value) -> Value:
         """A number from memory in all lanes."""
@@ -66,10 +78,6 @@ class _Code:
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a·b + c"""
         return self._call("llvm.fma", a, b, c)
-
-    def maximum(self, a: Value, b: Value) -> Value:
-        """nan if either is."""
-        return self._call("llvm.maximum", a, b)
 
     def _call(self, name: str, *vectors: Value) -> Value:
         kind = ir.FunctionType(self.vector, [self.vector] * len(vectors))
@@ -129,18 +137,19 @@ def _inlined(constants: int) -> Callable[[Callable[..., Any]], Callable[..., Any
     return decorate
 
 
-@_inlined(3)
-def multiply(code, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
-    """out[p, :] = Σ_t a[p, t]·b[t, :] + bias[:] for P rows of V vectors.
+@_inlined(4)
+def multiply(code, W, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_step, bias, bias_at, out, out_at, out_step):
+    """out[p, :] = Σ_t a[p, t]·b[t, :] + bias[:] for P rows of V vectors, each of W numbers.
 
-    The terms t come in `runs` of `whole` vectors and TAIL numbers of a, the runs `a_run` apart.
+    The terms t come in `runs` of `whole` times LANES and TAIL numbers of a, the runs `a_run` apart.
     """
+    narrow, code = code, code.of(W)
     block = [(p, v) for p in range(P) for v in range(V)]
 
     def terms(a, b, sums, lanes):
-        left = [code.load(row) for row in code.rows(a, a_step, P)]
+        left = [narrow.load(row) for row in code.rows(a, a_step, P)]
         for lane in range(lanes):
-            right = [code.load(code.at(b, LANES * v)) for v in range(V)]
+            right = [code.load(code.at(b, W * v)) for v in range(V)]
             sums = [
                 code.fma(code.everywhere(left[p], lane), right[v], total) for (p, v), total in zip(block, sums, strict=True)
             ]
@@ -158,32 +167,31 @@ def multiply(code, P, V, TAIL, runs, whole, a, a_at, a_step, a_run, b, b_at, b_s
         return terms(code.at(first, code.builder.mul(whole, _INDEX(LANES))), b, sums, TAIL) if TAIL else [b, *sums]
 
     _, *sums = code.loop(runs, [code.at(b, b_at), *[code.zero] * len(block)], run)
-    added = [code.load(code.at(bias, bias_at, LANES * v)) for v in range(V)]  # last, as torch does: equals stay equals
+    added = [code.load(code.at(bias, bias_at, W * v)) for v in range(V)]  # last, as torch does: equals stay equals
     rows = code.rows(code.at(out, out_at), out_step, P)
     for (p, v), total in zip(block, sums, strict=True):
-        code.store(code.builder.fadd(total, added[v]), code.at(rows[p], LANES * v))
+        code.store(code.builder.fadd(total, added[v]), code.at(rows[p], W * v))
 
 
 @_inlined(2)
 def add_scaled(code, ROWS, V, values, places, count, source, step, out, out_at, out_step):
     """out[r, :] += Σ_i values[i]·source[places[i] + r·step + :] for ROWS rows of V vectors and i < count."""
-    block = [(row, v) for row in range(ROWS) for v in range(V)]
+    block = [(row, at, code.of(lanes)) for row in range(ROWS) for at, lanes in code.pieces(V)]
     passes = -(-len(block) // SUMS)
     rows = code.rows(code.at(out, out_at), out_step, ROWS)
     for i in range(passes):
         part = block[i * len(block) // passes : (i + 1) * len(block) // passes]
 
         def term(i, sums, part=part):
-            value = code.number(code.at(values, i))
             seen = code.rows(code.at(source, code.builder.load(code.at(places, i))), step, ROWS)
             return [
-                code.fma(value, code.load(code.at(seen[row], LANES * v)), total)
-                for (row, v), total in zip(part, sums, strict=True)
+                own.fma(own.number(code.at(values, i)), own.load(code.at(seen[row], at)), total)
+                for (row, at, own), total in zip(part, sums, strict=True)
             ]
 
-        for (row, v), total in zip(part, code.loop(count, [code.zero] * len(part), term), strict=True):
-            to = code.at(rows[row], LANES * v)
-            code.store(code.builder.fadd(code.load(to), total), to)
+        for (row, at, own), total in zip(part, code.loop(count, [own.zero for *_, own in part], term), strict=True):
+            to = code.at(rows[row], at)
+            own.store(code.builder.fadd(own.load(to), total), to)
 
 
 @_inlined(2)
@@ -206,21 +214,26 @@ def spread_scaled(code, ROWS, V, values, places, count, source, source_at, step,
             code.loop(count, [], term)
 
 
-@_inlined(1)
-def dots(code, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
-    """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, as many rows w as a vector has lanes, and `length` vectors."""
+@_inlined(2)
+def dots(code, W, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, out_at, out_step):
+    """out[p, q] = x[p, :]·w[q, :] + bias[q] for P rows x, LANES rows w, and `length` vectors of W numbers."""
+    narrow, code = code, code.of(W)
     left, right = code.rows(code.at(x, x_at), x_step, P), code.rows(code.at(w, w_at), w_step, LANES)
 
     def term(i, sums):
-        along = code.builder.mul(i, _INDEX(LANES))
+        along = code.builder.mul(i, _INDEX(W))
         ours, theirs = ([code.load(code.at(row, along)) for row in rows] for rows in (left, right))
         pairs = [(one, other) for one in ours for other in theirs]
         return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
 
     sums = code.loop(length, [code.zero] * (P * LANES), term)
-    added = code.load(code.at(bias, bias_at))
+    added = narrow.load(code.at(bias, bias_at))
     for p, row in enumerate(code.rows(code.at(out, out_at), out_step, P)):
         parts = sums[p * LANES : (p + 1) * LANES]
+        half = W // 2
+        while half >= LANES:
+            parts = [code.builder.fadd(*(code.shuffled(a, a, range(at, at + half)) for at in (0, half))) for a in parts]
+            half //= 2
         while len(parts) > 1:  # neighbours are added until one vector holds the sum of each
             pairs = zip(parts[::2], parts[1::2], strict=True)
             evens, odds = range(0, 2 * LANES, 2), range(1, 2 * LANES, 2)
@@ -228,21 +241,22 @@ def dots(code, P, length, x, x_at, x_step, w, w_at, w_step, bias, bias_at, out, 
         code.store(code.builder.fadd(parts[0], added), row)
 
 
-@_inlined(1)
-def outer(code, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
-    """out[p, :] = Σ_i a[i, p]·b[i, :] for as many rows p as a vector has lanes, V vectors, and i < count."""
+@_inlined(2)
+def outer(code, W, V, count, a, a_at, a_step, b, b_at, b_step, out, out_at, out_step):
+    """out[p, :] = Σ_i a[i, p]·b[i, :] for LANES rows p, V vectors of W numbers, and i < count."""
+    narrow, code = code, code.of(W)
 
     def term(i, sums):
-        left = code.load(code.at(a, a_at, code.builder.mul(i, a_step)))
+        left = narrow.load(code.at(a, a_at, code.builder.mul(i, a_step)))
         row = code.at(b, b_at, code.builder.mul(i, b_step))
-        right = [code.load(code.at(row, LANES * v)) for v in range(V)]
+        right = [code.load(code.at(row, W * v)) for v in range(V)]
         pairs = [(code.everywhere(left, lane), each) for lane in range(LANES) for each in right]
         return [code.fma(one, other, total) for (one, other), total in zip(pairs, sums, strict=True)]
 
     sums = code.loop(count, [code.zero] * (LANES * V), term)
     for lane, row in enumerate(code.rows(code.at(out, out_at), out_step, LANES)):
         for v in range(V):
-            code.store(sums[lane * V + v], code.at(row, LANES * v))
+            code.store(sums[lane * V + v], code.at(row, W * v))
 
 
 @_inlined(3)
@@ -254,14 +268,31 @@ def largest(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chos
     builder, whole = code.builder, ir.VectorType(_SMALL, LANES)
     pixels = [pixel for row in code.rows(code.at(x, x_at), x_row, K) for pixel in code.rows(row, x_pixel, K)]
     for v in range(V):
-        best, which = code.load(code.at(pixels[0], LANES * v)), ir.Constant(whole, [0] * LANES)
-        for number, pixel in enumerate(pixels[1:], start=1):
-            here = code.load(code.at(pixel, LANES * v))
+        seen = [code.load(code.at(pixel, LANES * v)) for pixel in pixels]
+        best, which = seen[0], ir.Constant(whole, [0] * LANES)
+        for number, here in enumerate(seen[1:], start=1):
             more = builder.fcmp_ordered(">", here, best)
             which = builder.select(more, ir.Constant(whole, [number] * LANES), which)
-            best = code.maximum(here, best)
+            best = builder.select(more, here, best)
         if RELU:
-            best = code.maximum(best, code.zero)
+            best = builder.select(builder.fcmp_ordered("<=", best, code.zero), code.zero, best)
+        for one, other in zip(seen[::2], seen[1::2] + seen[-1:] * (len(seen) % 2), strict=True):
+            best = builder.select(builder.fcmp_unordered("uno", one, other), code.lost, best)
         code.store(best, code.at(out, out_at, LANES * v))
         short = builder.trunc(which, ir.VectorType(ir.IntType(16), LANES))
         code.store(short, code.at(chosen, chosen_at, LANES * v), aligned=2)
+
+
+@_inlined(2)
+def add_rows(code, V, KEPT, count, x, x_at, x_step, out):
+    """out[:] += Σ_i x[i, :] for i < count, of the first KEPT numbers of V vectors."""
+    places = [LANES * v for v in range(V)]
+
+    def term(i, sums):
+        row = code.at(x, x_at, code.builder.mul(i, x_step))
+        return [code.builder.fadd(total, code.load(code.at(row, at))) for at, total in zip(places, sums, strict=True)]
+
+    sums = code.loop(count, [code.load(code.at(out, at)) for at in places], term)
+    for at, total in zip(places, sums, strict=True):
+        kept = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [at + lane < KEPT for lane in range(LANES)])
+        code.store(code.builder.select(kept, total, code.zero), code.at(out, at))
