@@ -69,6 +69,24 @@ def test_a_run_that_has_broken_down_leaves_the_others_alone(threads, model, shap
         assert torch.equal(loss[r], whole_loss[r])
 
 
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize(("model", "shape"), [(like_lenet, GREY), (wide_rows, (1, 18, 17))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtype, model, shape, batch_size):
+    small = world(model(), [[3, 1, 2], [4, 1, 5]], shape, dtype=dtype, spread=0.1)
+    large = world(small.task.model, [[33, 21, 9]], shape, dtype=dtype)
+    executor, training = Compiled(small.task), LocalTraining(0.3, 3, momentum=0.9, batch_size=batch_size)
+    asked, said = small.packed.images[:3], Compiled(small.task).logits(small.theta, small.packed.images[:3])
+    alone, alone_loss = small.advance(Compiled(small.task), training)
+    broken = torch.full_like(large.theta, float("nan"))
+    assert large._replace(theta=broken).advance(executor, LocalTraining(0.3, 3))[0].isnan().all()
+    assert executor.logits(broken, large.packed.images).isnan().all()
+    after, loss = small.advance(executor, training)
+    assert torch.equal(after, alone)
+    assert torch.equal(loss, alone_loss)
+    assert torch.equal(executor.logits(small.theta, asked), said)
+
+
 def test_without_samples_or_weights_a_model_stays_as_it_is():
     case = world(like_lenet(), THREE_RUNS, GREY)
     after, loss = case.advance(Compiled(case.task), LocalTraining(0.3, 5))
