@@ -21,7 +21,6 @@ import argparse
 import copy
 import json
 import platform
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from machine import commit
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -345,14 +345,6 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
     return judge(theta)[0].tolist()
 
 
-def commit_here() -> str | None:
-    try:
-        found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return found.stdout.strip()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
@@ -375,7 +367,7 @@ def main() -> None:
         "torch": torch.__version__,
         "triton": triton.__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": given.commit or commit_here(),
+        "commit": given.commit or commit(),
     }
     if given.accuracy:
         record["accuracy"] = accuracy(given.data, given.rounds, given.seeds)

@@ -183,7 +183,7 @@ def page(results: Mapping[str, Result]) -> str:
 
 def _targets(results: Mapping[str, Result]) -> list[str]:
     rows = [
-        [each["target"], required(each), amount(each["measured"], each["unit"]), "yes" if met(each) else "**no**", name]
+        [each["target"], required(each), measured(each), "yes" if met(each) else "**no**", name]
         for name, result in results.items()
         for each in result.get("targets", ())
     ]
@@ -194,6 +194,18 @@ def _targets(results: Mapping[str, Result]) -> list[str]:
 
 def required(goal: Mapping[str, Any]) -> str:
     return f"{'≤' if goal['at_most'] else '≥'} {amount(goal['required'], goal['unit'])}"
+
+
+def measured(goal: Mapping[str, Any]) -> str:
+    """Not rounded where a goal that is missed would read as if it was met.
+
+    >>> missed = {"required": 12, "measured": 12.04, "unit": "s", "at_most": True}
+    >>> measured(missed), measured({**missed, "measured": 11.96}), measured({**missed, "measured": 14.04})
+    ('12.04 s', '12 s', '14 s')
+    """
+    rounded = amount(goal["measured"], goal["unit"])
+    as_asked = rounded == amount(goal["required"], goal["unit"])
+    return f"{goal['measured']:g} {goal['unit']}" if as_asked and not met(goal) else rounded
 
 
 def met(goal: Mapping[str, Any]) -> bool:

@@ -79,7 +79,7 @@ def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtyp
     asked, said = small.packed.images[:3], Compiled(small.task).logits(small.theta, small.packed.images[:3])
     alone, alone_loss = small.advance(Compiled(small.task), training)
     broken = torch.full_like(large.theta, float("nan"))
-    assert large._replace(theta=broken).advance(executor, LocalTraining(0.3, 3))[0].isnan().all()
+    assert large._replace(theta=broken).advance(executor, training)[0].isnan().all()
     assert executor.logits(broken, large.packed.images).isnan().all()
     after, loss = small.advance(executor, training)
     assert torch.equal(after, alone)

@@ -3,8 +3,8 @@
 numba turns plain loops over short rows into code that stores and loads again what it should keep. Each function here is
 written down as LLVM instructions instead: a block of sums is started, added to in a loop, and stored once. Sums are
 `fma`s in a fixed order, so that a sample's numbers depend on no other sample. `benchmarks/vectors.py` holds each against
-plain numba: they are 2 to 11 times as fast on a Neoverse-N1, 2 to 25 times on a Xeon; what is not 1.3 times as fast does not
-belong here.
+plain numba: they are 2 to 11 times as fast on a Neoverse-N1, where `add_rows` has not been measured, and 2 to 28 times on a
+Xeon; what is not 1.3 times as fast does not belong here.
 
 An array is flat; `x_at` is a place in it, `x_step` the distance from one row of the block to the next. Names in capitals
 are compile-time constants. Whole vectors are read and written: arrays need some slack behind their last.
