@@ -8,10 +8,10 @@ from headgate.analysis.intervals import Difference, student
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import bullets
 from headgate.escaping import markdown as escape
-from headgate.studies.better.studies import AT_EQUAL_SPEND, title
+from headgate.studies.better.studies import AT_EQUAL_SPEND, GRIDS, title
 from headgate.studies.leaderboard.results import MEASURES, ROWS, Result, of_one_seed
 
-SAME_SETTING = ("ablations", "acdpp-grid")
+SAME_SETTING = ("ablations", *GRIDS)
 """of which another study tells the same"""
 
 

@@ -20,7 +20,7 @@ from headgate.studies.better.age import age_table, least_table
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
 from headgate.studies.better.seed_by_seed import Row
-from headgate.studies.better.studies import NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
+from headgate.studies.better.studies import GRIDS, NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
 from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_said, worth_table
 from headgate.studies.leaderboard.results import MEASURES
 from headgate.studies.theory.regret import regret_table
@@ -115,7 +115,7 @@ def _closed(found: Found) -> str:
     closed = [f"closed, {key}" for key in MEASURES]
     header = ["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"]
     lines = []
-    left_out = ("ablations", "acdpp-grid", "prices", "prices-lenet", *RESPONSES)
+    left_out = ("ablations", *GRIDS, "prices", "prices-lenet", *RESPONSES)
     for name, rows in ((name, rows) for name, rows in found.items() if name not in left_out):
         own = [row for row in rows if row["budget"] == (55.0 if name == "mnist" else row["budget"])]
         headgate, constant, oracle = (at(own, policy) for policy in ("headgate", "constant", "oracle"))
@@ -159,7 +159,7 @@ def _released(rows: Sequence[Row]) -> str:
 def _rivals(found: Found) -> str:
     """headgate beside the best that ACDPP comes to with any of the settings tried, held to the same limits."""
     lines = []
-    for name in (name for name in ("acdpp-grid", "cifar10", "imagenette") if name in found):
+    for name in (name for name in (*GRIDS, "cifar10", "imagenette") if name in found):
         ours, rivals = at(found[name], "headgate"), [row for row in found[name] if row["policy"].startswith("K")]
         for key in MEASURES:
             best = max(rivals, key=lambda row: row[key][0])
@@ -197,7 +197,7 @@ def _paces(found: Found) -> str:
     lines = [
         [title(name), said, *(_share(row[f"closed_{key}"]) for key in MEASURES), f"{row['N']:.0f}"]
         for name, rows in found.items()
-        if name not in ("mnist", "acdpp-grid", "ercot", "brent", "prices", "prices-lenet")
+        if name not in ("mnist", *GRIDS, "ercot", "brent", "prices", "prices-lenet")
         for policy, said in PACES.items()
         for row in rows
         if row["policy"] == policy

@@ -8,12 +8,15 @@ from headgate.experiment.recipes import study_table
 
 PRICED = ("ercot", "brent", "prices", "ercot-lenet", "brent-lenet", "prices-lenet")
 """with other prices than the paper's"""
+GRIDS = ("acdpp-grid", "acdpp-grid-lenet")
+"""beside ACDPP with many settings"""
 AT_EQUAL_SPEND = (
     "mnist",
     "ablations",
     "acdpp-grid",
     "logistic-helped",
     "lenet",
+    "acdpp-grid-lenet",
     "lenet-helped",
     "cifar10",
     "cifar10-helped",
