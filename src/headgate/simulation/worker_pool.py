@@ -155,3 +155,6 @@ def _compile(experiment: Experiment, dataset: Dataset) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # its parent's word, also where Ctrl-C is ignored
     WorkerPool(int(sys.argv[1])).serve()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # all is written and told: taking torch and CUDA apart first would keep the parent waiting
