@@ -16,7 +16,8 @@ from headgate.records.parts import create
 from headgate.records.reader import RunFolder
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint
-from headgate.simulation.run import choose_device, examine, play_folder, play_rounds, resume
+from headgate.simulation.devices import choose_device
+from headgate.simulation.run import examine, play_folder, play_rounds, resume
 from headgate.simulation.schedule import perform
 
 SETTINGS = ["run.seeds=2", "run.rounds=6", 'run.policies=["acdpp", "constant"]', "training.steps=2"]

@@ -38,7 +38,7 @@ def run(
         str, typer.Option(help="How local training is done: auto, or a name (see docs/reference/executors.md).")
     ] = "auto",
     processes: Annotated[
-        int | None, typer.Option(help="Single-thread processes; default: one for each core. 1: this process alone.")
+        int | None, typer.Option(help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone.")
     ] = None,
     ray: Annotated[
         str | None,

@@ -54,11 +54,15 @@ PRICES = 1 << 22
 
 
 def streams_of(
-    experiment: Experiment, dataset: Dataset, seeds: Ints, moving: Moving | None = None
+    experiment: Experiment, dataset: Dataset, seeds: Ints, moving: Moving | None = None, tried: bool = False
 ) -> Iterator[Stream | MovingStream]:
-    """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients."""
+    """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients.
+
+    `tried`: nobody will read them, so who owns what need not be written down.
+    """
     rule, clients = experiment.data.partition, experiment.system.clients
-    owners = rule.split if experiment.training.cohort is None or clients <= FEW else rule.owners
+    all_of_them = not tried and (experiment.training.cohort is None or clients <= FEW)
+    owners = rule.split if all_of_them else rule.owners
     for seed in map(int, seeds):
         stream = Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
         yield stream if moving is None else moving.stream(stream, experiment.rounds)

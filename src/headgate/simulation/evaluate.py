@@ -41,10 +41,8 @@ class Evaluator:
                 y = self.labels[start : start + EVALUATED]
                 for run, logits in self._logits(theta, models, self.images[start : start + EVALUATED]):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
-                    # one kernel that takes every row by itself, and then row by row, each in memory of its own: in which
-                    # order a GPU adds up hangs on how many rows there are and where one begins; chunks must not
                     rows = log_chances(logits, y).view(-1, len(y))
-                    loss[run] -= torch.stack([row.clone().sum() for row in rows]).view_as(loss[run]).double()
+                    loss[run] -= sum_of_each(rows).view_as(loss[run])
         return hits.double() / len(self.labels), loss / len(self.labels)
 
     def losses(self, theta: Tensor, images: Tensor, labels: Tensor) -> Tensor:
@@ -121,6 +119,20 @@ class Evaluator:
             name: view.to(self.task.arithmetic, memory_format=self.format if view.dim() == 4 else torch.preserve_format)
             for name, view in views.items()
         }
+
+
+def sum_of_each(rows: Tensor) -> Tensor:
+    """The sum of each row, (R,), in float64: one half is added to the other until one number is left.
+
+    In which order torch.sum adds up hangs, on a GPU, on how many rows there are and where one begins. A run's numbers must
+    not hang on who else is in its chunk; here each is the sum of the same two, whoever stands beside it.
+    """
+    rows = rows.double()
+    while (many := rows.shape[1]) > 1:
+        half = (many + 1) // 2
+        both = rows[:, : many - half] + rows[:, half:]
+        rows = both if many % 2 == 0 else torch.cat([both, rows[:, many - half : half]], dim=1)
+    return rows[:, 0] if many else rows.new_zeros(len(rows))
 
 
 def log_chances(logits: Tensor, labels: Tensor) -> Tensor:

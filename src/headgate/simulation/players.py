@@ -17,6 +17,7 @@ from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
+from headgate.simulation.devices import give_back
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 LOOK = 0.2
@@ -85,7 +86,7 @@ class Here:
         return self._datasets.examine(experiment, device, executor)
 
     def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
-        from headgate.simulation.run import give_back, play_folder
+        from headgate.simulation.run import play_folder
 
         for folder in folders:
             if told():

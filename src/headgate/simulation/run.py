@@ -3,13 +3,9 @@
 `schedule` cuts large experiments into parts and has each played by what is here, wherever that may be.
 """
 
-import ctypes
-import gc
 import math
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +23,7 @@ from headgate.records.scored import read_scored
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
 from headgate.simulation.cut import footprint
+from headgate.simulation.devices import choose_device, give_back
 from headgate.simulation.engine import Simulation, streams_of
 from headgate.simulation.learner import EVALUATED
 from headgate.simulation.rounds import Round
@@ -34,33 +31,6 @@ from headgate.simulation.rounds import Round
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
 MOST_THREADS = 1024
-DEVICES = ("auto", "cpu", "cuda")
-
-
-def choose_device(name: str) -> str:
-    """cpu or cuda; auto takes a GPU where there is one."""
-    if name not in DEVICES:
-        raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
-    if name == "cuda" and not _finds_gpu():
-        raise SettingError("--device cuda: torch finds no GPU here")
-    return "cuda" if name == "cuda" or (name == "auto" and _has_driver() and _finds_gpu()) else "cpu"
-
-
-def _has_driver() -> bool:
-    """Of a GPU that torch may find: asked first, because to import torch takes seconds."""
-    if Path("/dev/kfd").exists():  # AMD's
-        return True
-    with suppress(OSError):
-        return bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
-    return False
-
-
-def _finds_gpu() -> bool:
-    try:
-        import torch
-    except ImportError:
-        return False
-    return torch.cuda.is_available()
 
 
 def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> dict[str, Any]:
@@ -69,7 +39,8 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     One seed is simulated; they differ in how the data are dealt, which is tried for each.
     """
     one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
-    for _ in streams_of(experiment, hold_out(dataset, experiment.data.validation), experiment.seeds[1:], one.moving):
+    others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], one.moving
+    for _ in streams_of(experiment, *others, tried=True):
         pass
     facts: dict[str, Any] = {"environment": _environment(one), "at_first": one.learner.executor.at_first}
     if one.learner.device == "cuda":
@@ -88,15 +59,6 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
         need = footprint(images, pixels, itself, parameters, clients, itemsize, EVALUATED, working, run)
         facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
     return facts
-
-
-def give_back(device: str) -> None:
-    """Memory of a GPU that nobody needs any more: executors hang together in circles, which must be broken first."""
-    if choose_device(device) == "cuda":
-        import torch
-
-        gc.collect()
-        torch.cuda.empty_cache()
 
 
 def _environment(simulation: Simulation) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_
 from headgate.records.tables import PARTS, part_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
+from headgate.simulation.devices import choose_device
 from headgate.simulation.players import ChunkError, Here, Player, Processes, cores
 from headgate.simulation.stopping import told_to_stop
 from headgate.writing import clear_partial
@@ -72,8 +73,8 @@ def perform(
     A folder may be somebody else's: `trust` names the code outside the package that may run then, as `module` or
     `module:Class`.
 
-    `processes`: how many single-thread processes play, by default one for each core unless there is little to do; 1 is this
-    process. `ray`: the address of a Ray cluster that plays instead, "local" for one on this machine.
+    `processes`: how many single-thread processes play, by default one for each core unless there is little to do or a GPU
+    does it; 1 is this process. `ray`: the address of a Ray cluster that plays instead, "local" for one on this machine.
 
     `tick` is told the rounds done and the rounds in all, over all chunks; `watch` a run folder and the rows of a round that
     a chunk of it has finished, and before all others no rows; `say` what is about to be done. Whoever plays reads the
@@ -87,7 +88,7 @@ def perform(
         began = time.monotonic()
         if any(run.fresh or run.left() for run in left):
             say = say or (lambda text: None)
-            with closing(_player(left, processes, ray)) as player:
+            with closing(_player(left, device, processes, ray)) as player:
                 _start(runs, folder, player, device, executor, say, held)
                 _play(runs, folder, player, device, tick, watch, say)
         for run in left:
@@ -204,7 +205,7 @@ def _never_begun(folder: Path, trust: Sequence[str]) -> _Run:
 # starting
 
 
-def _player(runs: Sequence[_Run], processes: int | None, ray: str | None) -> Player:
+def _player(runs: Sequence[_Run], device: str, processes: int | None, ray: str | None) -> Player:
     unnamed = {f"{key}: {why}" for run in runs for key, why in run.experiment.unnamed.items()}
     if unnamed:
         if ray is not None or (processes or 1) > 1:
@@ -216,7 +217,7 @@ def _player(runs: Sequence[_Run], processes: int | None, ray: str | None) -> Pla
 
         return Cluster(ray)
     light = sum(work(run.experiment) for run in runs) < LIGHT
-    many = processes or (1 if light else cores())
+    many = processes or (1 if light or choose_device(device) == "cuda" else cores())  # a GPU takes one chunk after the other
     return Processes(many) if many > 1 else Here()
 
 

@@ -26,9 +26,10 @@ from headgate.experiment import Experiment, build, load
 from headgate.learning.datasets import Dataset
 from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
+from headgate.simulation.devices import choose_device, give_back
 from headgate.simulation.engine import Simulation
 from headgate.simulation.players import Datasets, told
-from headgate.simulation.run import choose_device, give_back, play_folder
+from headgate.simulation.run import play_folder
 from headgate.simulation.stopping import told_to_stop
 
 SIGNALS = {signal.SIGCHLD, signal.SIGINT}

@@ -8,7 +8,7 @@ import torch
 from headgate.errors import HeadgateError, Interrupted
 from headgate.experiment import load
 from headgate.records.tables import part_folders
-from headgate.simulation import run, schedule
+from headgate.simulation import devices, players, run, schedule
 from headgate.simulation.schedule import perform
 
 from .played import SETTINGS, Stopping, models, odd, tables
@@ -41,13 +41,14 @@ def small(tmp_path, monkeypatch):
 
 
 def test_memory_goes_back_between_chunks(tmp_path, monkeypatch, small):
-    plain, held = run.give_back, []
+    plain, held = devices.give_back, []
 
     def watched(device):
         plain(device)
         held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
 
-    monkeypatch.setattr(run, "give_back", watched)
+    for module in (run, players):
+        monkeypatch.setattr(module, "give_back", watched)
     perform(small, tmp_path / "run", device=DEVICE, processes=1)
     assert len(held) == 5  # after the look before all chunks, and after each
     first, *later = held
