@@ -6,10 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headgate.analysis.formatting import DASH, interval, percent, plus_minus
-from headgate.analysis.intervals import Estimate, student
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, beside, filled, read_numbers, write
 from headgate.errors import DataError
@@ -19,7 +17,7 @@ from headgate.studies.better import every_price
 from headgate.studies.better.age import age_table, least_table
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
-from headgate.studies.better.seed_by_seed import Row
+from headgate.studies.better.seed_by_seed import Row, paired
 from headgate.studies.better.studies import GRIDS, NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
 from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_said, worth_table
 from headgate.studies.leaderboard.results import MEASURES
@@ -97,9 +95,8 @@ def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
 
 
 def gap(one: Row, other: Row, key: str) -> str:
-    """Seed by seed, in points, with its 95 % interval. Results of before seeds were named lost none."""
-    gaps = np.array(one[f"{key}_by_seed"]) - np.array(other[f"{key}_by_seed"])
-    return plus_minus(student(100 * gaps), 2, signs=True)
+    """Seed by seed, in points, with its 95 % interval."""
+    return plus_minus(paired(one, other, key), 2, signs=True)
 
 
 def _share(closed: Any) -> str:
@@ -163,7 +160,8 @@ def _rivals(found: Found) -> str:
         ours, rivals = at(found[name], "headgate"), [row for row in found[name] if row["policy"].startswith("K")]
         for key in MEASURES:
             best = max(rivals, key=lambda row: row[key][0])
-            theirs = f"`{best['policy']}` {_points(best, key)} for {best['spend']:.1f}"
+            lost = f", {best['diverged']} of {best['seeds'] + best['diverged']} runs broke down" if best["diverged"] else ""
+            theirs = f"`{best['policy']}` {_points(best, key)} for {best['spend']:.1f}{lost}"
             lines.append([title(name), key, f"{_points(ours, key)} for {ours['spend']:.1f}", theirs, gap(ours, best, key)])
     return table(["study", "by", "headgate (%)", "best ACDPP in the limits (%)", "ahead (points)"], lines)
 

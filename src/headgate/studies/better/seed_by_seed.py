@@ -31,11 +31,17 @@ def rows_of_all(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
 
 def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
     """One less the other over the seeds that both have, in points, or as `scale` says."""
-    ours, theirs = (dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True)) for row in (one, other))
+    ours, theirs = (_by_seed(row, key) for row in (one, other))
     both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
     if not both:
         raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
     return student(scale * np.array([ours[seed] - theirs[seed] for seed in both]))
+
+
+def _by_seed(row: Row, key: str) -> dict[int, Any]:
+    """Results of before seeds were named lost none: they are numbered."""
+    found = row[f"{key}_by_seed"]
+    return dict(zip(row["learnt"] if "learnt" in row else range(len(found)), found, strict=True))
 
 
 def with_p(gap: Difference, digits: int = 2, unit: str = "") -> str:
