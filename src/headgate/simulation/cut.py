@@ -16,6 +16,8 @@ TOGETHER = {"gram": 10}
 """runs in a chunk on the CPU: linear models share the products of their evaluation"""
 TOGETHER_ELSE = 2
 """and others a policy's decision, which for AC-DPP takes as long for one seed as for ten"""
+MOST_NETS = 200
+"""in a chunk on a GPU, also where more would fit: more are not faster, and more is lost with a chunk"""
 SHARE = 0.8
 """of a device's free memory; the rest is for what libraries take for themselves, and for fragments"""
 
@@ -35,7 +37,7 @@ def runs_of(experiment: Experiment) -> int:
 def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> int:
     """How many runs a chunk may have; `fit` is how many the device has room for, None on the CPU."""
     if fit is not None:
-        return fit
+        return fit if executor == "gram" else min(fit, MOST_NETS)
     return runs_of(experiment) if work(experiment) < LIGHT else TOGETHER.get(executor, TOGETHER_ELSE)
 
 
