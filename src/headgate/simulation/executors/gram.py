@@ -37,6 +37,8 @@ from headgate.simulation.executors.gram_slopes import descended_by_slopes
 
 BIN = 48
 """Rows of a bin of small clients: more make the Gram matrices dearer, fewer make more of them. Measured."""
+FEW = 32
+"""samples whose products are quicker all done than half of them. Measured"""
 Floats = NDArray[Any]
 """float32 or float64, as the task says."""
 
@@ -115,7 +117,7 @@ class Gram(GramForm[LinearTask]):
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
         # A run that has broken down is the caller's business.
         with np.errstate(all="ignore"):
-            samples, logits, grams = self._measured(models, images, runs, bins, np.arange(len(sizes)).repeat(sizes))
+            samples, logits, grams = self._measured(models, images, runs, bins, slices(offsets))
             spans = list(zip(bins, grams, strict=True))
             if training.plain:
                 moves, losses = self._descended(logits, labels, sizes, weights, training, spans)
@@ -131,33 +133,36 @@ class Gram(GramForm[LinearTask]):
         return after, means.astype(after.dtype)
 
     def _measured(
-        self, models: Floats, images: NDArray[Any], runs: list[slice], bins: list[slice], owner: Ints
+        self, models: Floats, images: NDArray[Any], runs: list[slice], bins: list[slice], clients: list[slice]
     ) -> tuple[Floats, Floats, list[Floats]]:
         """All samples, normalised; their logits (classes, S) at the model of their run; the Gram matrices of the bins.
 
         Run by run, so that a run's samples are still in the cache when they are multiplied.
         """
         weight, bias = self.task.matrices(models)
-        samples = np.empty((len(images), weight.shape[2]), self.task.dtype)
+        room = np.empty((len(images) + 1, weight.shape[2]), self.task.dtype)
+        samples, room[-1] = room[:-1], 0  # one more row, for `_inner`
         logits = np.empty((self.task.classes, len(samples)), self.task.dtype)
         grams: list[Floats] = []
+        waiting = iter(clients)
         for r, run in enumerate(runs):
             self.task.normalise(images[run], samples[run])
             own = np.matmul(weight[r], samples[run].T, logits[:, run])
             if bias is not None:
                 own += bias[r]
             while len(grams) < len(bins) and bins[len(grams)].stop <= run.stop:
-                span = bins[len(grams)]
-                grams.append(self._gram(samples[span], owner[span]))
+                grams.append(self._gram(room, bins[len(grams)], waiting))
         return samples, logits, grams
 
-    def _gram(self, own: Floats, owner: Ints) -> Floats:
+    def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
         """The Gram matrix (p, p) of a bin of samples, zero between samples of different clients."""
-        gram: Floats = own @ own.T
-        if self.task.bias:  # the weight of one more feature, which is always 1
-            gram += 1
-        if owner[0] != owner[-1]:
-            gram *= owner[:, None] == owner
+        gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
+        more = 1 if self.task.bias else 0  # the weight of one more feature, which is always 1
+        for client in clients:
+            at = slice(client.start - span.start, client.stop - span.start)
+            np.add(_inner(room, client), more, gram[at, at])
+            if client.stop == span.stop:
+                break
         return gram
 
     def _descended(
@@ -215,6 +220,17 @@ class Gram(GramForm[LinearTask]):
                 np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
         after += models
         return after
+
+
+def _inner(room: Floats, own: slice) -> Floats:
+    """All products (n, n) of a client's samples with each other; behind the last of all there is one more row.
+
+    Of a few samples, with one row too many: numpy has a matrix times its own transpose done by a routine that does half of
+    the work, and of a small one takes twice as long.
+    """
+    few = own.stop - own.start <= FEW
+    products = room[own] @ room[own.start : own.stop + few].T
+    return products[:, :-1] if few else products
 
 
 @contextmanager
