@@ -42,7 +42,7 @@ def one_after_the_other(born, t, limit, held, holds):
 
 
 @settings(max_examples=150)
-@given(windows(), st.integers(1, 5), st.booleans())
+@given(windows(), st.one_of(st.integers(1, 5), st.integers(6, 30)), st.booleans())
 def test_it_is_one_sample_after_the_other(given, block, places_first):
     born, t, *others = given
     before, block_before = born.copy(), renewed_module.BLOCK

@@ -1,6 +1,6 @@
 """Since when each place of very many windows is taken, after a round: all are looked at, block by block."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from headgate.control.types import Born, Ints
 
 BLOCK = 2**13
-"""clients that are looked at together: what is worked out for them stays near the processor"""
+"""clients, of all runs, that are looked at together: what is worked out for them stays near the processor"""
 MANY = 2**14
 """places of all clients, from which it is worth it"""
 
@@ -58,28 +58,34 @@ def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> R
     """
     before = by_place(born)
     places, runs, clients = before.shape
-    kind, place = kind_of(t), np.arange(places, dtype=_unsigned(places))[:, None]
+    kind, place = kind_of(t), np.arange(places, dtype=_unsigned(places))[:, None, None]
     after, now, most = np.empty(before.shape, dtype=kind), kind(t), limit.astype(place.dtype)
     left, since, unused = np.zeros((3, runs), dtype=np.int64)
-    for r in range(runs):
-        for start in range(0, clients, BLOCK):
-            own = slice(start, start + BLOCK)
-            was, room = before[:, r, own].astype(kind, copy=False), most[own]
-            (old, end), (first, last) = (Windows(*(each[r, own] for each in windows)) for windows in (held, holds))
-            begin = np.maximum(end, first)
-            gone, come = (each.astype(place.dtype) for each in (np.minimum(end, first) - old, last - begin))
-            leaves, many = _within(place, old, gone, room).view(np.int8), int(gone.sum())
-            left[r] += many
-            unused[r] += (begin - end).sum()
-            if np.array_equal(gone, come) and not ((gone > 0) & (end - old != room)).any():
-                # Who is full takes the places of those that leave. Products are quicker than choices.
-                ages = (now - was) * leaves
-                since[r] += t * many - _total(ages, t)
-            else:
-                since[r] += _total(was * leaves, t)
-                ages = (now - was) * _within(place, begin, come, room).view(np.int8)
-            np.add(was, ages, out=after[:, r, own])
+    for some, own in _blocks(runs, clients):
+        was, room = before[:, some, own].astype(kind, copy=False), most[own]
+        (old, end), (first, last) = (Windows(*(each[some, own] for each in windows)) for windows in (held, holds))
+        begin = np.maximum(end, first)
+        gone, come = (each.astype(place.dtype) for each in (np.minimum(end, first) - old, last - begin))
+        leaves, many = _within(place, old, gone, room).view(np.int8), gone.sum(axis=1, dtype=np.int64)
+        left[some] += many
+        unused[some] += (begin - end).sum(axis=1)
+        if np.array_equal(gone, come) and not ((gone > 0) & (end - old != room)).any():
+            # Who is full takes the places of those that leave. Products are quicker than choices.
+            ages = (now - was) * leaves
+            since[some] += t * many - _total(ages, t)
+        else:
+            since[some] += _total(was * leaves, t)
+            ages = (now - was) * _within(place, begin, come, room).view(np.int8)
+        np.add(was, ages, out=after[:, some, own])
     return Renewed(by_client(after), left, since, unused)
+
+
+def _blocks(runs: int, clients: int) -> Iterator[tuple[slice, slice]]:
+    """Of whole runs, or of clients of one."""
+    together = max(1, BLOCK // max(clients, 1))
+    for r in range(0, runs, together):
+        for start in range(0, clients, BLOCK):
+            yield slice(r, r + together), slice(start, start + BLOCK)
 
 
 def _unsigned(places: int) -> Any:
@@ -88,13 +94,13 @@ def _unsigned(places: int) -> Any:
 
 
 def _within(place: NDArray[Any], begin: Ints, count: NDArray[Any], most: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which places (B, 1) are those of the samples from `begin` on. Below zero is far above every count: it is unsigned."""
-    near = begin.max() < 2**32  # of shorter numbers remainders are quicker
+    """Which places (B, 1, 1) are those of the samples from `begin` on. Below zero is far above every count: it is unsigned."""
+    near = begin.max(initial=0) < 2**32  # of shorter numbers remainders are quicker
     first = (begin.astype(np.uint32) % most.astype(np.uint32) if near else begin % most).astype(place.dtype)
     after = place - first
     return np.asarray((after < np.minimum(count, most - first)) | (after + most < count))
 
 
-def _total(rounds: NDArray[Any], t: int) -> int:
-    """Their sum, place by place at first, in the narrowest type that cannot overflow."""
-    return int(rounds.sum(axis=0, dtype=kind_of(len(rounds) * t)).sum(dtype=np.int64))
+def _total(rounds: NDArray[Any], t: int) -> Ints:
+    """Their sum for each run, place by place at first, in the narrowest type that cannot overflow."""
+    return np.asarray(rounds.sum(axis=0, dtype=kind_of(len(rounds) * t)).sum(axis=1, dtype=np.int64))
