@@ -95,7 +95,7 @@ def _unsigned(places: int) -> Any:
 
 def _within(place: NDArray[Any], begin: Ints, count: NDArray[Any], most: NDArray[Any]) -> NDArray[np.bool_]:
     """Which places (B, 1, 1) are those of the samples from `begin` on. Below zero is far above every count: it is unsigned."""
-    near = begin.max(initial=0) < 2**32  # of shorter numbers remainders are quicker
+    near = begin.max() < 2**32  # of shorter numbers remainders are quicker
     first = (begin.astype(np.uint32) % most.astype(np.uint32) if near else begin % most).astype(place.dtype)
     after = place - first
     return np.asarray((after < np.minimum(count, most - first)) | (after + most < count))

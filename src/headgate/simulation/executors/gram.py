@@ -36,7 +36,7 @@ from headgate.simulation.executors.executor import Executor, Ints, Learnt, Task,
 from headgate.simulation.executors.gram_slopes import descended_by_slopes
 
 BIN = 48
-"""Rows of a bin of small clients: more make the Gram matrices dearer, fewer make more of them. Measured."""
+"""Rows of a bin of small clients: more make the products of a step dearer, fewer make more of them. Measured."""
 FEW = 32
 """samples whose products are quicker all done than half of them. Measured"""
 Floats = NDArray[Any]

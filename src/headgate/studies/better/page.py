@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.formatting import DASH, interval, percent, plus_minus
+from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, beside, filled, read_numbers, write
@@ -17,7 +17,7 @@ from headgate.studies.better import every_price
 from headgate.studies.better.age import age_table, least_table
 from headgate.studies.better.figure import draw_front
 from headgate.studies.better.response import draw_response, response_table
-from headgate.studies.better.seed_by_seed import Row, paired
+from headgate.studies.better.seed_by_seed import Row, gap
 from headgate.studies.better.studies import GRIDS, NAMES, OBJECTIVES, RESPONSES, SERVERS, study, title
 from headgate.studies.better.worth import COMMAND, OBJECTIVE, SERVER, worth_said, worth_table
 from headgate.studies.leaderboard.results import MEASURES
@@ -92,11 +92,6 @@ def page(found: Found, helped: Found, minimised: Found, regret: Sequence[Row], q
 
 def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
     return next(row for row in rows if row["policy"] == policy and budget in (None, row["budget"]))
-
-
-def gap(one: Row, other: Row, key: str) -> str:
-    """Seed by seed, in points, with its 95 % interval."""
-    return plus_minus(paired(one, other, key), 2, signs=True)
 
 
 def _share(closed: Any) -> str:

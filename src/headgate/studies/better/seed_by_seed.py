@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import listed, plus_minus
+from headgate.analysis.formatting import DASH, listed, plus_minus
 from headgate.analysis.intervals import Difference, student
 from headgate.analysis.pages import of_one_sort, read_numbers
 from headgate.errors import DataError
@@ -42,6 +42,12 @@ def _by_seed(row: Row, key: str) -> dict[int, Any]:
     """Results of before seeds were named lost none: they are numbered."""
     found = row[f"{key}_by_seed"]
     return dict(zip(row["learnt"] if "learnt" in row else range(len(found)), found, strict=True))
+
+
+def gap(one: Row, other: Row, key: str) -> str:
+    """Seed by seed, in points, with its 95 % interval; nothing where a side was lost."""
+    both = one[f"{key}_by_seed"] and other[f"{key}_by_seed"]
+    return plus_minus(paired(one, other, key), 2, signs=True) if both else DASH
 
 
 def with_p(gap: Difference, digits: int = 2, unit: str = "") -> str:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.compare import page as compared
-from headgate.analysis.formatting import DASH, listed, plus_minus
+from headgate.analysis.formatting import DASH, listed
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, page, write
 from headgate.analysis.provenance import facts_of, how_made, machine
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
-from headgate.studies.better.seed_by_seed import Row, paired
+from headgate.studies.better.seed_by_seed import Row, gap, paired
 from headgate.studies.better.studies import OBJECTIVES, SERVERS, title
 
 COMMAND = "headgate reproduce better"
@@ -116,11 +116,11 @@ def worth_table(found: Mapping[str, Sequence[Row]], part: LearningPart) -> str:
             if kind == part.plain:
                 continue
             adds = [
-                _gap(at[kind, setting, policy], at[part.plain, "", policy], key)
+                gap(at[kind, setting, policy], at[part.plain, "", policy], key)
                 for policy in POLICIES
                 for key in ("best", "last")
             ]
-            beside = _gap(at[kind, setting, "headgate"], at[part.plain, "", "oracle"], "best")
+            beside = gap(at[kind, setting, "headgate"], at[part.plain, "", "oracle"], "best")
             lines.append([f"[{title(name)}]({name}.md)", f"{kind} {setting}".strip(), *adds, beside])
     header = [f"{policy}: {key}" for policy in POLICIES for key in ("best", "last")]
     beside = "headgate with it, less the plain oracle: best"
@@ -154,8 +154,3 @@ def _broken(rows: Sequence[Row]) -> str:
         lost, learnt = sum(row["diverged"] for row in tried), sum(len(row["learnt"]) for row in tried)
         said.append(f" With `{kind}` {lost} of headgate's {lost + learnt} runs broke down, so there is no line for it.")
     return "".join(said)
-
-
-def _gap(one: Row, other: Row, key: str) -> str:
-    """Seed by seed, in points, with its 95 % interval; nothing where a side was lost."""
-    return plus_minus(paired(one, other, key), 2, signs=True) if one["learnt"] and other["learnt"] else DASH
