@@ -70,12 +70,15 @@ def played(name: str, policies: str, seeds: int, rounds: int, clients: int) -> d
         words = [sys.executable, "-m", "headgate.cli", "run", "million", "--seeds", str(seeds), "--policies", policies]
         words += [word for setting in settings for word in ("--set", setting)]
         words += ["--processes", "1", "--progress", "none", "--out", str(folder)]
-        with errors.open("w") as said:
-            process = subprocess.Popen(words, env=os.environ | ONE_THREAD, stdout=said, stderr=said)
-        seen = list[tuple[float, int, float]]()
-        while process.poll() is None:
-            seen.append((used(process.pid), rows(folder) // runs, resident(process.pid)))
-            time.sleep(0.05)
+        seen, on_disk = list[tuple[float, int, float]](), 0
+        with (
+            errors.open("w") as said,
+            subprocess.Popen(words, env=os.environ | ONE_THREAD, stdout=said, stderr=said) as process,
+        ):
+            while process.poll() is None:
+                on_disk = max(on_disk, rows(folder))  # a run that has ended moves its rows elsewhere
+                seen.append((used(process.pid), on_disk // runs, resident(process.pid)))
+                time.sleep(0.05)
         if process.returncode:
             sys.exit(errors.read_text("utf-8"))
     took, done, held = (np.array(each) for each in zip(*(each for each in seen if each[2]), strict=True))
@@ -105,7 +108,10 @@ def used(pid: int) -> float:
 def rows(folder: Path) -> int:
     """Rows of the metrics on disk, of all parts."""
     files = [*folder.glob("metrics.jsonl"), *folder.glob("parts/*/metrics.jsonl")]
-    return sum(path.read_bytes().count(b"\n") for path in files)
+    try:
+        return sum(path.read_bytes().count(b"\n") for path in files)
+    except FileNotFoundError:  # moved since it was found
+        return 0
 
 
 def resident(pid: int) -> float:

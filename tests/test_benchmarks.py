@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -292,3 +293,11 @@ def test_memory_and_rows_of_a_run_are_seen_from_outside(monkeypatch):
     assert told["peak_mib_a_run"] == told["peak_memory_mib"] > 50
     assert told["median_ms"] > 0
     assert 0 < told["rows_before_the_end"] <= 100
+
+
+def test_rows_that_are_moved_while_they_are_counted_are_no_rows(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    (tmp_path / "metrics.jsonl").write_text("{}\n{}\n")
+    assert of_benchmarks("million").rows(tmp_path) == 2
+    moved = SimpleNamespace(glob=lambda pattern: [tmp_path / "moved"])
+    assert of_benchmarks("million").rows(moved) == 0
