@@ -19,8 +19,8 @@ _BLOCK = 1 << 15
 """draws at once: they stay in the processor's cache"""
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_WEYL = (0x9E3779B9, 0xBB67AE85)
+_MULTIPLIERS = np.array([0xD2511F53, 0xCD9E8D57], dtype=np.uint64)
+_WEYL = np.array([0x9E3779B9, 0xBB67AE85], dtype=np.uint64)
 
 
 class Purpose(IntEnum):
@@ -49,24 +49,22 @@ def philox(
     counter: tuple[Words, Words, Words | np.uint64, Words], key: tuple[Words, Words]
 ) -> tuple[Words, Words, Words, Words]:
     """Ten rounds of Philox4x32 on arrays of 32-bit words kept in uint64, which broadcast."""
-    room = np.empty((6, *np.broadcast(*counter, *key).shape), dtype=np.uint64)
-    c0, c1, c2, c3, p0, p1 = (room[place, ...] for place in range(6))
-    for word, given in zip((c0, c1, c2, c3), counter, strict=True):
-        word[...] = given
-    k0, k1 = key
+    shape, of_keys = np.broadcast(*counter, *key).shape, np.broadcast(*key).shape
+    ones = [1] * len(shape)
+    even, odd, products = np.empty((3, 2, *shape), dtype=np.uint64)  # words 0 and 2, words 1 and 3: both at once
+    even[0], odd[0], even[1], odd[1] = counter
+    keys = np.empty((2, *ones[len(of_keys) :], *of_keys), dtype=np.uint64)
+    keys[0], keys[1] = key
+    multipliers, steps, crossed = _MULTIPLIERS.reshape(2, *ones), _WEYL.reshape(2, *ones), products[::-1]
     for _ in range(10):  # in place: a new array for every step would take longer to get than to fill
-        np.multiply(c0, _MULTIPLIERS[0], out=p0)
-        np.multiply(c2, _MULTIPLIERS[1], out=p1)
-        np.right_shift(p1, _HALF, out=c0)
-        c0 ^= c1
-        c0 ^= k0
-        np.bitwise_and(p1, _LOW, out=c1)
-        np.right_shift(p0, _HALF, out=c2)
-        c2 ^= c3
-        c2 ^= k1
-        np.bitwise_and(p0, _LOW, out=c3)
-        k0, k1 = (k0 + np.uint64(_WEYL[0])) & _LOW, (k1 + np.uint64(_WEYL[1])) & _LOW
-    return c0, c1, c2, c3
+        np.multiply(even, multipliers, out=products)
+        np.right_shift(crossed, _HALF, out=even)
+        even ^= odd
+        even ^= keys
+        np.bitwise_and(crossed, _LOW, out=odd)
+        keys += steps
+        keys &= _LOW
+    return even[0, ...], odd[0, ...], even[1, ...], odd[1, ...]
 
 
 def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0) -> NDArray[np.float64]:
