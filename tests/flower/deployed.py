@@ -2,7 +2,8 @@
 
 It is the one that `headgate flower new --training own` writes. A process can be killed at the place that is meant, however
 slow the machine is. SuperNodes of these tests give a sign of life every ten seconds, not every thirty: a killed one is
-missed after twenty, not after a minute.
+missed after twenty, not after a minute. Flower gives apps half a minute to start by the same number, so all others keep it:
+where an app takes longer than that to start, Flower starts it anew, for ever.
 """
 
 import os
@@ -52,9 +53,16 @@ class Grid:
 '''
 
 LIVELY = """
-import flwr.common.constant
+import sys
 
-flwr.common.constant.HEARTBEAT_DEFAULT_INTERVAL = flwr.common.constant.HEARTBEAT_MIN_INTERVAL
+if "supernode" in sys.orig_argv:
+    import flwr.supercore.heartbeat
+    import flwr.supernode.fleet_http_connection
+    from flwr.common.constant import HEARTBEAT_MIN_INTERVAL
+
+    for module in (flwr.supercore.heartbeat, flwr.supernode.fleet_http_connection):
+        assert module.HEARTBEAT_DEFAULT_INTERVAL == 30
+        module.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT_MIN_INTERVAL
 """
 
 
