@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
@@ -52,16 +54,48 @@ def served(tmp_path_factory):
         yield one
 
 
-@pytest.fixture
-def tab(context):
-    """tab(served, path, …) opens a page; `expected` are console messages that belong to the test."""
-    opened, wrong = [], []
+class Nothing(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
-    def open_tab(served, path="/", width=1280, dark=False, still=False, expected=None):
-        page = context.new_page()
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def elsewhere():
+    """An empty page, to leave another for. On the same host: for `about:blank` the browser would start another process, and
+    that would read and compile all of Plotly again."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def standing(context, elsewhere):
+    """One tab for all tests, one after the other, for the same reason."""
+    page = context.new_page()
+    page.goto(elsewhere)
+    return page
+
+
+@pytest.fixture
+def tab(standing, elsewhere):
+    """tab(served, path, …) opens a page; `expected` are console messages that belong to the test. What breathes while one
+    waits is drawn anew sixty times a second, by the processor: it stands `still` where no test looks at motion."""
+    wrong, heard = [], []
+
+    def open_tab(served, path="/", width=1280, dark=False, still=True, expected=None):
+        assert not heard, "there is one tab"
+        page = standing
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce" if still else "no-preference")
-        opened.append(page)
 
         def said(message):
             if message.type in ("error", "warning") and not (expected and re.search(expected, message.text)):
@@ -72,13 +106,14 @@ def tab(context):
             if address.scheme not in ("data", "blob") and address.hostname != "127.0.0.1":
                 wrong.append(f"request to another host: {request.url}")
 
-        page.on("console", said)
-        page.on("pageerror", lambda error: wrong.append(f"uncaught: {error}"))
-        page.on("request", asked)
+        heard.extend([("console", said), ("pageerror", lambda error: wrong.append(f"uncaught: {error}")), ("request", asked)])
+        for event, listener in heard:
+            page.on(event, listener)
         page.goto(f"http://127.0.0.1:{served.port}{path}")
         return page
 
     yield open_tab
-    for page in opened:
-        page.close()
+    for event, listener in heard:
+        standing.remove_listener(event, listener)
+    standing.goto(elsewhere)  # nothing of this test is there for the next
     assert not wrong

@@ -18,7 +18,7 @@ def picture(page):
 
 
 def test_it_plays_pauses_steps_and_is_scrubbed(tab, served):
-    page = tab(served, "/gate/done?policy=acdpp")
+    page = tab(served, "/gate/done?policy=acdpp", still=False)
     canvas, play = page.locator("canvas.stage-canvas"), page.get_by_role("button", name=re.compile("Play|Pause"))
     expect(canvas).to_have_attribute("data-playing", "true")
     expect(readout(page, "Round")).to_have_text("2 / 20")
@@ -51,7 +51,7 @@ def test_it_plays_pauses_steps_and_is_scrubbed(tab, served):
 
 def test_without_a_run_a_rehearsal_is_shown(tab, tmp_path):
     with Served(tmp_path) as served:
-        page = tab(served, "/gate?round=4")
+        page = tab(served, "/gate?round=4", still=False)
         expect(page.get_by_text("A rehearsal, without learning")).to_be_visible()
         expect(readout(page, "Round")).to_have_text("4 / 80")
         page.get_by_label("Policy").select_option("constant")
@@ -113,7 +113,7 @@ def test_windows_and_ages_follow_from_the_record(tab, served, policy):
 
 
 def test_many_clients_are_shown_together(tab, served):
-    page = tab(served, "/gate/crowded?round=3")
+    page = tab(served, "/gate/crowded?round=3", still=False)
     expect(readout(page, "Round")).to_have_text("3 / 6")
     assert len(served.get("/api/runs/crowded/trace").json["buffers"]) <= 60
     page.keyboard.press("ArrowRight")

@@ -82,7 +82,7 @@ def test_the_whole_way_by_keyboard(tab, served):
     expect(menu).to_be_focused()
 
 
-def test_new_rounds_take_nobodys_place_away(tab, tmp_path):
+def test_new_rounds_take_nobodys_place_away(tab, tmp_path, elsewhere):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
     with Served(tmp_path, pause=0.05) as served:
         page = tab(served, "/run/live")
@@ -94,7 +94,7 @@ def test_new_rounds_take_nobodys_place_away(tab, tmp_path):
         expect(page.locator(".status-line")).to_contain_text("round 5 of 12")
         expect(meaning).to_be_focused()
         expect(page.locator(".meaning")).to_have_js_property("open", True)
-        page.goto("about:blank")
+        page.goto(elsewhere)
 
 
 def test_lines_look_as_in_the_report(tab, served):

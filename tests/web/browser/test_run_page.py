@@ -82,7 +82,7 @@ def test_rounds_appear_as_they_land_until_the_run_is_finished(tab, tmp_path):
         expect(page.locator(".live-mark")).to_have_text("")
 
 
-def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_path):
+def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_path, elsewhere):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
     with Served(tmp_path, pause=0.05) as served:
         page = tab(served, "/run/live", expected="ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load")
@@ -92,7 +92,7 @@ def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_pat
     with Served(tmp_path, port=served.port, pause=0.05):
         expect(page.locator(".status-line")).to_contain_text("round 7 of 12")
         expect(page.locator(".live-mark")).to_have_text("live")
-        page.goto("about:blank")
+        page.goto(elsewhere)
 
 
 def test_a_real_simulation_is_followed_through_every_page(tab, tmp_path):
@@ -100,7 +100,7 @@ def test_a_real_simulation_is_followed_through_every_page(tab, tmp_path):
     command += ["--policies", "acdpp,constant", "--progress", "none", "--out", str(tmp_path / "real")]
     with Served(tmp_path) as served, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as playing:
         try:
-            page = tab(served)
+            page = tab(served, still=False)
             page.get_by_role("link", name="real").click()
             status = page.locator(".status-line .numeral")
             expect(status).to_have_text(re.compile(r"round [1-9]"))

@@ -24,14 +24,14 @@ def names(page):
     return page.locator("tbody tr .name-link")
 
 
-def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path):
+def test_an_empty_folder_says_what_to_do_and_the_first_run_appears(tab, tmp_path, elsewhere):
     with Served(tmp_path) as served:
         page = tab(served)
         expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
         expect(page.locator("pre")).to_have_text("headgate run digits")
         MadeUp(tmp_path / "first").play(1)
         expect(names(page)).to_have_text(["first"])
-        page.goto("about:blank")
+        page.goto(elsewhere)
 
 
 def test_search_sort_and_states(tab, served):
