@@ -27,11 +27,11 @@ def inside_unit(name: str, value: ArrayLike) -> None:
 def whole_numbers(name: str, values: ArrayLike, most: float = NUMBER) -> NDArray[np.int64]:
     """A fresh int64 array of the values, refused where they are not whole numbers."""
     array = _array(values)
-    if array is None or (array.size and (not np.all(np.isfinite(array)) or np.any(array != np.floor(array)))):
+    if array is None or (array.dtype.kind == "f" and not np.all(np.isfinite(array) & (array == np.floor(array)))):
         raise SettingError(f"{name} = {_said(values)}: must be whole numbers")
-    if np.any(np.abs(array) > most):
+    if np.max(array, initial=0) > most or np.min(array, initial=0) < -most:
         raise SettingError(f"{name} = {_said(values)}: must not be beyond {most:,.0f}")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
 
 
 def _numbers(name: str, value: ArrayLike, most: float, wanted: str, above: float = -1.0) -> None:
