@@ -7,6 +7,7 @@ Not a test itself: it forks, so it needs a process of its own. A row is {compone
 """
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -25,6 +26,7 @@ from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, same_ledgers, start
 
 from headgate.flower.strategy import AdmissionStrategy
+from headgate.records.source import commit
 
 ROUNDS, SERVED = 3, 2
 """rounds of a run; where the server is killed at every statement two have them all, the first round's and a later one's"""
@@ -244,6 +246,8 @@ def main() -> None:
 
     headgate.flower.durable.SYNCHRONOUS = "OFF"  # processes die here, machines do not
     os.fsync = lambda descriptor: None
+    commit()  # asks git, and remembers: no child need ask again
+    gc.freeze()  # nor look through what is imported for what nobody needs, which copies every page of it
     made = list(rows(options.part, options.policies.split(","), options.kills, options.seed))
     if options.out:
         options.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")

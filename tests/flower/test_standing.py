@@ -172,6 +172,16 @@ def test_open_orders_of_an_older_ledgers_quarantine_are_released(tmp_path):
     world.audit()
 
 
+def test_what_an_older_file_lacks_is_made(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with closing(LedgerStore(path)) as store:
+        for made in ("TABLE corrections", "INDEX outstanding"):
+            store._db.execute(f"DROP {made}")
+    with closing(LedgerStore(path)) as store:
+        assert store.corrections() == []
+        assert store._db.execute("SELECT type FROM sqlite_master WHERE name = 'outstanding'").fetchone() == ("index",)
+
+
 LIES = st.dictionaries(
     st.tuples(st.integers(1, 7), st.integers(0, 2)), st.sampled_from(["position", "nothing", "nan", "short"]), max_size=12
 )

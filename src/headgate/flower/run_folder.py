@@ -6,9 +6,12 @@ Rows are kept in the ledger, in the transaction that settles their round, and th
 import json
 import os
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
@@ -98,11 +101,21 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
+    if _written_by(experiment, folder / CONFIG):
+        return
     known = named_outside(experiment.tables()).values()  # what else its settings name is not imported
     begun, wanted = _settings(load(folder / CONFIG, trusted=known)), _settings(experiment)
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
         raise DataError(f"{folder}: {other}; choose another folder, or go on with its config.toml")
+
+
+def _written_by(experiment: Experiment, config: Path) -> bool:
+    """Whether these are the bytes that it would write: then they need not be understood to be known."""
+    own = tomli_w.dumps(experiment.tables()).encode()
+    with suppress(OSError), config.open("rb") as file:
+        return file.read(len(own) + 1) == own
+    return False
 
 
 def _settings(experiment: Experiment) -> dict[str, Any]:
