@@ -11,6 +11,7 @@ row is {component, kill_point, expected, outcome}.
 """
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -63,6 +64,7 @@ class Runs:
         for name in ("simulation.linear", "simulation.executors.gram"):
             import_module(f"headgate.{name}")
         commit()  # asks git, and remembers
+        gc.freeze()  # no child need look through all this for what nobody needs, which copies every page of it
 
     def attempt(self, folder: Path, end: Place | None = None, kill_after: float | None = None) -> bool:
         """Whether it came to its end."""
