@@ -16,8 +16,9 @@ from headgate.records.reader import CONFIG
 from headgate.simulation.players import LOOK, ONE_THREAD, Datasets, cores, error_from, raise_first, told
 from headgate.simulation.stopping import told_to_stop
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-"""nothing is reported to anybody, and no warning about a default to come"""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_prestart_worker_first_driver": "0"}
+"""Nothing is reported to anybody, and no warning about a default to come. A cluster started here has no workers before there
+are tasks: they would lack the tasks' variables, so nobody would use them."""
 CARRIED = ("HEADGATE_DATA", "PYTHONPATH")
 Told = tuple[Any, list[str] | None]
 """a result, or an error as it travels"""
