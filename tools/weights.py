@@ -6,6 +6,7 @@ python tools/weights.py      a table; what is not installed here is said to be m
 import importlib.metadata
 import sys
 from collections.abc import Iterator
+from functools import cache
 
 from packaging.requirements import Requirement
 
@@ -28,6 +29,7 @@ def needed(text: str, extra: str, seen: set[tuple[str, str]]) -> Iterator[str]:
             yield from needed(each, own, seen)
 
 
+@cache
 def weight(name: str) -> int | None:
     """Bytes of a package's files as they lie here; None: it is not installed."""
     try:
