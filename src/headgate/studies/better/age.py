@@ -8,6 +8,7 @@ are as old, and the one that buys as many.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from headgate.control.prices import PriceProcess
 from headgate.control.rehearse import rehearse
 from headgate.control.retention import Fifo
 from headgate.control.types import Floats, Ints
-from headgate.experiment import Experiment
 from headgate.studies.better.response import schedules
 from headgate.studies.better.seed_by_seed import Row
 from headgate.studies.better.studies import study, title
@@ -47,9 +47,11 @@ def ages(admitted: Ints, held: Ints) -> Floats:
     return np.asarray(np.divide(old, held, out=np.full(held.shape, np.nan), where=held > 0))
 
 
-def mean_age(experiment: Experiment, policy: str) -> float:
-    """Over seeds, rounds and clients, who count by what they hold. By rehearsal: no policy here listens."""
-    e = experiment
+@cache  # both tables ask for the same ages, and a rehearsal of all seeds takes a second
+def mean_age(name: str, policy: str) -> float:
+    """Of study `name` at its first budget, over seeds, rounds and clients, who count by what they hold. By rehearsal: no
+    policy here listens."""
+    _, e = study(name).points[0]
     told = rehearse(e.system, e.policies[policy], e.prices, np.asarray(e.seeds), e.rounds, by_client=True)
     admitted, held = told.admitted_by_client, told.held_by_client
     assert admitted is not None
@@ -99,7 +101,7 @@ def aged(name: str, rows: Sequence[Row]) -> list[Aged]:
     kept = [row for row in own if type(e.policies[row["policy"]].retention(e.system)) is Fifo]
     places = e.rounds * int(e.system.buffer.sum())
     return [
-        Aged(policy, mean_age(e, policy), row["N"] / places, {key: row[f"closed_{key}"][0] for key in MEASURES})
+        Aged(policy, mean_age(name, policy), row["N"] / places, {key: row[f"closed_{key}"][0] for key in MEASURES})
         for row in kept
         for policy in [row["policy"]]
     ]
