@@ -26,6 +26,7 @@ extensions = [
     "from_the_code",
     "undocumented",
     "mathml",
+    "titles",
 ]
 exclude_patterns = ["_*", "tutorials", "learn/*.ipynb", "learn/*.py.md5"]
 language, smartquotes = "en", False  # two dashes are an option, not a dash

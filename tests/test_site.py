@@ -51,6 +51,16 @@ def test_formulas_are_drawn_by_the_browser(site):
     assert not re.search(r'src="[^"]*math', text, re.IGNORECASE)
 
 
+def test_the_navigation_leads_to_every_page_and_to_no_heading(site):
+    here = site / "understand" / "model.html"
+    tree = re.search(r'<div class="sidebar-tree">(.*?)</div>', here.read_text("utf-8"), re.DOTALL)[1]
+    links = re.findall(r'<a class="[^"]*reference[^"]*" href="([^"]+)"', tree)
+    assert [link for link in links if "#" in link] == ["#"]  # the page itself
+    led_to = {(here.parent / link).resolve() for link in links if link != "#"} | {here.resolve()}
+    alone = {(site / f"{name}.html").resolve() for name in ("index", "search", "genindex", "py-modindex")}
+    assert led_to == {path.resolve() for path in site.rglob("*.html")} - alone
+
+
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_a_tutorial_ran_and_drew_its_figures(site, name):
     text = (site / "learn" / f"{name}.html").read_text("utf-8")
@@ -71,28 +81,37 @@ def test_every_command_and_every_kind_stands_in_the_reference(site):
         assert f"\n{kind}¶" in recipes
 
 
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        ("[nowhere](nowhere.md)", "nowhere.md"),
-        ("[nothing](#no-such-place)", "no-such-place"),
-        (
-            "```{eval-rst}\n.. automodule:: silent\n   :members:\n   :undoc-members:\n```",
-            "silent.silent: a public function",
-        ),
-    ],
-    ids=["page", "place", "name"],
-)
-def test_a_broken_link_or_an_undocumented_name_fails(tmp_path, page, said):
-    (tmp_path / "silent.py").write_text('def spoken():\n    """Says something."""\n\n\ndef silent():\n    pass\n')
-    (tmp_path / "index.md").write_text(f"# One page\n\n{page}\n")
+BROKEN = {
+    "page": ("[nowhere](nowhere.md)", "nowhere.md"),
+    "place": ("[nothing](#no-such-place)", "no-such-place"),
+    "name": (
+        "```{eval-rst}\n.. automodule:: silent\n   :members:\n   :undoc-members:\n```",
+        "silent.silent: a public function",
+    ),
+}
+"""what stands on a page, and what is said of it"""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """A site with one page for each thing that is wrong, built once."""
+    folder = tmp_path_factory.mktemp("broken")
+    (folder / "silent.py").write_text('def spoken():\n    """Says something."""\n\n\ndef silent():\n    pass\n')
+    (folder / "index.md").write_text("# Three pages\n")
+    for name, (text, _) in BROKEN.items():
+        (folder / f"{name}.md").write_text(f"# One page\n\n{text}\n")
     extensions = ["myst_parser", "sphinx.ext.autodoc", "undocumented"]
-    (tmp_path / "conf.py").write_text(
-        f"import sys\nsys.path[:0] = [{str(DOCS / '_extensions')!r}, {str(tmp_path)!r}]\nextensions = {extensions}\n"
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path[:0] = [{str(DOCS / '_extensions')!r}, {str(folder)!r}]\nextensions = {extensions}\n"
     )
-    done = build(tmp_path, tmp_path / "site")
-    assert done.returncode == 1
-    assert said in done.stderr
+    return build(folder, folder / "site")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_link_or_an_undocumented_name_fails(broken, name):
+    _, said = BROKEN[name]
+    assert broken.returncode == 1
+    assert said in broken.stderr
 
 
 def test_the_picture_of_the_front_is_of_the_committed_results(tmp_path):
