@@ -11,6 +11,7 @@ import sys
 import textwrap
 import tomllib
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import headgate
@@ -20,6 +21,7 @@ PAGE = ROOT / "docs" / "understand" / "equations.md"
 LABELS = ROOT / "docs" / "understand" / "paper-labels.toml"
 
 
+@cache
 def code_by_label() -> dict[str, list[str]]:
     found = defaultdict(set)
     for info in pkgutil.walk_packages(headgate.__path__, "headgate."):
@@ -33,10 +35,12 @@ def code_by_label() -> dict[str, list[str]]:
     return {label: sorted(names) for label, names in found.items()}
 
 
+@cache
 def tests_by_label() -> dict[str, list[str]]:
     found = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if "pytest.mark.paper" in text else ():
             if isinstance(node, ast.FunctionDef):
                 for mark in node.decorator_list:
                     if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.paper":
