@@ -1,6 +1,7 @@
 """The comparisons behind the page, each a recipe better/NAME."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from headgate.analysis.price_words import prices_said
 from headgate.experiment import Experiment, sweep_points
@@ -48,6 +49,7 @@ class BetterStudy:
         return f"headgate compare better/{self.name} --budgets {money} --policies recipe"
 
 
+@cache  # a page asks for the same ones again and again
 def study(name: str, overrides: tuple[str, ...] = ()) -> BetterStudy:
     recipe = f"better/{name}"
     return BetterStudy(name, tuple(sweep_points(recipe, overrides)), bool(study_table(recipe).get("needs_gpu")))
