@@ -142,6 +142,7 @@ CASES = {
         "training.cohort=4",
         "training.batch_size=2",
         "training.momentum=0.5",
+        "training.weight_decay=0.01",
     ],
     "a price for each client": ['run.policies=["headgate"]', "prices.per_client=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]"],
     "momentum on the server": ['run.policies=["headgate"]', "server.kind=momentum", "server.momentum=0.5"],

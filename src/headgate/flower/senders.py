@@ -7,7 +7,6 @@ import httpx
 from flwr.app import ConfigRecord, Error, Message, MessageType, Metadata
 from flwr.app.message import make_message
 from flwr.serverapp import Grid
-from flwr.superlink.grid import HttpGrid
 
 from headgate.flower.keys import NONCE, ClientKeys, take_signature
 from headgate.flower.ledger_store import Event
@@ -57,6 +56,8 @@ def guarded(grid: Grid) -> Grid:
     Flower builds messages from the bytes that nodes sent while it pulls them, all at once and unguarded. Here each is pulled
     by itself. An answer that never comes whole is one that does not come.
     """
+    from flwr.superlink.grid import HttpGrid  # the SuperLink's half of Flower: two seconds, which no client needs
+
     if not isinstance(grid, HttpGrid):
         return grid
     plain = grid.pull_messages
