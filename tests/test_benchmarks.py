@@ -289,7 +289,7 @@ def test_the_parts_of_a_round_make_up_the_round():
 
 def test_memory_and_rows_of_a_run_are_seen_from_outside(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    told = of_benchmarks("million").played("one run", "headgate", 1, 60, 800)
+    told = of_benchmarks("million").played("one run", "headgate", 1, 60, 2000)
     assert told["peak_mib_a_run"] == told["peak_memory_mib"] > 50
     assert told["median_ms"] > 0
     assert 0 < told["rows_before_the_end"] <= 100

@@ -6,17 +6,15 @@ Rows are kept in the ledger, in the transaction that settles their round, and th
 import json
 import os
 import time
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import tomli_w
 
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
 from headgate.flower.ledger_store import LedgerStore, SettledRound
+from headgate.reading import read_toml
 from headgate.records.lock import FolderLock
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE
@@ -101,21 +99,13 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
         raise DataError(f"{folder}: holds a run of the simulator; choose another folder")
     for key, reason in experiment.unnamed.items():
         raise DataError(f"{folder}: cannot be continued, {key} is known to the process that began it alone: {reason}")
-    if _written_by(experiment, folder / CONFIG):
-        return
+    if read_toml(folder / CONFIG) == experiment.tables():
+        return  # nothing need be made of them to know that they are the same
     known = named_outside(experiment.tables()).values()  # what else its settings name is not imported
     begun, wanted = _settings(load(folder / CONFIG, trusted=known)), _settings(experiment)
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
         raise DataError(f"{folder}: {other}; choose another folder, or go on with its config.toml")
-
-
-def _written_by(experiment: Experiment, config: Path) -> bool:
-    """Whether these are the bytes that it would write: then they need not be understood to be known."""
-    own = tomli_w.dumps(experiment.tables()).encode()
-    with suppress(OSError), config.open("rb") as file:
-        return file.read(len(own) + 1) == own
-    return False
 
 
 def _settings(experiment: Experiment) -> dict[str, Any]:
