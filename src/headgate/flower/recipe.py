@@ -33,6 +33,7 @@ from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, u
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
+from headgate.learning.descent import descend
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.judgement import judgement, sets_to_judge_by
 from headgate.learning.last_layer import last_layer, with_features
@@ -135,14 +136,16 @@ class RecipeTask:
                 told |= held.told(cross_entropy(logits, y, reduction="none").numpy())
         own = self.training
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
-        parameters, velocity = list(model.parameters()), dict[int, Tensor]()
+        parameters = list[Tensor](model.parameters())
+        velocity = [torch.zeros_like(each) for each in parameters]
         for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
             answers = model(x[rows])
             if slopes is None:
-                change = torch.autograd.grad(cross_entropy(answers, y[rows]), parameters, allow_unused=True)
+                change = torch.autograd.grad(cross_entropy(answers, y[rows]), parameters, materialize_grads=True)
             else:
-                change = torch.autograd.grad(answers, parameters, slopes(answers, rows), allow_unused=True)
-            _descend(parameters, velocity, change, own)
+                change = torch.autograd.grad(answers, parameters, slopes(answers, rows), materialize_grads=True)
+            with torch.no_grad():
+                descend(parameters, velocity, change, own)
         return _record(dict(model.named_parameters())), told
 
     def _factors(self, held: HeldSamples) -> Tensor | None:
@@ -327,21 +330,6 @@ def _task(context: Context, recipe: str | None, overrides: Sequence[str]) -> Rec
         raise SettingError("run config recipe: must name a recipe or a .toml file")
     more = tuple(each.strip() for each in str(told.get("set") or "").split(";") if each.strip())
     return task_of(name, (*overrides, *more))
-
-
-def _descend(
-    parameters: Sequence[Tensor], velocity: dict[int, Tensor], change: Sequence[Tensor | None], training: LocalTraining
-) -> None:
-    """One step of torch.optim.SGD, in place. That one imports a compiler: seconds, and a message to a client is a process."""
-    with torch.no_grad():
-        for place, (each, slope) in enumerate(zip(parameters, change, strict=True)):
-            if slope is None:  # the answers do not hang on it
-                continue
-            if training.weight_decay:
-                slope = slope.add(each, alpha=training.weight_decay)
-            if training.momentum:
-                slope = velocity[place] = velocity[place].mul(training.momentum).add(slope) if place in velocity else slope
-            each.add_(slope, alpha=-training.lr)
 
 
 def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:

@@ -22,11 +22,11 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy, one_hot
 
 from headgate.errors import SettingError
+from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining
 from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.flat import descend
 from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, rung, to_device
 
 GRAPHS = 64

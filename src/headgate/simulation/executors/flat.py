@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.slopes import ClientSlopes
 from headgate.simulation.executors.executor import Executor, Work
@@ -103,16 +104,3 @@ class FlatLoop(Executor[Task]):
             change = torch.autograd.grad(logits, self.parameters, slopes(logits, rows), materialize_grads=True)
             descend(self.places, velocity, torch._foreach_add(change, added) if added else change, training)
         return cross_entropy(received, labels)
-
-
-def descend(
-    places: list[Tensor], velocity: list[Tensor], change: list[Tensor] | tuple[Tensor, ...], training: LocalTraining
-) -> None:
-    """One step of torch.optim.SGD down the gradients `change`, in place; without momentum the velocity may be empty."""
-    if training.weight_decay:
-        change = torch._foreach_add(change, places, alpha=training.weight_decay)
-    if training.momentum:
-        torch._foreach_mul_(velocity, training.momentum)
-        torch._foreach_add_(velocity, change)
-        change = velocity
-    torch._foreach_sub_(places, change, alpha=training.lr)
