@@ -111,7 +111,7 @@ def broken(tmp_path_factory):
 def test_a_broken_link_or_an_undocumented_name_fails(broken, name):
     _, said = BROKEN[name]
     assert broken.returncode == 1
-    assert said in broken.stderr
+    assert any(said in line for line in broken.stderr.splitlines() if "WARNING" in line)  # each of which fails a build
 
 
 def test_the_picture_of_the_front_is_of_the_committed_results(tmp_path):

@@ -48,9 +48,11 @@ def _lay_out_before_drawing(figure: Any) -> None:
     that as well, and takes a fraction of the time."""
 
     def first(renderer: Any) -> None:
-        del figure.draw  # the second time it is drawn
+        del figure.draw  # the next time it is drawn
         engine = figure.get_layout_engine()
-        if engine is not None:
+        if renderer.draw_path.__name__ == "draw_path":  # not into nothing: a matplotlib that draws once
+            figure.draw(renderer)
+        elif engine is not None:
             engine.execute(figure)
 
     figure.draw = first
