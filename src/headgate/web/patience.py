@@ -20,8 +20,11 @@ IDLE = 5
 MOST_CONNECTIONS = 512
 FILES = 64
 """descriptors that are left to files and threads"""
-AT_ONCE = 32
-"""connections that are taken in one go, before any of them is looked at"""
+AT_ONCE = 16
+"""connections that are taken in one go"""
+COMING = 4 * AT_ONCE
+"""connections that may be taken before the first that has to go is closed: asyncio takes some, makes their transports, tells us
+of them and closes what we end in four turns of its loop, and takes more in each"""
 LARGEST_HEAD = 32 * 2**10
 """bytes of a request without its body"""
 
@@ -29,7 +32,7 @@ LARGEST_HEAD = 32 * 2**10
 def most_connections() -> int:
     """As many as the process may have files open, less what reading takes."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if allowed == resource.RLIM_INFINITY else max(2 * AT_ONCE, min(MOST_CONNECTIONS, allowed - FILES))
+    return MOST_CONNECTIONS if allowed == resource.RLIM_INFINITY else max(COMING, min(MOST_CONNECTIONS, allowed - FILES))
 
 
 class Patient(H11Protocol):
@@ -42,7 +45,7 @@ class Patient(H11Protocol):
         self._reader: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self._request = self._after(self.request_seconds)
-        if len(self.connections) > (self.limit_concurrency or MOST_CONNECTIONS) - AT_ONCE:
+        if len(self.connections) > (self.limit_concurrency or MOST_CONNECTIONS) - COMING:
             self._make_room()
 
     def _make_room(self) -> None:
