@@ -50,7 +50,7 @@ def _lay_out_before_drawing(figure: Any) -> None:
     def first(renderer: Any) -> None:
         del figure.draw  # the next time it is drawn
         engine = figure.get_layout_engine()
-        if renderer.draw_path.__name__ == "draw_path":  # not into nothing: a matplotlib that draws once
+        if not hasattr(renderer.draw_path, "__wrapped__"):  # not into nothing: a matplotlib that draws once
             figure.draw(renderer)
         elif engine is not None:
             engine.execute(figure)
