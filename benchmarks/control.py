@@ -90,7 +90,7 @@ def main() -> None:
         "constant": Constant(rate=10, K=10),
         "oracle": Oracle(),
         "acdpp": Acdpp(rate=10, K=10),
-        "acdpp, capacity": Acdpp(rate=10, K=10, capacity=mnist.buffer),
+        "acdpp, capacity": Acdpp(rate=10, K=10, capacity="buffer"),
         "dpp": Dpp(K=10),
         "released": Released(),
     }
@@ -107,7 +107,7 @@ def main() -> None:
         rich = System(big.buffer, 10.0 * big.memory, 100)
         for name, (own, policy) in {
             "acdpp, burst buffer": (big, Acdpp(rate=float(clients), K=10, burst="buffer")),
-            "acdpp, capacity": (big, Acdpp(rate=float(clients), K=10, capacity=big.buffer)),
+            "acdpp, capacity": (big, Acdpp(rate=float(clients), K=10, capacity="buffer")),
             "constant": (big, Constant(rate=clients * 0.93, K=10)),
             "headgate, two fifths of the places renewed": (rich, Headgate(turnover=0.4)),
         }.items():

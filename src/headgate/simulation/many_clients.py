@@ -24,8 +24,6 @@ BLOCK = 2**16
 """clients whose places are looked at together"""
 MOST_PLACES = 128
 """of a client, so that sums of two of them fit into a byte"""
-SHORT = 2**32
-"""remainders of smaller numbers are quicker"""
 _SOURCES = Path(__file__).read_bytes()
 
 
@@ -202,12 +200,12 @@ def _spans(
     left, passed = 0, 0
     for m in range(limit.size):
         begin, many, most = max(end[m], first[m]), min(end[m], first[m]) - old[m], limit[m]
-        short = begin < SHORT
+        inverse = 1.0 / most  # remainders by products, as divisions of whole numbers are no vectors
+        away = old[m] - int(np.floor(old[m] * inverse)) * most
+        near = begin - int(np.floor(begin * inverse)) * most
         room[m], gone[m], come[m] = most, many, last[m] - begin
-        leave[m] = np.uint32(old[m]) % np.uint32(most) if short else old[m] % most
-        enter[m] = leave[m]
-        if begin - old[m] != most:  # else those that come take the places of those that leave
-            enter[m] = np.uint32(begin) % np.uint32(most) if short else begin % most
+        leave[m] = away + most if away < 0 else away - most if away >= most else away  # the product was rounded
+        enter[m] = near + most if near < 0 else near - most if near >= most else near
         left += many
         passed += begin - end[m]
     return left, passed
