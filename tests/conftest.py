@@ -47,8 +47,9 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_collection_modifyitems(items):
+    """Tests in a browser come last: it leaves an event loop running in its worker, and then no other can be run there."""
     rank = {ROOT / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    items.sort(key=lambda item: (item.path.parent.name == "browser", rank.get(item.path, len(rank))))
 
 
 def pytest_collection_finish():
