@@ -56,7 +56,7 @@ POLICIES: dict[str, AdmissionPolicy] = {
     "headgate, all prices": Headgate(early=0.0),
     "the latest 256": Headgate(early=0.0, remember=256),
     "the latest 64": Headgate(early=0.0, remember=64),
-    "all prices known": Clairvoyant(aim="samples", fill=True),
+    "all prices known": Clairvoyant(aim="samples", fill=8.0),
 }
 
 

@@ -108,7 +108,7 @@ def just_enough(prices, open_end=False):
 
 def spent(system, prices, chance, late):
     """Money spent in the end, where orders are answered at once or, if `late`, in any later round, in whole or in part."""
-    controller = Controller(system, Greedy(fill=False, fairness=1.0, overdraft=0.0), 1)
+    controller = Controller(system, Greedy(fill=0.0, fairness=1.0, overdraft=0.0), 1)
     ledger, waiting, last = controller.open(), [], len(prices) + 1
     for t, row in enumerate([*prices, prices[0]], start=1):
         most = most_money(system, t, 0.0)

@@ -40,7 +40,7 @@ RULE = st.one_of(
     st.fixed_dictionaries({"kind": st.just("balancer")}, optional={"easy": SOME, "threshold": SOME, "capacity": CAPACITY}),
     st.fixed_dictionaries({"kind": st.just("kstep"), "K": K}, optional={"capacity": CAPACITY, "forever": st.just([1, 3])}),
 )
-BUYING = {"rule": RULE, "fill": st.booleans(), "overdraft": st.floats(0, 20)}
+BUYING = {"rule": RULE, "fill": st.floats(0, 20), "overdraft": st.floats(0, 20)}
 ONE_PRICE = {
     "pacing": {"step": st.floats(0.01, 1), "initial": st.floats(0, 1), **BUYING},
     "lookahead": {"window": st.integers(2, 20), **BUYING},

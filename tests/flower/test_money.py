@@ -59,7 +59,7 @@ def play(accounts, prices, chance, late):
     st.lists(st.lists(PRICES, min_size=3, max_size=3), min_size=1, max_size=5),
     st.booleans(),
     st.booleans(),
-    st.sampled_from([{"kind": "threshold", "limit": 1e9, "fill": False, "fairness": 1.0}, {"kind": "headgate"}]),
+    st.sampled_from([{"kind": "threshold", "limit": 1e9, "fill": 0.0, "fairness": 1.0}, {"kind": "headgate"}]),
     st.randoms(use_true_random=False),
 )
 def test_no_more_than_c_times_t_is_spent_to_the_last_bit(rows, per_client, late, policy, chance):

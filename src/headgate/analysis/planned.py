@@ -23,6 +23,7 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "policy": name,
         **{each: made.setting(each) for each in POINT},
         "spend": made.spend,
+        "peak_spend": made.peak_spend,
         "bound": made.bound,
         "oracle_bound": made.oracle_bound,
         "regret": made.regret,
@@ -41,6 +42,7 @@ def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str,
     lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]
     lines += [
         ("expected spend", f"{made.spend:.2f} a round of a budget of {system.budget:g}"),
+        ("most costly round", f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a round's budget"),
         *((key.replace("_", " "), number(said[key])) for key in VALUES),
         (
             "peak buffer",

@@ -76,6 +76,11 @@ class Plan:
         return float(self.rehearsal.spend.mean())
 
     @property
+    def peak_spend(self) -> float:
+        """Money that the most costly round of all rehearsed runs took."""
+        return float(self.rehearsal.spend.max())
+
+    @property
     def peak_client(self) -> int:
         """The fullest one: it holds most above its buffer or, where all keep theirs, the largest share of it."""
         return _fullest(self.rehearsal)

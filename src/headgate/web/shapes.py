@@ -323,6 +323,8 @@ class PlanShape(Shape):
     """which limit is broken, by how much, and the way out; empty where both are kept"""
     seeds: int
     spend: float
+    peak_spend: float
+    """what the most costly round took"""
     spend_share: float
     dearest_share: float
     """what the dearest run spent, as a share of its budget"""

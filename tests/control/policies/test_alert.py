@@ -123,7 +123,7 @@ def test_an_alarm_is_on_until_twenty_samples_lose_less_ten_rounds_at_most(then, 
 
 
 def test_without_a_purchase_in_round_1_the_first_probe_comes_in_round_5():
-    dear = played(Alert(fill=False), np.full(6, 100.0), lambda t: 1.0, System(np.array([100]), 1.0, 1000))
+    dear = played(Alert(fill=0.0), np.full(6, 100.0), lambda t: 1.0, System(np.array([100]), 1.0, 1000))
     assert bought(dear).tolist() == [0, 0, 0, 0, 2, 0]
 
 

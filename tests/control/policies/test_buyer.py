@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from headgate.control import Controller, Fifo, KStep, System
+from headgate.control.policies import Headgate
 from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.prices import Uniform
+from headgate.control.rehearse import rehearse
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -14,7 +17,7 @@ class Renews(Buyer):
     """The same share of the places in every round."""
 
     share: float = 0.5
-    fill: bool = False
+    fill: float = 0.0
 
     def wanted(self, view, memory):
         return np.full_like(view.price, self.share), memory
@@ -55,8 +58,27 @@ def test_what_there_was_no_money_for_is_not_owed_later():
     assert 0 <= ledger.memory["owed"][0, 0] < 1
 
 
-def test_half_of_the_money_may_go_in_round_one_and_a_rounds_budget_at_any_rate():
-    dear = System(np.array([10]), 50.0, 4)
-    assert bought(Renews(fill=True), dear, [20.0])[0] == [[5]]  # 100 of 200
-    short = System(np.array([10]), 50.0, 1)
-    assert bought(Renews(fill=True), short, [20.0])[0] == [[2]]  # 50, all there is, not 25
+@pytest.mark.parametrize(
+    ("fill", "horizon", "bought_first"),
+    [
+        (3.0, 100, 7),  # 150, three rounds' budgets
+        (3.0, 4, 5),  # 100, half of 200
+        (3.0, 2, 2),  # 50, a round's budget, not 25
+        (0.5, 100, 2),  # likewise
+        (1000.0, 100, 50),  # 1,000 of 5,000 fill the buffers
+        (8.0, None, 13),  # 275, half of eleven rounds' budgets
+        (0.0, 100, 0),  # what the policy wants
+    ],
+)
+def test_round_one_fills_for_so_many_rounds_budgets_and_half_of_the_money_at_most(fill, horizon, bought_first):
+    system = System(np.array([50]), 50.0, horizon)
+    policy = Renews(share=0.0, fill=fill)
+    assert bought(policy, system, [20.0])[0] == [[bought_first]]
+    assert not fill or bought_first * 20 <= policy.most_in_first_round(system)
+
+
+def test_the_first_day_of_a_fleets_year_costs_eight_days_budgets_and_not_half_of_the_year():
+    """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10."""
+    system = System(np.full(200, 500), 500.0, 365)
+    first = rehearse(system, Headgate(), Uniform(0.1, 10.0), np.arange(20), 1).spend
+    assert 3990 < first.min() < first.max() <= Headgate().most_in_first_round(system) == 4000.0

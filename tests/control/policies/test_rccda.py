@@ -96,7 +96,7 @@ def test_it_never_overspends_or_overfills_whatever_it_is_told(rounds, budget, V)
 
 def test_a_rehearsal_has_its_probes_alone():
     system = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
-    one = rehearse(system, Rccda(rate=0.1, probe=0.01), Uniform(1, 10), np.arange(2), 20)
+    one = rehearse(system, Rccda(rate=0.1, probe=0.01, fill=1000.0), Uniform(1, 10), np.arange(2), 20)
     assert one.admitted[:, 0].tolist() == [100, 100]
     assert (one.admitted[:, 1:] == 1).all()
 

@@ -20,7 +20,7 @@ SMOOTH = (0.1, 0.25, 1.0)
 
 
 @pytest.mark.parametrize("smooth", SMOOTH)
-@pytest.mark.parametrize("more", [{}, {"remember": 16}, {"turnover": 0.5}, {"fill": False}, {"early": 0.5}])
+@pytest.mark.parametrize("more", [{}, {"remember": 16}, {"turnover": 0.5}, {"fill": 0.0}, {"early": 0.5}])
 def test_it_passes_the_public_check(smooth, more):
     check_policy(Headgate(smooth=smooth, **more))
 

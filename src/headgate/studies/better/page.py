@@ -36,6 +36,8 @@ PACES = {
     "early-100": "`early` = 1",
     "turnover-70": "at most 70 % of the places a round",
     "turnover-50": "at most half of the places a round",
+    "fill-0": "round 1 like any other, `fill` = 0",
+    "fill-all": "round 1 fills all places, for up to half of the money",
     "cheapest-first": "all prices known, cheapest first",
 }
 Found = Mapping[str, Sequence[Row]]

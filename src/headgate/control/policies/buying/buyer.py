@@ -8,11 +8,16 @@ import numpy as np
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import zero_or_more
 from headgate.control.policies.buying.fairness import divided, fair
-from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling
+from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling, most_money
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
 from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
 from headgate.errors import SettingError
+
+
+def unpaid(samples: Floats) -> Floats:
+    """The part of a sample that rounding owes later; whole samples that there was no money for are not owed."""
+    return np.maximum(samples - np.floor(samples + ROUNDING), 0.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,8 +30,9 @@ class Buyer(AdmissionPolicy):
 
     rule: Retention = field(default_factory=Fifo)
     """what clients drop"""
-    fill: bool = True
-    """whether round 1 fills the buffers at any price, for at most half of the money there is"""
+    fill: float = 8.0
+    """rounds' budgets that round 1 may spend to fill the buffers, at any price, and at most half of the money there is.
+    0: round 1 is like any other"""
     overdraft: float = 10.0
     """rounds' budgets that may be spent in advance where the end is open"""
     fairness: float = 0.25
@@ -34,6 +40,7 @@ class Buyer(AdmissionPolicy):
 
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
+        zero_or_more("fill", self.fill)
         if not 0 <= self.fairness <= 1:
             raise SettingError(f"fairness = {self.fairness}: must lie between 0 and 1")
 
@@ -61,10 +68,13 @@ class Buyer(AdmissionPolicy):
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """The most that may have been spent after this round, (R,)."""
-        most = ceiling(view, self.overdraft)
-        if self.fill and view.t == 1:
-            most = max(most / 2, view.system.budget)
+        filling = self.fill and view.t == 1
+        most = self.most_in_first_round(view.system) if filling else ceiling(view, self.overdraft)
         return np.full(view.debt.shape, most)
+
+    def most_in_first_round(self, system: System) -> float:
+        """The most that round 1 can cost where it fills the buffers."""
+        return max(min(self.fill * system.budget, most_money(system, 1, self.overdraft) / 2), system.budget)
 
     @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
@@ -83,7 +93,7 @@ class Buyer(AdmissionPolicy):
         owed = memory["owed"]
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
-        rest = np.clip(due - whole, 0.0, 1.0 - ROUNDING)
+        rest = unpaid(due)
         if (rest != owed[:, 0]).any():
             owed = owed.copy()
             owed[:, 0] = rest
@@ -99,5 +109,5 @@ class Buyer(AdmissionPolicy):
     def _price_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
         evened = fair(samples, memory["bought"], places, self.fairness)
         whole = affordable_by_client(view, evened, memory["owed"], places, most).astype(np.int64)
-        owed = np.clip(memory["owed"] + evened - whole, 0.0, places)
+        owed = unpaid(memory["owed"] + evened)
         return Ask(np.zeros_like(view.debt), given=whole), {**memory, "owed": owed, "bought": memory["bought"] + whole}

@@ -39,7 +39,8 @@ class Threshold(Buyer):
     def completed(self, given: Given) -> Self:
         if self.limit is not None:
             return self
-        limit, share = known_edge(given.prices, given.system, given.rounds, self.fill)
+        fill = self.most_in_first_round(given.system) if self.fill else 0.0
+        limit, share = known_edge(given.prices, given.system, given.rounds, fill)
         return replace(self, limit=limit, share=share)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
@@ -47,13 +48,13 @@ class Threshold(Buyer):
         return Edge(np.full(runs, self.needed("limit")), np.full(runs, self.share)).wanted(view.price), memory
 
 
-def known_edge(prices: PriceProcess, system: System, rounds: int, fill: bool = True) -> tuple[float, float]:
-    """(limit, share) at which the expected spend of all rounds is C·T, the filling of the buffers included."""
+def known_edge(prices: PriceProcess, system: System, rounds: int, fill: float = 0.0) -> tuple[float, float]:
+    """(limit, share) at which the expected spend of all rounds is C·T, with at most `fill` of it in round 1 at any price."""
     seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
     seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
     money, memory = system.budget * rounds, float(system.memory)
     if fill and rounds > 1:
-        filling = min(memory * prices.mean(rounds), money / 2)
+        filling = min(memory * prices.mean(rounds), fill)
         spend = (money - filling) / (rounds - 1) / memory
     else:
         spend = system.budget / memory

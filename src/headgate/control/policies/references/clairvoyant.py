@@ -24,7 +24,7 @@ class Clairvoyant(Buyer):
     """
 
     aim: Literal["bound", "samples"] = "bound"
-    fill: bool = False
+    fill: float = 0.0
     bound: BoundConstants | None = None
     """left out: those of the experiment"""
     given: Given | None = field(default=None, metadata={"setting": False})
@@ -58,7 +58,7 @@ class Clairvoyant(Buyer):
         system, k = self.known.system, self.bound or self.known.bound
         if self.aim == "bound":
             return np.cumsum(np.concatenate([foresee(own, system, k).purchases for own in self.path[:, None]]), axis=-1)
-        return np.cumsum([cheapest_first(own, system, self.fill) for own in self.path], axis=-1)
+        return np.cumsum([cheapest_first(own, system, self.most_in_first_round(system) if self.fill else 0.0) for own in self.path], axis=-1)
 
     def start(self, system: System, runs: int) -> Arrays:
         if runs > len(self.known.seeds):
@@ -76,13 +76,14 @@ class Clairvoyant(Buyer):
         return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), memory
 
 
-def cheapest_first(prices: Floats, system: System, fill: bool) -> Ints:
-    """Whole buffers in the cheapest of these rounds until the money C·T is spent, (T,); with `fill` also in the first."""
+def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
+    """Whole buffers in the cheapest of these rounds until the money C·T is spent, (T,), after `fill` of it in the first."""
     money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
     order = np.argsort(prices, kind="stable")
     if fill:
         order = np.concatenate([[0], order[order != 0]])
     for t in order:
-        bought[t] = system.memory if prices[t] <= 0 else min(system.memory, int(max(money, 0.0) / prices[t]))
+        most = min(money, fill) if fill and t == 0 else money
+        bought[t] = system.memory if prices[t] <= 0 else min(system.memory, int(max(most, 0.0) / prices[t]))
         money -= bought[t] * prices[t]
     return bought

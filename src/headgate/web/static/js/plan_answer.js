@@ -73,7 +73,7 @@ function tilesOf(told) {
   const { clairvoyant } = told;
   return [
     told.K === null ? { title: "Policy", value: told.policy, beside: "no K to choose" } : { title: "Keep a sample K rounds", value: whole(told.K), beside: told.rate === null ? "" : `${number(told.rate)} samples let in a round` },
-    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend_share)} of ${number(told.budget)}`, over: told.runs_over_budget > 0 },
+    { title: "Spend a round", value: fixed(told.spend, 2), beside: `${percent(told.spend_share)} of ${number(told.budget)}; most costly ${fixed(told.peak_spend, 2)}`, over: told.runs_over_budget > 0 },
     { title: "Most in memory", value: `${whole(told.peak_n)}`, beside: told.peak_excess > 0 ? `of ${whole(told.memory)}; one client ${whole(told.peak_excess)} over` : `of ${whole(told.memory)}; no client over`, over: told.peak_excess > 0 },
     { title: "Distinct samples", value: whole(told.N), beside: `worth ${whole(told.n_eff)} used equally` },
     { title: "Bound, beside the oracle", value: apart === null ? "–" : `${fixed(apart, 2)} ×`, beside: "the oracle pays nothing" },
