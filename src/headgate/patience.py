@@ -28,7 +28,7 @@ Caller = tuple[str, int]
 """address and port of the other end of a connection"""
 
 
-class Room(socket.socket):
+class Listener(socket.socket):
     """A socket that listens, with room for `most` connections, which are counted from the moment they are taken.
 
     A connection waits until its request is there. It ends when that takes more than `seconds`, TLS included. Where there are
@@ -87,7 +87,7 @@ class Room(socket.socket):
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def listen(host: str, port: int) -> Room:
+def listen(host: str, port: int) -> Listener:
     """A socket on that address, or why there is none."""
     if not 0 <= port <= 65535:
         raise SettingError(f"--port {port}: must be 0 to 65535")
@@ -95,7 +95,7 @@ def listen(host: str, port: int) -> Room:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
         raise SettingError(f"--host {host}: is no address of this machine") from None
-    listening = Room(family, kind, protocol)
+    listening = Listener(family, kind, protocol)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(address)
@@ -117,7 +117,7 @@ def most_connections(wanted: int, files: int = 1) -> int:
 class Patient(H11Protocol):
     """A connection that ends when its request or its reader takes too long."""
 
-    room: Room
+    listener: Listener
     reader_seconds = READER
     coming: tuple[Any, ...] = (h11.IDLE, h11.SEND_BODY)
     """what the caller does while its request is waited for"""
@@ -139,9 +139,9 @@ class Patient(H11Protocol):
             return
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering and self.conn.their_state not in self.coming:
-            self.room.answer(self.client)
+            self.listener.answer(self.client)
         else:  # the end of an answer may still be on its way
-            self.room.expect(self.client, self.reader_seconds)
+            self.listener.expect(self.client, self.reader_seconds)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -154,7 +154,7 @@ class Patient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_reader()
         if self.client is not None:
-            self.room.forget(self.client)
+            self.listener.forget(self.client)
         super().connection_lost(exc)
 
     def _stop_reader(self) -> None:
@@ -163,14 +163,14 @@ class Patient(H11Protocol):
             self._reader = None
 
 
-def settings(room_: Room, largest_head: int, coming_: tuple[Any, ...] = Patient.coming) -> dict[str, Any]:
+def settings(listener_: Listener, largest_head: int, coming_: tuple[Any, ...] = Patient.coming) -> dict[str, Any]:
     """For uvicorn's Config, of a server that listens there."""
 
-    class Here(Patient):
-        room, coming = room_, coming_
+    class Own(Patient):
+        listener, coming = listener_, coming_
 
     return {
-        "http": Here,
+        "http": Own,
         "ws": "none",
         "loop": "asyncio",
         "backlog": AT_ONCE,

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headgate.errors import SettingError
-from headgate.patience import Room, listen, most_connections, settings
+from headgate.patience import Listener, listen, most_connections, settings
 from headgate.web.app import make_app
 from headgate.web.security import EVERYWHERE, LOOPBACK
 
@@ -76,7 +76,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def configured(app: ASGIApp, listening: Room) -> uvicorn.Config:
+def configured(app: ASGIApp, listening: Listener) -> uvicorn.Config:
     """uvicorn as it is used here: quiet, and patient to a degree."""
     listening.most, listening.seconds = most_connections(CONNECTIONS), REQUEST_SECONDS
     own = settings(listening, LARGEST_HEAD)
