@@ -21,8 +21,8 @@ from headgate.flower.deploy.certificates import (
     check_certificate,
     make_certificates,
     make_node_key,
-    renew_certificates,
 )
+from headgate.flower.deploy.superlink import SuperLink
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +167,13 @@ def test_a_superlink_does_not_start_with_a_certificate_that_has_expired(made_ago
 
 
 @pytest.mark.parametrize("days", [SERVER_DAYS + 1, SERVER_DAYS - 300, AUTHORITY_DAYS + 1])
-def test_certificates_for_loopback_are_renewed_before_they_expire(made_ago, days):
-    old = made_ago(days)
+def test_a_superlink_renews_its_own_certificates_before_they_expire(made_ago, tmp_path, days):
+    old, link = made_ago(days, "link/inside"), SuperLink(tmp_path / "link", 1, "mark")
     authority = old.authority.read_bytes()
-    renew_certificates(old.folder)
+    link.prepare()
     assert shaken(old, old.authority, "localhost") == "headgate SuperLink"
     assert (old.authority.read_bytes() == authority) == (days < AUTHORITY_DAYS)
     now = [path.read_bytes() for path in (old.authority, old.server, old.server_key)]
-    renew_certificates(old.folder)
+    link.prepare()
     assert [path.read_bytes() for path in (old.authority, old.server, old.server_key)] == now
     assert check_certificate(old.server) is None
