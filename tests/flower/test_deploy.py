@@ -205,7 +205,7 @@ LONG = pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGAT
 
 @LONG
 def test_a_superexec_is_killed_and_its_supernode_comes_back(tmp_path):
-    staged = stage(tmp_path, nodes=2, rounds=2)
+    staged = stage(tmp_path, nodes=2, rounds=3)  # the orders of the second may be written before the SuperNode is back
     staged.hold("client-1-1", "ordered-2")
     with brought_up(tmp_path, staged) as deployment:
         with playing(deployment, staged):

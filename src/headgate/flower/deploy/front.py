@@ -51,15 +51,15 @@ HEAD_BYTES = 16 * 2**10
 HEAD_SECONDS, REQUEST_SECONDS, KEEP_SECONDS = 10.0, 300.0, 30
 """from a connection, before TLS, to the head of a request; from there to the end of its answer; between two requests"""
 BODY_SECONDS, LEAST_RATE = 30.0, 16 * 2**10
-"""what has come of a body allows for so many seconds, and one more for each so many bytes"""
+"""a body may take the first in seconds, and one second more for each LEAST_RATE bytes of it that have come"""
 CONNECTIONS = 1000
-"""at once; beyond them the oldest goes that has no request, of the address that has most of those"""
+"""at once; beyond them the oldest without a request ends, of the address that has most of those"""
 REQUESTS = 8
 """of a key at once; Flower's SuperNodes have three. Those beyond are told to come again"""
 STRANGER = 412
 """Flower's answer to a key that it does not know, which its SuperNodes understand"""
 CLOCK = 409
-"""our answer to a registered key whose machine has another hour; its SuperNode logs what we say"""
+"""our answer to a registered key whose machine has a wrong clock; its SuperNode logs the reason"""
 PASSED_UP = ("content-type", "content-length", "accept")
 PASSED_DOWN = ("content-type", "content-length")
 
