@@ -47,7 +47,7 @@ class Fronted:
 
     def connect(self):
         trusting = ssl.create_default_context(cafile=self.folder / "shown" / "ca.crt")
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         return trusting.wrap_socket(plain, server_hostname="localhost")
 
     def say(self, request, rest=b""):
@@ -64,10 +64,13 @@ class Fronted:
 
     def request(self, line, headers=None, body=b"", length=True):
         """A request whose line is said as it is, signed by a registered key unless other headers are given."""
+        return self.say(self.head(line, headers, len(body) if length else None), body)
+
+    def head(self, line, headers=None, length=None):
         lines = [line, "Host: localhost", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in (self.headers() if headers is None else headers).items()]
-        lines += [f"Content-Length: {len(body)}"] if length else []
-        return self.say("\r\n".join([*lines, "", ""]).encode("latin-1"), body)
+        lines += [] if length is None else [f"Content-Length: {length}"]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def status(heard):

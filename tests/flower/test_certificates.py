@@ -3,7 +3,10 @@
 import ipaddress
 import socket
 import ssl
+import subprocess
+import sys
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
@@ -11,7 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from headgate.errors import DataError, SettingError
-from headgate.flower.deploy.certificates import make_certificates, make_node_key
+from headgate.flower.deploy import certificates
+from headgate.flower.deploy.certificates import (
+    AUTHORITY_DAYS,
+    SERVER_DAYS,
+    check_certificate,
+    make_certificates,
+    make_node_key,
+)
+from headgate.flower.deploy.superlink import SuperLink
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +125,55 @@ def test_a_node_key_is_never_replaced(tmp_path):
     with pytest.raises(DataError, match="exists already"):
         make_node_key(tmp_path / "key")
     assert (tmp_path / "key").read_bytes() == before
+
+
+@pytest.fixture
+def made_ago(tmp_path, monkeypatch):
+    """Certificates that were made so many days ago."""
+
+    def make(days, folder="old"):
+        class Past(datetime):
+            @classmethod
+            def now(cls, zone=None):
+                return datetime.now(zone) - timedelta(days=days)
+
+        with monkeypatch.context() as then:
+            then.setattr(certificates, "datetime", Past)
+            return make_certificates(tmp_path / folder)
+
+    return make
+
+
+def test_a_certificate_that_has_expired_is_refused_by_name_and_date(made_ago):
+    ended = datetime.now(UTC) - timedelta(days=1)
+    with pytest.raises(DataError, match=rf"server\.pem: expired on {ended:%Y-%m-%d}; headgate flower certificates"):
+        check_certificate(made_ago(SERVER_DAYS + 1).server)
+
+
+def test_an_operator_is_warned_of_a_certificate_that_ends_soon(made_ago):
+    ends = datetime.now(UTC) + timedelta(days=29)
+    assert f"server.pem: expires on {ends:%Y-%m-%d}" in check_certificate(made_ago(SERVER_DAYS - 29).server)
+    assert check_certificate(made_ago(0, "new").server) is None
+
+
+def test_a_superlink_does_not_start_with_a_certificate_that_has_expired(made_ago, tmp_path):
+    own = made_ago(SERVER_DAYS + 1)
+    line = [sys.executable, "-m", "headgate.cli", "flower", "superlink", "link", "--certificates", str(own.folder)]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    (said,) = done.stderr.splitlines()
+    assert f"{own.server}: expired on " in said
+    assert not (tmp_path / "link").exists()
+
+
+@pytest.mark.parametrize("days", [SERVER_DAYS + 1, SERVER_DAYS - 300, AUTHORITY_DAYS + 1])
+def test_a_superlink_renews_its_own_certificates_before_they_expire(made_ago, tmp_path, days):
+    old, link = made_ago(days, "link/inside"), SuperLink(tmp_path / "link", 1, "mark")
+    authority = old.authority.read_bytes()
+    link.prepare()
+    assert shaken(old, old.authority, "localhost") == "headgate SuperLink"
+    assert (old.authority.read_bytes() == authority) == (days < AUTHORITY_DAYS)
+    now = [path.read_bytes() for path in (old.authority, old.server, old.server_key)]
+    link.prepare()
+    assert [path.read_bytes() for path in (old.authority, old.server, old.server_key)] == now
+    assert check_certificate(old.server) is None

@@ -37,6 +37,12 @@ def kill_supernode(deployment, client):
     os.kill(deployment.supervisor.kept[f"SuperNode {client}"].process.pid, signal.SIGKILL)
 
 
+def kill_superexec(deployment, client):
+    parent = deployment.supervisor.kept[f"SuperNode {client}"].process.pid
+    (pid,) = marked(deployment.mark, f"--parent-pid\0{parent}\0")
+    kill_marked(pid, deployment.mark)
+
+
 def kill_superlink(deployment):
     os.kill(deployment.supervisor.kept["SuperLink"].process.pid, signal.SIGKILL)
 
@@ -194,7 +200,27 @@ def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to
     assert "finished" in listed.stdout, listed.stderr
 
 
-@pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and makes docs/understand/faults.md")
+LONG = pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and makes docs/understand/faults.md")
+
+
+@LONG
+def test_a_superexec_is_killed_and_its_supernode_comes_back(tmp_path):
+    staged = stage(tmp_path, nodes=2, rounds=3)  # the orders of the second may be written before the SuperNode is back
+    staged.hold("client-1-1", "ordered-2")
+    with brought_up(tmp_path, staged) as deployment:
+        with playing(deployment, staged):
+            staged.await_point("client-1-1")
+            kill_superexec(deployment, 1)
+            await_return(deployment, 1, starts=1)
+            staged.release("client-1-1")
+            staged.await_point("ordered-2")
+            staged.release("ordered-2")
+        assert sum("its SuperExec is gone" in line for line in deployment.said) == 1
+        books = audit(staged, deployment)
+    write_row("SuperExec of a SuperNode", "while its client trains", COMES_BACK, charged(books, 1))
+
+
+@LONG
 def test_every_process_is_killed_at_every_place(tmp_path):
     staged = stage(tmp_path, nodes=4, rounds=9)
     staged.hold("client-1-2", "client-2-3", "ordered-4", "client-0-5", "heard-6", "client-3-7", "client-0-8")

@@ -1,6 +1,7 @@
 """The commands that deploy: they keep running what they start, and leave nothing behind."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,9 +23,11 @@ from flwr.proto.control_pb2 import (
 )
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
+from fronts import fronted
 
 from headgate.flower.deploy.certificates import make_certificates, make_node_key
 from headgate.flower.deploy.processes import free_port, listening
+from headgate.flower.deploy.supernode import REFUSED, SuperNode
 
 pytestmark = [
     pytest.mark.deploy,
@@ -94,6 +97,12 @@ def test_the_commands_for_real_machines_keep_running_let_nobody_in_and_leave_not
         listed = [each for pid in mentioning(tmp_path, "") for each in listens(pid)]
         assert {host for host, _ in listed} == {LOOPBACK}
         assert {port, inside} < {number for _, number in listed}
+        for name in ("superlink", "supernode"):
+            (executor,) = superexecs(tmp_path, name)
+            os.kill(executor, signal.SIGKILL)
+            patiently(lambda name=name: "its SuperExec is gone; next start" in told[name].read_text(), name)
+            patiently(lambda name=name: len(superexecs(tmp_path, name)) == 1, f"another SuperExec of the {name}")
+        patiently(lambda: "SuperNode ID:" in log.read_text("utf-8", "replace").rpartition("Starting")[2], "supernode")
         (pid,) = mentioning(tmp_path, "inside\0supernode")
         (front,) = mentioning(tmp_path, "headgate.flower.deploy.front")
         for process in (pid, front):
@@ -135,6 +144,11 @@ def modes(folder):
     return {path.lstat().st_mode & 0o777 for path in folder.rglob("*") if path.suffix not in public and not path.is_socket()}
 
 
+def superexecs(folder, name):
+    """Of the process of this name that runs in the folder now."""
+    return [pid for parent in mentioning(folder, f"inside\0{name}") for pid in mentioning("", f"--parent-pid\0{parent}\0")]
+
+
 def mentioning(folder, word):
     """Processes with both in their command line."""
     found = []
@@ -146,3 +160,29 @@ def mentioning(folder, word):
         if word in line and str(folder) in line:
             found.append(int(path.parent.name))
     return found
+
+
+AHEAD = """
+import sys
+
+if "supernode" in sys.orig_argv:
+    from datetime import timedelta
+
+    import flwr.supernode.node_auth_http_interceptor as interceptor
+    from flwr.supercore.date import now
+
+    interceptor.now = lambda: now() + timedelta(seconds=100)
+"""
+
+
+def test_a_supernode_is_told_that_its_clock_is_wrong(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(AHEAD)  # what every Python imports before anything else
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with fronted(tmp_path) as door:
+        where, authority = f"localhost:{door.port}", tmp_path / "shown" / "ca.crt"
+        node = SuperNode(
+            tmp_path / "node", where, authority, tmp_path / "key", free_port(), str(tmp_path), more={"PYTHONPATH": path}
+        )
+        assert node.start().wait(PATIENCE) == 1
+    assert node.exit_code() == REFUSED
+    assert re.fullmatch(r"clock: \d+ s ahead of the SuperLink's; set it by NTP", node.correctable())

@@ -17,6 +17,7 @@ from headgate.flower.deploy.processes import (
     await_port,
     end,
     environment,
+    executors,
     free_port,
     kill_marked,
     last_error,
@@ -94,6 +95,17 @@ def test_processes_are_found_by_a_word_of_their_command(tmp_path, mark):
         assert list(marked(mark, "another-word")) == []
     finally:
         end([process], mark, patience=1)
+
+
+@needs_proc
+def test_who_has_a_superexec_is_known(tmp_path, mark):
+    program = [sys.executable, "-c", "import time; time.sleep(600)", "flower-superexec", "--parent-pid", "123"]
+    process = start(program, tmp_path / "log", environment(tmp_path / "home", mark))
+    try:
+        patiently(lambda: executors(mark) == {123})
+    finally:
+        end([process], mark, patience=1)
+    assert executors(mark) == set()
 
 
 def test_a_port_is_awaited(tmp_path, mark):
@@ -181,6 +193,12 @@ class Paper:
     def poll(self):
         return self.returncode
 
+    def terminate(self):
+        self.returncode = -signal.SIGTERM
+
+    def wait(self, timeout):
+        return self.returncode
+
 
 @dataclass(frozen=True)
 class PaperNode(SuperNode):
@@ -264,6 +282,42 @@ def test_who_is_refused_for_longer_is_given_up(supervisor, node, now):
     now[0] += 1000
     supervisor.look()
     assert kept.starts == starts
+
+
+def test_who_has_a_wrong_clock_is_told_so_and_never_given_up(supervisor, node, now):
+    kept = supervisor.keep("node", node)
+    for _ in range(100):
+        node.ends(1, "[code: 409] clock: 36 s ahead of the SuperLink's; set it by NTP\nExit Code: 305\n")
+        supervisor.look()
+        now[0] += 60
+        supervisor.look()
+    assert kept.given_up is None
+    assert kept.starts == 101
+    said = "node: refused, clock: 36 s ahead of the SuperLink's; set it by NTP; next start in"
+    assert all(line.startswith(said) for line in supervisor.said)
+
+
+def test_who_has_lost_its_superexec_is_started_again(supervisor, node, now):
+    executing = set()
+    supervisor.executors = lambda: executing
+    kept = supervisor.keep("node", node)
+    for now[0] in (0.0, 100.0):  # it has not come up yet
+        supervisor.look()
+    executing.add(0)
+    supervisor.look()
+    executing.clear()
+    now[0] = 104.9
+    supervisor.look()
+    assert kept.process.poll() is None
+    now[0] = 105.0
+    supervisor.look()
+    assert kept.process.poll() == -signal.SIGTERM
+    now[0] = 110.0
+    supervisor.look()
+    supervisor.look()
+    assert kept.starts == 2
+    assert kept.process.poll() is None
+    assert supervisor.said == [f"node: its SuperExec is gone; next start in 5 s ({node.log})"]
 
 
 def test_a_start_that_can_only_fail_again_is_not_repeated(supervisor, node):

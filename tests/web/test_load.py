@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from headgate.errors import SettingError
-from headgate.web import api, security
-from headgate.web.patience import FILES, Patient, most_connections
+from headgate.patience import AT_ONCE, FILES, Patient, most_connections
+from headgate.web import api, security, serving
 from headgate.web.serving import said_token
 
 from .folders import MadeUp
@@ -27,7 +27,7 @@ SLOW = b"POST /api/plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application
 
 @pytest.fixture
 def hasty(monkeypatch):
-    monkeypatch.setattr(Patient, "request_seconds", 0.4)
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.4)
     monkeypatch.setattr(Patient, "reader_seconds", 0.4)
 
 
@@ -160,9 +160,9 @@ def test_readers_of_events_and_bodies_are_counted(tmp_path, monkeypatch):
 
 
 def test_connections_leave_room_for_files(monkeypatch):
-    for allowed, most in ((200, 200 - FILES), (20, 64), (10**6, 512), (resource.RLIM_INFINITY, 512)):
+    for allowed, most in ((200, 200 - FILES), (20, AT_ONCE), (10**6, 512), (resource.RLIM_INFINITY, 512)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, allowed=allowed: (allowed, allowed))
-        assert most_connections() == most
+        assert most_connections(512) == most
 
 
 def test_a_token_comes_from_where_nobody_sees_it(tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from headgate.errors import SettingError
-from headgate.web.serving import link_to, listen, token_for
+from headgate.patience import listen
+from headgate.web.serving import link_to, token_for
 from headgate.web.uploads import MOST_CSV, MOST_JSON
 
 from .folders import MadeUp

@@ -173,11 +173,10 @@ def superlink(
     registered later: `headgate flower register`.
     """
     _check_installed()
-    from headgate.flower.deploy.certificates import Certificates
+    from headgate.flower.deploy.certificates import Certificates, check_certificate
     from headgate.flower.deploy.door import Door
     from headgate.flower.deploy.nginx import FILE, nginx_text
     from headgate.flower.deploy.superlink import HOST, SuperLink
-    from headgate.flower.deploy.supervisor import Supervisor
 
     if not front and host != HOST:
         raise SettingError(f"--host {host}: without its front a SuperLink listens on {HOST} alone, since it is open to all")
@@ -187,10 +186,13 @@ def superlink(
     mark = _mark()
     link = SuperLink(folder.resolve(), inside, mark)
     shown = Certificates(certificates.resolve())
+    for path in (shown.authority, shown.server):
+        if warning := check_certificate(path):
+            _say(f"warning: {warning}")
     door = Door(link, shown, port, host, address)
     link.prepare()
     (link.folder / FILE).write_text(nginx_text(shown, port, address, inside, link.certificates.authority), "utf-8")
-    supervisor = Supervisor(_say)
+    supervisor = _supervisor(mark)
     try:
         supervisor.keep("SuperLink", link)
         for client, public in wanted:
@@ -243,13 +245,15 @@ def supernode(
     DIR holds its log and, in DIR/store, what the client has admitted: do not lose it, it was paid for.
     """
     _check_installed()
+    from headgate.flower.deploy.certificates import check_certificate
     from headgate.flower.deploy.processes import free_port
     from headgate.flower.deploy.supernode import SuperNode
-    from headgate.flower.deploy.supervisor import Supervisor
 
+    if warning := check_certificate(authority):
+        _say(f"warning: {warning}")
     mark, home = _mark(), folder.resolve()
     config: dict[str, str | int] = {"partition-id": client, "num-partitions": clients, "headgate-store": str(home / "store")}
-    supervisor = Supervisor(_say)
+    supervisor = _supervisor(mark)
     node = SuperNode(home, superlink, authority.resolve(), key.resolve(), free_port(), mark, config)
     kept = supervisor.keep(f"SuperNode {client}", node)
     _say(f"SuperNode {client}: log in {node.log}")
@@ -287,6 +291,13 @@ def _mark() -> str:
     from secrets import token_hex
 
     return token_hex(8)
+
+
+def _supervisor(mark: str) -> "Supervisor":
+    from headgate.flower.deploy.processes import executors
+    from headgate.flower.deploy.supervisor import Supervisor
+
+    return Supervisor(_say, executors=lambda: executors(mark))
 
 
 def _end_as_by_ctrl_c() -> None:

@@ -7,16 +7,22 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from headgate.errors import SettingError
-from headgate.web import patience
+from headgate.patience import Listener, listen, most_connections, settings
 from headgate.web.app import make_app
 from headgate.web.security import EVERYWHERE, LOOPBACK
 
+REQUEST_SECONDS = 15.0
+"""in which a request must be there, its body included, from the connection on"""
+IDLE = 5
+"""seconds between two requests of a connection"""
+CONNECTIONS = 512
+LARGEST_HEAD = 32 * 2**10
+"""bytes of a request without its body"""
 SHORTEST_TOKEN = 16
 TOKEN = "HEADGATE_TOKEN"
 SEEN = f"--token: others on this machine can see it in the list of processes; --token-file FILE or {TOKEN} they cannot"
@@ -42,27 +48,6 @@ def said_token(option: str | None, file: Path | None) -> str | None:
             return opened.read(1000).decode("ascii").strip()
     except (OSError, ValueError) as error:
         raise SettingError(f"--token-file {file}: cannot be read ({getattr(error, 'strerror', None) or 'no text'})") from None
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket on that address, or why there is none."""
-    if not 0 <= port <= 65535:
-        raise SettingError(f"--port {port}: must be 0 to 65535")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    except (OSError, UnicodeError):
-        raise SettingError(f"--host {host}: is no address of this machine") from None
-    listening = socket.socket(family, kind, protocol)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(address)
-        listening.listen(128)
-    except OSError as error:
-        listening.close()
-        if isinstance(error, PermissionError):
-            raise SettingError(f"--port {port}: may not be used ({error.strerror}); choose one above 1023") from None
-        raise SettingError(f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0 takes a free one") from None
-    return listening
 
 
 def link_to(host: str, port: int, token: str | None) -> str:
@@ -91,10 +76,11 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def configured(app: ASGIApp) -> uvicorn.Config:
+def configured(app: ASGIApp, listening: Listener) -> uvicorn.Config:
     """uvicorn as it is used here: quiet, and patient to a degree."""
-    quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False}
-    return uvicorn.Config(app, loop="asyncio", timeout_graceful_shutdown=3, **quiet, **patience.settings())
+    listening.most, listening.seconds = most_connections(CONNECTIONS), REQUEST_SECONDS
+    own = settings(listening, LARGEST_HEAD)
+    return uvicorn.Config(app, timeout_graceful_shutdown=3, timeout_keep_alive=IDLE, **own)
 
 
 def serve(folder: Path, host: str, port: int, token: str | None, started: Callable[[str], None]) -> None:
@@ -102,6 +88,6 @@ def serve(folder: Path, host: str, port: int, token: str | None, started: Callab
     app = make_app(folder, host, token)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
-    server = Server(configured(app), lambda: started(link), lambda: app.state.api.live.close())
+    server = Server(configured(app, listening), lambda: started(link), lambda: app.state.api.live.close())
     with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])

@@ -30,6 +30,8 @@ LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
 EARLIER = timedelta(hours=1)
 """clocks of other machines may be behind"""
+WARNED, RENEWED = timedelta(days=30), timedelta(days=365)
+"""before its end an operator is warned of a certificate; a SuperLink renews its own at its start"""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,36 @@ def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK) -> Certific
     write_private(made.server_key, _pem(key))
     made.server.write_bytes(certificate.public_bytes(Encoding.PEM))
     return made
+
+
+def renew_certificates(folder: Path) -> None:
+    """For loopback: make what is missing in the folder, and make again what ends soon."""
+    made = Certificates(folder)
+    left = [_ends(path) - datetime.now(UTC) if path.exists() else timedelta(0) for path in (made.authority, made.server)]
+    if left[0] < RENEWED or not made.authority_key.exists():
+        made.authority.unlink(missing_ok=True)
+        made.authority_key.unlink(missing_ok=True)
+    elif left[1] > RENEWED and made.server_key.exists():
+        return
+    made.server.unlink(missing_ok=True)
+    made.server_key.unlink(missing_ok=True)
+    make_certificates(folder)
+
+
+def check_certificate(path: Path) -> str | None:
+    """Refuse a certificate that has expired; a line of warning, if it ends within 30 days."""
+    ends, now = _ends(path), datetime.now(UTC)
+    if ends <= now:
+        raise DataError(f"{path}: expired on {ends:%Y-%m-%d}; headgate flower certificates makes another")
+    return f"{path}: expires on {ends:%Y-%m-%d}; headgate flower certificates makes another" if ends - now < WARNED else None
+
+
+def _ends(path: Path) -> datetime:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no certificate"
+        raise DataError(f"{path}: cannot be read ({reason})") from None
 
 
 def make_node_key(path: Path) -> Path:

@@ -9,14 +9,18 @@ for the one that came. All else is answered here, before a byte of its body is r
 import argparse
 import asyncio
 import binascii
+import json
 import resource
 import ssl
+from asyncio.sslproto import SSLProtocol
 from base64 import b64decode
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
+import h11
 import httpx
 import uvicorn
 from cryptography.exceptions import InvalidSignature
@@ -28,10 +32,10 @@ from flwr.supercore.date import now
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headgate.errors import DataError
 from headgate.flower.keys import ClientKeys
+from headgate.patience import listen, most_connections, settings
 
 PATHS = frozenset(
     f"/v1/fleet/{asked}"
@@ -45,11 +49,17 @@ MOST_BYTES = 32 * 2**20
 """of a body: Flower sends arrays in pieces of 20 MiB"""
 HEAD_BYTES = 16 * 2**10
 HEAD_SECONDS, REQUEST_SECONDS, KEEP_SECONDS = 10.0, 300.0, 30
-"""for the head of a request; from there to the end of its answer; of a connection between two requests"""
+"""from a connection, before TLS, to the head of a request; from there to the end of its answer; between two requests"""
+BODY_SECONDS, LEAST_RATE = 30.0, 16 * 2**10
+"""a body may take the first in seconds, and one second more for each LEAST_RATE bytes of it that have come"""
 CONNECTIONS = 1000
-"""at once; those beyond are told to come again"""
+"""at once; beyond them the oldest without a request ends, of the address that has most of those"""
+REQUESTS = 8
+"""of a key at once; Flower's SuperNodes have three. Those beyond are told to come again"""
 STRANGER = 412
 """Flower's answer to a key that it does not know, which its SuperNodes understand"""
+CLOCK = 409
+"""our answer to a registered key whose machine has a wrong clock; its SuperNode logs the reason"""
 PASSED_UP = ("content-type", "content-length", "accept")
 PASSED_DOWN = ("content-type", "content-length")
 
@@ -59,117 +69,115 @@ class Front:
 
     def __init__(self, superlink: httpx.AsyncClient, keys: ClientKeys) -> None:
         self._superlink, self._keys = superlink, keys
+        self._requests: Counter[bytes] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
-            async with AsyncExitStack() as opened, asyncio.timeout(REQUEST_SECONDS):
-                answer = await self._answer(Request(scope, receive), scope["raw_path"].decode("ascii", "replace"), opened)
+            async with AsyncExitStack() as opened, asyncio.timeout(BODY_SECONDS) as limit:
+                path = scope["raw_path"].decode("ascii", "replace")
+                answer = await self._answer(Request(scope, receive), path, opened, limit)
                 await answer(scope, receive, send)
         except (ClientDisconnect, TimeoutError, httpx.HTTPError):  # gone, too slow, or the SuperLink broke off
             return
 
-    async def _answer(self, request: Request, path: str, opened: AsyncExitStack) -> Response:
+    async def _answer(self, request: Request, path: str, opened: AsyncExitStack, limit: asyncio.Timeout) -> Response:
         if request.method != "POST" or path not in PATHS or request.scope["query_string"]:
             return _refused(404)
-        if not signed_by_one_of(self._keys, request.headers):
+        if (signed := signer(self._keys, request.headers)) is None:
             return _refused(STRANGER)
+        key, age = signed
+        if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+            return _refused(
+                CLOCK, f"clock: {abs(age):.0f} s {'behind' if age > 0 else 'ahead of'} the SuperLink's; set it by NTP"
+            )
         length = request.headers.get("content-length", "")
         if "transfer-encoding" in request.headers or not length.isdecimal():
             return _refused(411)
         if int(length) > MOST_BYTES:
             return _refused(413)
+        if self._requests[key] >= REQUESTS:
+            return _refused(503)  # SuperNodes come again
+        opened.enter_context(self._counted(key))
         headers = _some(request.headers, PASSED_UP)
-        asked = self._superlink.build_request("POST", path, headers=headers, content=request.stream())
+        asked = self._superlink.build_request("POST", path, headers=headers, content=_body(request, limit))
         try:
             answer = await self._superlink.send(asked, stream=True)
         except httpx.TransportError:
-            return _refused(503)  # SuperNodes come again
+            return _refused(503)
         opened.push_async_callback(answer.aclose)
         return StreamingResponse(answer.aiter_raw(), answer.status_code, _some(answer.headers, PASSED_DOWN))
 
+    @contextmanager
+    def _counted(self, key: bytes) -> Iterator[None]:
+        self._requests[key] += 1
+        try:
+            yield
+        finally:
+            self._requests[key] -= 1
 
-def signed_by_one_of(keys: ClientKeys, headers: Mapping[str, str]) -> bool:
-    """Whether a registered key has just signed the hour, as Flower's SuperNodes do; Flower looks at the rest."""
+
+async def _body(request: Request, limit: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """The body as it comes. It must come at a rate of LEAST_RATE, after which the whole request has REQUEST_SECONDS."""
+    began, came = asyncio.get_running_loop().time(), 0
+    async for part in request.stream():
+        came += len(part)
+        limit.reschedule(began + min(REQUEST_SECONDS, BODY_SECONDS + came / LEAST_RATE))
+        yield part
+    limit.reschedule(began + REQUEST_SECONDS)
+
+
+def signer(keys: ClientKeys, headers: Mapping[str, str]) -> tuple[bytes, float] | None:
+    """The registered key that has signed an hour, as Flower's SuperNodes do, and how many seconds ago that was; or None.
+
+    Flower looks at the rest.
+    """
     try:
-        key = keys.known(b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True))
-        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
+        sent, signature = (
+            b64decode(headers[name], validate=True) for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER)
+        )
         hour = headers[TIMESTAMP_HEADER]
         age = (now() - datetime.fromisoformat(hour)).total_seconds()
-        if key is None or not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
-            return False
+        if (key := keys.known(sent)) is None:
+            return None
         key.verify(signature, hour.encode("ascii"), ec.ECDSA(SHA256()))
     except (DataError, InvalidSignature, KeyError, ValueError, TypeError, OverflowError, binascii.Error):
-        return False
-    return True
+        return None
+    return sent, age
 
 
-def _refused(status: int) -> Response:
-    """Nothing is told, and the connection ends: its body need not be read."""
-    return Response(status_code=status, headers={"connection": "close"})
+def _refused(status: int, reason: str = "") -> Response:
+    """The connection ends: its body need not be read. A reason is written as Flower's SuperNodes read it."""
+    said = json.dumps({"code": status, "detail": reason}) if reason else None
+    return Response(said, status, headers={"connection": "close"})
 
 
 def _some(headers: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name in names or name.startswith("flwr-")}
 
 
-class Impatient(H11Protocol):
-    """Uvicorn's connection, which ends if the head of a request takes longer than HEAD_SECONDS to come."""
-
-    _limit: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._stop()
-
-    def _watch(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop()
-        elif self._limit is None:
-            self._limit = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
-
-    def _stop(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
-
-
 async def serve(host: str, port: int, certificate: Path, key: Path, superlink: int, authority: Path, keys: Path) -> None:
     """Until SIGTERM."""
     trusted = ssl.create_default_context(cafile=authority)
     limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=64)
+    listening = listen(host, port)
+    listening.most, listening.seconds = most_connections(CONNECTIONS, files=2), HEAD_SECONDS
     async with httpx.AsyncClient(
         base_url=f"https://127.0.0.1:{superlink}", verify=trusted, trust_env=False, limits=limits, timeout=60.0
     ) as client:
         config = uvicorn.Config(
             Front(client, ClientKeys(keys)),
-            host=host,
-            port=port,
-            http=Impatient,
-            ws="none",
-            loop="asyncio",
             lifespan="off",
             proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_level="error",  # a stranger's requests must not fill the disk
             ssl_certfile=certificate,
             ssl_keyfile=key,
-            limit_concurrency=CONNECTIONS,
             timeout_keep_alive=KEEP_SECONDS,
             timeout_graceful_shutdown=5,
-            h11_max_incomplete_event_size=HEAD_BYTES,
+            **settings(listening, HEAD_BYTES, coming_=(h11.IDLE,)),
         )
-        await uvicorn.Server(config).serve()
+        with listening:
+            await uvicorn.Server(config).serve(sockets=[listening])
 
 
 def main() -> None:
@@ -183,6 +191,7 @@ def main() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 4 * CONNECTIONS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    SSLProtocol.max_size = 2**15  # bytes that asyncio keeps for each connection: 2**18 otherwise
     asyncio.run(serve(**vars(parser.parse_args())))
 
 

@@ -17,6 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 SOCKETS = Path("/proc/net/tcp")
+ESTABLISHED = "01"
+"""how the kernel lists the state of a connection that neither end has closed"""
 FLEET = "/v1/fleet/"
 """what SuperNodes ask a SuperLink for, which knows them by their keys"""
 
@@ -38,12 +40,16 @@ class OwnUser:
 
 
 def user_of(client: tuple[str, int], server: tuple[str, int], sockets: Path = SOCKETS) -> int | None:
-    """Whose process has the client's end of a connection; None: nobody on this machine, or it is closed already."""
+    """The user whose process has the client's end of a connection; None: nobody on this machine, or the end is closed.
+
+    Linux lists a closed end as root's: user 0 with inode 0, until the connection is forgotten. So a line counts only while
+    the connection is established and a process has it open.
+    """
     ends = [_as_listed(*client), _as_listed(*server)]
     for line in sockets.read_text("ascii").splitlines()[1:]:
-        words = line.split()
-        if words[1:3] == ends:
-            return int(words[7])
+        _, here, there, state, _, _, _, user, _, inode, *_ = line.split()
+        if [here, there] == ends and state == ESTABLISHED and inode != "0":
+            return int(user)
     return None
 
 

@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from headgate.errors import DataError, HeadgateError
-from headgate.flower.deploy.certificates import Certificates, make_certificates, make_node_key
+from headgate.flower.deploy.certificates import Certificates, make_node_key, renew_certificates
 from headgate.flower.deploy.door import Door
-from headgate.flower.deploy.processes import end, free_port, last_error, listening, marked
+from headgate.flower.deploy.processes import end, executors, free_port, last_error, listening, marked
 from headgate.flower.deploy.superlink import SuperLink
 from headgate.flower.deploy.supernode import SuperNode
 from headgate.flower.deploy.supervisor import Kept, Supervisor
@@ -50,7 +50,8 @@ class Loopback:
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
         self.mark = _mark_of(self.folder)
-        self.supervisor, self._held = Supervisor(self.say), FolderLock()
+        self.supervisor = Supervisor(self.say, executors=lambda: executors(self.mark))
+        self._held = FolderLock()
         self.link = SuperLink(self.folder / "superlink", free_port(), self.mark, self.environment)
         self.door = Door(self.link, Certificates(self.folder / "certificates"), free_port())
 
@@ -71,8 +72,7 @@ class Loopback:
         self.close()
 
     def _bring_up(self) -> None:
-        if not self.door.certificates.server.exists():
-            make_certificates(self.door.certificates.folder)
+        renew_certificates(self.door.certificates.folder)
         self.say("SuperLink: starting")
         self.supervisor.keep("SuperLink", self.link)
         self.supervisor.keep("front", self.door)

@@ -3,13 +3,24 @@
 from pathlib import Path
 
 from headgate.flower.deploy.certificates import Certificates
-from headgate.flower.deploy.front import CONNECTIONS, HEAD_SECONDS, KEEP_SECONDS, MOST_BYTES, PATHS, REQUEST_SECONDS
+from headgate.flower.deploy.front import (
+    BODY_SECONDS,
+    CONNECTIONS,
+    HEAD_SECONDS,
+    KEEP_SECONDS,
+    MOST_BYTES,
+    PATHS,
+    REQUEST_SECONDS,
+)
 
 FILE = "nginx.conf"
 
 
 def nginx_text(certificates: Certificates, port: int, name: str, superlink: int, authority: Path) -> str:
-    """To be included in nginx's `http { … }`. The SuperLink is asked for a path that is written here, not for what came."""
+    """To be included in nginx's `http { … }`. The SuperLink is asked for a path that is written here, not for what came.
+
+    nginx does not check signatures, so its limit is for an address, not for a key.
+    """
     paths = "\n".join(
         f"    location = {path} {{ limit_except POST {{ deny all; }} proxy_pass https://127.0.0.1:{superlink}{path}; }}"
         for path in sorted(PATHS)
@@ -26,7 +37,8 @@ server {{
     ssl_protocols TLSv1.2 TLSv1.3;
     client_max_body_size {MOST_BYTES // 2**20}m;
     client_header_timeout {HEAD_SECONDS:g}s;
-    client_body_timeout {KEEP_SECONDS}s;
+    client_body_timeout {BODY_SECONDS:g}s;
+    reset_timedout_connection on;
     keepalive_timeout {KEEP_SECONDS}s;
     send_timeout {KEEP_SECONDS}s;
     limit_conn headgate {CONNECTIONS // 10};

@@ -21,6 +21,7 @@ MARK = "HEADGATE_DEPLOYMENT"
 OPENING = "FLWR_INTERNAL_"
 """variables of this beginning make a SuperLink serve users on further ports, of all interfaces"""
 PROC = Path("/proc")
+SUPEREXEC = "flower-superexec"
 
 
 def environment(home: Path, mark: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -102,6 +103,12 @@ def marked(mark: str, word: str = "") -> Iterator[int]:
         pid = int(folder.name)
         if pid != os.getpid() and _carries(folder, mark) and word in _said(folder, "cmdline"):
             yield pid
+
+
+def executors(mark: str) -> set[int]:
+    """The processes that have a SuperExec, which starts the apps of a SuperLink or a SuperNode; without /proc none is found."""
+    lines = [_said(PROC / str(pid), "cmdline") for pid in marked(mark, SUPEREXEC)]
+    return {int(parent) for line in lines for parent in re.findall(r"--parent-pid\0(\d+)\0", line)}
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]], mark: str, patience: float = 8.0) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from headgate.errors import HeadgateError
-from headgate.flower.deploy.certificates import Certificates, make_certificates
+from headgate.flower.deploy.certificates import Certificates, renew_certificates
 from headgate.flower.deploy.processes import await_port, environment, start
 from headgate.flower.keys import FILE, VARIABLE, bind_key
 
@@ -60,8 +60,7 @@ class SuperLink:
     def prepare(self) -> None:
         """Make what it needs, where it is not there yet."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self.certificates.server.exists():
-            make_certificates(self.certificates.folder)
+        renew_certificates(self.certificates.folder)
         self.keys.touch(mode=0o600)
         told = {"address": self.where, "root-certificates": str(self.certificates.authority.resolve())}
         self.connection.parent.mkdir(mode=0o700, exist_ok=True)

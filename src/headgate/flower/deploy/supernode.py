@@ -53,6 +53,11 @@ class SuperNode:
         found = re.findall(r"Exit Code: (\d+)", self._last_start())
         return int(found[-1]) if found else None
 
+    def correctable(self) -> str | None:
+        """Why the last start was refused, if that is a clock or a certificate: it ends when those are put right."""
+        found = re.findall(r"clock: \d+ s .*|certificate (?:has expired|is not yet valid)", self._last_start())
+        return str(found[-1]) if found else None
+
     def _last_start(self) -> str:
         text = self.log.read_text("utf-8", "replace") if self.log.exists() else ""
         return text.rpartition("Starting Flower SuperNode")[2]

@@ -1,13 +1,15 @@
-"""Starts again what has ended: a SuperNode that was killed, or the SuperLink.
+"""Starts again what has ended: a SuperNode that was killed, the SuperLink, the front; and who has lost its SuperExec.
 
 A SuperNode that comes back with its key is refused for up to a minute, until the SuperLink has noticed that the old one is
-gone; so it is tried again after a pause. One whose key is not registered is refused with the same code (Flower's 305): only
-time tells the two apart, so one that is refused for longer is given up.
+gone; so it is tried again after a pause. One whose key is not registered is refused with the same code (Flower's 305), so one
+that is refused for longer is given up. One with a wrong clock or before an expired certificate is not: it is tried more rarely.
+
+Flower starts a SuperExec once and does not look after it. Without it no app is started, and nothing else shows that.
 """
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +21,10 @@ PAUSE = 5.0
 """seconds between the end of a process and its next start"""
 PATIENCE = 120.0
 """seconds for which a SuperNode may be refused before it is given up"""
+RARELY = 12
+"""pauses between two starts of one that is refused for longer and not given up"""
+GRACE = 10.0
+"""seconds that a process without a SuperExec has to end"""
 
 
 class Startable(Protocol):
@@ -40,6 +46,8 @@ class Kept:
     starts: int = 1
     refused: float | None = None
     """since when every start of it has failed"""
+    executed: float | None = None
+    """when its SuperExec was last seen"""
     given_up: int | None = None
     """Flower's code, where another start would fail the same way"""
 
@@ -52,6 +60,8 @@ class Supervisor:
     clock: Callable[[], float] = time.monotonic
     pause: float = PAUSE
     patience: float = PATIENCE
+    executors: Callable[[], Collection[int]] = frozenset
+    """the processes that have a SuperExec"""
     kept: dict[str, Kept] = field(default_factory=dict)
 
     def keep(self, name: str, service: Startable) -> Kept:
@@ -59,14 +69,34 @@ class Supervisor:
         return self.kept[name]
 
     def look(self) -> None:
-        """Notice who has ended, and start those whose pause is over."""
+        """Notice who has ended or has lost its SuperExec, and start those whose pause is over."""
+        executing = self.executors()
         for each in self.kept.values():
-            if each.given_up is not None or each.process.poll() is None:
+            if each.given_up is not None:
                 continue
-            if each.due is None:
+            if each.process.poll() is None:
+                self._watch(each, each.process.pid in executing)
+            elif each.due is None:
                 self._ended(each)
             elif self.clock() >= each.due:
                 self._start(each)
+
+    def _watch(self, each: Kept, executing: bool) -> None:
+        if executing:
+            each.executed = self.clock()
+        elif each.executed is not None and self.clock() - each.executed >= self.pause:
+            each.process.terminate()  # a SuperNode that signs off is let in again at once
+            try:
+                each.process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                each.process.kill()
+                each.process.wait()
+            self._pause(each, "its SuperExec is gone")
+
+    def _pause(self, each: Kept, why: str, times: int = 1) -> None:
+        seconds = times * self.pause
+        each.due, each.executed = self.clock() + seconds, None
+        self.say(f"{each.name}: {why}; next start in {seconds:g} s ({each.service.log})")
 
     def _start(self, each: Kept) -> None:
         try:
@@ -75,20 +105,20 @@ class Supervisor:
             each.refused = self.clock() if each.refused is None else each.refused
             if self.clock() - each.refused >= self.patience:
                 raise
-            each.due = self.clock() + self.pause
-            self.say(f"{each.name}: {error}; next start in {self.pause:g} s")
+            self._pause(each, str(error))
 
     def _ended(self, each: Kept) -> None:
-        killed = each.process.returncode < 0
-        code = each.service.exit_code() if isinstance(each.service, SuperNode) and not killed else None
+        killed, node = each.process.returncode < 0, each.service if isinstance(each.service, SuperNode) else None
+        code = node.exit_code() if node and not killed else None
         each.refused = None if code != REFUSED else self.clock() if each.refused is None else each.refused
-        if code in HOPELESS or (each.refused is not None and self.clock() - each.refused >= self.patience):
+        tired = each.refused is not None and self.clock() - each.refused >= self.patience
+        reason = node.correctable() if node and code == REFUSED else None
+        if code in HOPELESS or (tired and reason is None):
             each.given_up = code
             self.say(f"{each.name}: refused for good (Flower's code {code}; {each.service.log})")
             return
-        each.due = self.clock() + self.pause
         how = f"killed by signal {-each.process.returncode}" if killed else "refused" if code == REFUSED else "ended"
-        self.say(f"{each.name}: {how}; next start in {self.pause:g} s ({each.service.log})")
+        self._pause(each, f"refused, {reason}" if reason else how, RARELY if tired else 1)
 
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
