@@ -96,6 +96,17 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
     assert narrow - learnt > 3 * (wide - learnt) > 300
 
 
+def test_with_two_prices_the_distance_to_hindsight_grows_like_the_root_of_T_only_where_the_budget_is_degenerate():
+    """1 or 9: with 50 a round every purchase at 1 and none at 9 spends the budget, and the limit sits at an edge."""
+    policy = Headgate(early=0.0, fill=False)
+    short = {
+        budget: [theorem.behind(policy, theorem.TWO, budget, rounds, 24).mean() for rounds in (64, 576)]
+        for budget in (40.0, 50.0)
+    }
+    assert short[50.0][1] > 2 * short[50.0][0]  # nine times the rounds: three times as much
+    assert short[40.0][1] < 1.5 * short[40.0][0]
+
+
 def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():
     """turnover = s: s·B̄ in place of B̄. Money is short of half of the places too, and what is missing stays small."""
     share, rounds, seeds = 0.4, 1000, 16
