@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import main
+from headgate.control import retention, selection
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -132,6 +133,13 @@ def test_results_are_those_of_the_studies_by_the_last_models_market_prices_inclu
     of_study = [next(row for row in page if f"]({name}.md) |" in row).split("|") for name in (*tool.MAIN, *tool.MARKETS)]
     assert said == [cells[5] for cells in of_study]  # "closed, last" of docs/better
     assert len(TEXT.splitlines()) <= 120
+
+
+def test_the_page_of_methods_names_every_rule_that_asks_the_model():
+    page = (ROOT / "docs" / "understand" / "methods.md").read_text("utf-8")
+    asking = [name for kinds in (retention.KINDS, selection.KINDS) for name, kind in kinds.items() if kind.scores]
+    assert len(asking) > 5
+    assert [name for name in asking if f"`{name}`" not in page] == []
 
 
 def test_the_drafts_references_are_there():
