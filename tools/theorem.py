@@ -3,7 +3,8 @@
     python tools/theorem.py [--rounds 300 1000 3000 10000 30000] [--seeds 24]
 
 Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
-the identity (I), whose parts do not depend on whether the prices of a seed were lucky.
+the identity (I), whose parts do not depend on whether the prices of a seed were lucky. A second table compares with the most
+that anybody who knows all prices could buy, also where prices are whole numbers.
 """
 
 import argparse
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from headgate.control import AdmissionPolicy, System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policy import Given
-from headgate.control.prices import Uniform
-from headgate.control.rehearse import rehearse
+from headgate.control.prices import PriceProcess, Uniform, UniformInteger
+from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.theory.bound import BoundConstants
 
 LOW, HIGH = 1.0, 10.0
@@ -37,6 +38,14 @@ def ceiling(places: float, budget: float, low: float = LOW, high: float = HIGH) 
     return Ceiling(limit, places * (limit - low) / (high - low))
 
 
+def proven(places: float, budget: float, low: float = LOW, high: float = HIGH) -> tuple[float, int]:
+    """κ₁ of the theorem, and the T from which κ₁·log T is less than all that can be bought."""
+    limit, rate = ceiling(places, budget, low, high)
+    kappa = 18 * places * (high - low) * high**2 / (limit * low**2)  # f₊/f₋² = high − low
+    T = np.arange(2, 10**6)
+    return kappa, int(T[kappa * np.log(T) < rate * T][0])
+
+
 def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, budget: float) -> NDArray[np.float64]:
     """What each run is short of the ceiling, (R,), by the identity (I): wrong purchases, and money left."""
     limit = ceiling(places, budget).limit
@@ -45,11 +54,29 @@ def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, 
     return np.asarray(wrong + (budget * price.shape[-1] - (price * bought).sum(axis=-1)) / limit)
 
 
+def played(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, seeds: int) -> Rehearsal:
+    system, runs = System(BUFFERS, budget, rounds), np.arange(seeds)
+    return rehearse(system, policy.completed(Given(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds)
+
+
 def measured(policy: AdmissionPolicy, rounds: int, seeds: int, places: float | None = None) -> NDArray[np.float64]:
     """Of the ceiling of all places, or of those that a round may renew."""
-    system, prices, runs = System(BUFFERS, BUDGET, rounds), Uniform(LOW, HIGH), np.arange(seeds)
-    played = rehearse(system, policy.completed(Given(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds)
-    return short(played.price, played.admitted, float(system.memory) if places is None else places, BUDGET)
+    found = played(policy, Uniform(LOW, HIGH), BUDGET, rounds, seeds)
+    return short(found.price, found.admitted, float(BUFFERS.sum()) if places is None else places, BUDGET)
+
+
+def behind(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, seeds: int) -> NDArray[np.float64]:
+    """How many samples fewer than the most that the prices of each seed allow, (R,)."""
+    runs = (played(each, prices, budget, rounds, seeds) for each in (Clairvoyant(aim="samples"), policy))
+    most, own = (run.admitted.sum(axis=-1) for run in runs)
+    return np.asarray(most - own)
+
+
+ATOMS: dict[str, tuple[PriceProcess, float]] = {
+    "even from 1 to 10, C = 55": (Uniform(LOW, HIGH), 55.0),
+    "whole numbers 1 to 10, C = 55": (UniformInteger(1, 10), 55.0),
+    "whole numbers 1 to 10, C = 60": (UniformInteger(1, 10), 60.0),
+}
 
 
 POLICIES: dict[str, AdmissionPolicy] = {
@@ -66,20 +93,30 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=24)
     given = parser.parse_args()
     print(f"samples short of T·B̄·F(θ*), mean of {given.seeds} seeds ± standard error")
-    print("| T | " + " | ".join(POLICIES) + " |\n|---" * 1 + "|---" * len(POLICIES) + "|")
+    print("| T | " + " | ".join(POLICIES) + " |\n|---" + "|---" * len(POLICIES) + "|")
     means: dict[str, list[float]] = {name: [] for name in POLICIES}
     for rounds in given.rounds:
         cells = []
         for name, policy in POLICIES.items():
             found = measured(policy, rounds, given.seeds)
             means[name].append(float(found.mean()))
-            cells.append(f"{found.mean():.0f} ± {found.std(ddof=1) / np.sqrt(given.seeds):.0f}")
+            cells.append(cell(found))
         print(f"| {rounds:,} | " + " | ".join(cells) + " |", flush=True)
     for name, values in means.items():
         if len(values) > 2:
             slope, start = np.polyfit(np.log(given.rounds), values, 1)
             line, _ = np.polyfit(given.rounds, values, 1)
             print(f"{name}: {slope:.1f}·log T {start:+.0f}; a straight line would rise by {line:.5f} a round")
+    print("κ₁ = {:,.0f}; κ₁·log T is less than all that can be bought from T = {:,} on".format(*proven(BUFFERS.sum(), BUDGET)))
+    print("\nsamples of headgate short of the most that all prices known would buy")
+    print("| T | " + " | ".join(ATOMS) + " |\n|---" + "|---" * len(ATOMS) + "|")
+    for rounds in given.rounds:
+        cells = [cell(behind(Headgate(early=0.0), *each, rounds, given.seeds)) for each in ATOMS.values()]
+        print(f"| {rounds:,} | " + " | ".join(cells) + " |", flush=True)
+
+
+def cell(found: NDArray[np.float64]) -> str:
+    return f"{found.mean():,.0f} ± {found.std(ddof=1) / np.sqrt(len(found)):.0f}"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headgate.control import Controller, System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.buying import all_prices
+from headgate.control.prices import Markov
 
 _spec = importlib.util.spec_from_file_location("theorem", Path(__file__).parents[2] / "tools" / "theorem.py")
 theorem = importlib.util.module_from_spec(_spec)
@@ -94,6 +95,21 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
     assert abs(known) < 30
     assert 0 < learnt < 30 * np.log(10)
     assert narrow - learnt > 3 * (wide - learnt) > 300
+
+
+def test_the_constant_that_is_proven_is_the_one_on_the_page():
+    said = " ".join((Path(__file__).parents[2] / "docs" / "understand" / "theorem.md").read_text("utf-8").split())
+    assert all(f"{number:,.0f}" in said for number in theorem.proven(PLACES, BUDGET))
+
+
+def test_with_two_prices_the_distance_to_hindsight_grows_like_the_root_of_T_only_where_the_budget_is_degenerate():
+    """1 or 9: with 50 a round every purchase at 1 and none at 9 spends the budget, and the limit sits at an edge."""
+    policy, two = Headgate(early=0.0, fill=False), Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5)))
+    short = {
+        budget: [theorem.behind(policy, two, budget, rounds, 24).mean() for rounds in (64, 576)] for budget in (40.0, 50.0)
+    }
+    assert short[50.0][1] > 2 * short[50.0][0]  # nine times the rounds: three times as much
+    assert short[40.0][1] < 1.5 * short[40.0][0]
 
 
 def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():

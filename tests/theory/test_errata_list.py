@@ -38,7 +38,7 @@ def test_the_page_is_up_to_date():
     assert page.PAGE.read_text("utf-8") == page.page()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/understand/paper.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/understand/paper.md", "paper/paper.md"])
 def test_pages_say_the_counts_of_the_list(name):
     said = " ".join((ROOT / name).read_text("utf-8").split())
     assert counted() in said

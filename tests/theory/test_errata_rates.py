@@ -133,3 +133,55 @@ def test_29_lemmas_2_and_3_differ_by_more_than_one_over_t_squared_and_sum_all_th
 def test_30_omega_1_as_defined_has_C2_in_every_round():
     with_it, without = errata.constants_on_one_side().values()
     assert with_it - without == pytest.approx(1000)
+
+
+@pytest.mark.paper("eq:dpp-regret")
+def test_32_each_bound_is_linear_in_T_while_the_regret_is_not():
+    Ts = [10**4, 10**5, 10**6]
+    oracle, own = (
+        np.array([f(T).sum() for T in Ts])
+        for f in (lambda T: c.oracle_bound([100], T, k), lambda T: c.ck_bound(10, 10.0, T, k))
+    )
+    limit = k.D * k.sigma / 10 + k.eta * k.sigma**2 / 100
+    for bound in (oracle, own):
+        assert np.all(bound / Ts > limit)
+        assert bound[-1] / Ts[-1] < 1.25 * limit
+    assert np.all(np.diff((own - oracle) / Ts) < 0)
+    assert (own - oracle)[-1] / (own - oracle)[0] < 20  # where T grows a hundredfold
+    *shown, slope, _, _ = errata.two_upper_bounds().values()
+    assert slope == limit
+    assert shown == pytest.approx([oracle[0] / Ts[0], own[0] / Ts[0], oracle[2] / Ts[2], own[2] / Ts[2]])
+
+
+def test_32_risks_can_differ_by_an_amount_that_is_linear_in_T():
+    """The quadratic example, played: 100 places, 100 or 10 new samples a round."""
+    *_, fresh, kept = errata.two_upper_bounds().values()
+    draw, runs, rounds = np.random.default_rng(0), 400, 300
+    for new, keep, expected in ((100, 1, fresh), (10, 10, kept)):
+        means = draw.choice([-0.5, 0.5], (runs, rounds, new)).mean(axis=-1)
+        memory = np.stack([means[:, t : rounds - keep + 1 + t] for t in range(keep)]).mean(axis=0)
+        theta, risks = np.zeros(runs), []
+        for mean in memory.T:
+            theta = theta - 0.1 * (theta - mean)
+            risks.append((theta**2 / 2).mean())
+        early, late = np.mean(risks[100:180]), np.mean(risks[180:])
+        assert [early, late] == pytest.approx([expected] * 2, rel=0.15)  # the same in every late round: linear in all
+    assert kept > 5 * fresh
+
+
+@pytest.mark.paper("lem:omega1-order")
+def test_34_omega_1_grows_where_rho_goes_to_one():
+    shown = list(errata.omega_1_by_rho().values())
+    opened, fixed = shown[::2], shown[1::2]
+    assert opened[1] < 0 < opened[0]
+    assert opened[2] < 5 * opened[1]
+    assert np.ptp(fixed) < 0.05 * fixed[-1]
+
+
+@pytest.mark.paper("eq:pC-upper-explicit", "lem:omega2-order")
+def test_35_both_ends_of_the_interval_add_more_than_the_root_of_R_and_less_than_R():
+    shown = np.reshape(list(errata.two_ends_in_one_term().values()), (3, 3))  # R by what is shown
+    over_R, over_root, largest = shown.T
+    assert np.all(np.diff(over_R) < 0)
+    assert np.all(np.diff(over_root) > 0)
+    assert np.all(np.diff(largest) > 5000)  # no uniform bound

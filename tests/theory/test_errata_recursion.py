@@ -5,7 +5,7 @@ import pytest
 import sympy
 
 from headgate.theory.errata import about_the_recursion as errata
-from headgate.theory.recursion import local_constants
+from headgate.theory.recursion import local_constants, memory_proportional_weight
 
 
 def steps(gradient, theta, eta, E):
@@ -64,3 +64,25 @@ def test_27_with_the_start_in_every_round_the_bound_exceeds_any_excess_risk():
     assert sympy.simplify(least - sympy.sqrt(5) * G * D) == 0
     assert every_round == pytest.approx(root, rel=1e-6)
     assert root > 1 > once
+
+
+@pytest.mark.paper("eq:global-aggregation", "eq:memory-proportional-weight")
+def test_33_with_the_papers_weights_steps_come_to_rest_beside_the_target():
+    weight, share, stays, allowed, gap = errata.weights_of_the_server().values()
+    assert weight == pytest.approx(0.64 / 0.68)
+    theta, of_clients = 0.2, np.array([0.0, 1.0])  # θ* of the target; z of each client
+    for _ in range(20_000):
+        theta += 0.001 * float([weight, 1 - weight] @ (of_clients - theta))
+    assert (theta - 0.2) ** 2 == pytest.approx(stays)
+    assert stays > allowed  # though σ̄ = 0
+    assert (theta - 0.2) ** 2 / 2 == pytest.approx(gap)
+    alike = memory_proportional_weight([0.5, 0.5], [8, 2])
+    assert alike == pytest.approx([share, 1 - share])  # equal α: w = n_m/n
+
+
+@pytest.mark.paper("thm:regret-neff", "ass:bounded-domain")
+def test_37_on_a_set_that_is_not_convex_theorem_1_is_false_as_printed():
+    risk, printed, allowed = errata.two_islands().values()
+    stays = steps(lambda theta: 0.0, 0.0, 10.0, 100)
+    assert stays == 0.0  # on the island where the loss is 1; on the other it is 0
+    assert risk > printed > allowed

@@ -1,20 +1,54 @@
 """Errata of the rule and its settings. Each test fails if its erratum is untrue."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from headgate.control.policies import Acdpp
 from headgate.control.policies.drift.argmin import Objective, argmin_on
+from headgate.control.policy import Given
+from headgate.control.rehearse import rehearse
+from headgate.experiment import load
 from headgate.theory import comparison as c
 from headgate.theory.bound import BoundConstants, penalty, penalty_curvature, penalty_slope
 from headgate.theory.drift import admission_interval
 from headgate.theory.errata import about_the_rule as errata
+from headgate.theory.reuse import kstep_uniformity, uniformity
 
 
 @pytest.mark.paper("alg:acdpp", "eq:lambda-min-max")
 def test_4_the_first_decision_is_a_burst_or_where_the_penalty_vanishes():
-    shown = list(errata.first_decision().values())
-    assert shown[::2] == pytest.approx([100, 1000, 10_000])  # N(0) = Pdim: Λ_max(1)
-    assert shown[1::2] == pytest.approx([100 / np.e] * 3, abs=0.03)  # N(0) = 0, to the letter
+    *first, flat, from_pdim, largest, smallest, printed = errata.first_decision().values()
+    assert first[::2] == pytest.approx([100, 1000, 10_000])  # N(0) = Pdim: Λ_max(1)
+    assert first[1::2] == pytest.approx([100 / np.e] * 3, abs=0.03)  # N(0) = 0, to the letter
+    assert flat == 0  # max(N, Pdim), N(0) = 0: every Λ is a minimiser
+    assert smallest < printed < 99 < 101 < largest == pytest.approx(from_pdim, abs=0.2)  # which one is taken decides the budget
+
+
+def test_4_the_policy_takes_the_largest_minimiser_which_spends_what_N0_at_Pdim_does():
+    """The whole policy, in whole samples, beside the grid of the erratum."""
+    e = load("mnist", ["run.seeds=150", "run.rounds=100"])
+    spent = []
+    for N0 in (0.0, e.bound.pdim):
+        policy = Acdpp(N0=N0).completed(Given(e.system, e.prices, e.bound, e.seeds, e.rounds))
+        played = rehearse(e.system, policy, e.prices, e.seeds, e.rounds)
+        assert np.all(played.admitted[:, 0] == 100)
+        luck = policy.rate * (played.price - e.prices.mean(e.rounds))
+        spent.append((played.price * played.admitted - luck).mean() / e.system.budget * 100)
+    assert spent == pytest.approx([errata.first_decision()["spend in % of C, T = 100, N(0) = Pdim"]] * 2, abs=0.8)
+
+
+@pytest.mark.paper("eq:kstep-drop", "alg:acdpp")
+def test_36_a_sample_is_used_K_times_only_if_it_is_dropped_after_training():
+    uses, n, fewer, less, printed = errata.dropped_before_or_after_training().values()
+    assert (uses, n) == (10, printed)
+    assert (fewer, less) == (9, 90)
+    counts = np.minimum(np.arange(30, 0, -1), fewer)  # uses after 30 rounds of one sample each
+    of_formula = kstep_uniformity(np.ones(30), 10)[-1]
+    assert uniformity(np.minimum(np.arange(30, 0, -1), uses)) == pytest.approx(of_formula)
+    assert uniformity(counts) != pytest.approx(of_formula)
 
 
 def test_5_the_objective_can_have_two_minima_and_the_nearer_one_can_be_wrong():
@@ -83,3 +117,10 @@ def test_23_another_K_for_the_buffers_makes_the_regret_linear():
     assert limit > 50
     assert np.all(np.divide(overfull[1:], overfull[:-1]) > 2)  # with Corollary 2's K: four times T, more than twice as much
     assert overfull[-1] > ceiling  # more than any rule with a fixed ρ = 0.9 ever reaches
+
+
+def test_4_the_table_of_readings_says_these_numbers():
+    """`What the text leaves open` in docs/understand/paper.md."""
+    page = (Path(__file__).parents[2] / "docs" / "understand" / "paper.md").read_text("utf-8")
+    said = re.findall(r"^\| (?:Pdim|0)\b.*\| ([\d.]+) \|$", page, re.MULTILINE)
+    assert said == [f"{share:.1f}" for share in list(errata.first_decision().values())[-4:]]

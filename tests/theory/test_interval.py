@@ -93,6 +93,15 @@ def test_facts_b_and_c(kind, K, phi, seed):
 
 
 @pytest.mark.paper("thm:dpp-regret")
+def test_at_one_half_too_every_rule_has_regret_of_at_least_that_order():
+    """φ = ½: the floor is of the order √(T log T), so the remark's O(√T) is false for γ = φ = ½."""
+    Ts = [10**4, 10**5, 10**6]
+    floor = [interval.regret_floor(10, 10.0, 1 - T**-0.5, T, BoundConstants()) / np.sqrt(T * np.log(T)) for T in Ts]
+    assert floor[0] > 0
+    assert np.all(np.diff(floor) > 0)
+
+
+@pytest.mark.paper("thm:dpp-regret")
 @pytest.mark.parametrize("phi", [0.1, 0.3])
 def test_below_one_half_every_rule_has_regret_of_the_order_of_the_root(phi):
     """The floor grows like √(T log T) itself, so no rule grows more slowly; the ceiling does not grow faster."""

@@ -3,7 +3,7 @@
 Everywhere R = 1/(1−ρ); with ρ = 1 − T^−φ that is T^φ. The rate times K is the memory: K·Λ̄ = B̄.
 """
 
-from math import log, sqrt
+from math import e, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,13 +63,13 @@ def regret_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -
 
 
 def regret_floor(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> float:
-    """What Reg(T) of every rule inside the interval reaches; for K ≥ 2 of the order √(T·log T) where R is lower."""
+    """What Reg(T) of every rule inside the interval reaches; for K ≥ 2 of the order √(T·log T) where R is at most √T."""
     R, memory, most = 1.0 / (1.0 - rho), K * rate, farthest_in_all(rho)
     t = np.arange(1, T + 1, dtype=np.float64)
     early = t < 2.0 * most
     more = np.where(early, 0.0, _shape(1.5 * rate * t, k)) - _shape(memory * t, k)
     lost = k.D * k.sigma * sqrt(2.0 / memory) + k.eta * k.sigma**2 / memory
-    return 10.0 * k.loss * float(more.sum()) - lost * (2.0 * (R + K) + most + 2.0 * K * (1.0 + log(T)))
+    return 10.0 * k.loss * float(more.sum()) - lost * (2.0 * (R + K) + R / (e - 1.0) + 2.0 * K * (1.0 + log(T)))
 
 
 @paper("thm:dpp-cost-constraint", "eq:cost-violation-rate")

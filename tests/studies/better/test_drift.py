@@ -35,3 +35,16 @@ def test_p_is_corrected_for_the_number_of_worlds():
     ]
     said = [re.search(r"rounds \(p (?:=|<) ([^)]+)\)", line)[1].replace("−", "-") for line in lines]
     assert [float(p) for p in said] == pytest.approx(corrected, rel=0.06, abs=1e-12)
+
+
+def test_the_headline_says_where_alert_ends_lower_too():
+    lower = 0
+    for name in MOVING:
+        rows = {row["policy"]: row for row in json.loads((DOCS / f"{name}.json").read_text("utf-8"))["rows"]}
+        gap = stats.ttest_rel(rows["alert"]["last_by_seed"], rows["headgate"]["last_by_seed"])
+        lower += gap.confidence_interval(0.95).high < 0
+    page = (DOCS / "drift.md").read_text("utf-8")
+    headline = re.search(
+        r"^\*\*Of .*ends higher and ends lower:\*\* beside `headgate` (\d+), (\d+), (\d+) and (\d+);", page, re.M
+    )
+    assert int(headline[4]) == lower > int(headline[3])

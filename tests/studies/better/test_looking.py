@@ -35,16 +35,3 @@ def test_where_a_stream_comes_round_rules_buy_again_what_they_had():
     assert all(rows[f"constant-{rule}"]["N"] > 0.94 * bought(rows[f"constant-{rule}"]) for rule in BUYING)
     rounds_of_the_stream = [4 * bought(rows[rule]) / 10 / 1000 for rule in ("margin", "random")]  # of ten clients
     assert all(2 < times < 3 for times in rounds_of_the_stream)
-
-
-def test_the_readme_says_what_was_measured():
-    rows = {row["policy"]: row for row in json.loads((DOCS / "looking-lenet-calm.json").read_text("utf-8"))["rows"]}
-    text = " ".join((DOCS.parents[1] / "README.md").read_text("utf-8").split())
-    own, oracle = rows["margin"], rows["oracle"]
-    assert (
-        f"brings that LeNet to {100 * own['best'][0]:.2f} %, the oracle to {100 * oracle['best'][0]:.2f} % for ten times"
-        in text
-    )
-    assert f"({own['seeds']} seeds)" in text
-    assert round(oracle["spend"] / own["spend"]) == 10
-    assert own["kept_limits"]

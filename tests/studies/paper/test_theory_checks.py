@@ -54,6 +54,8 @@ def test_every_check_becomes_a_row_with_its_number(rates, checks):
     for key in ("any-regret", "any-vio", "any-regret-rate", "any-vio-rate", "fixed-regret", "fixed-vio", "planned-buffer"):
         assert rows[key].written.verdict != NOT_RUN
         assert rows[key].released.verdict == UNTESTABLE
+    for key in ("sublinear", "any-regret"):  # whatever the verdict
+        assert "difference of two upper bounds" in rows[key].written.note
     assert rows["buffer_violation"].own
     assert not rows["planned-buffer"].own
 

@@ -137,13 +137,17 @@ def _verdict(found: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _counts(worlds: Collection[Mapping[str, Row]]) -> str:
+    """In how many worlds it loses less, is back sooner, and ends higher or lower: what it gains and what it gives up."""
     clear = []
     for rival in RIVALS:
-        gaps = [_gaps(rows[OURS], rows[rival])[:2] for rows in worlds]
-        less, sooner = (sum((gap.low or 0) > 0 for gap in each) for each in zip(*gaps, strict=True))
-        clear.append(f"{less} and {sooner} beside `{rival}`")
-    counted = f"**Of {len(worlds)} worlds, in how many `{OURS}` clearly loses less, and is clearly back sooner:**"
-    return f"{counted} {listed(clear)}."
+        less, sooner, last = zip(*(_gaps(rows[OURS], rows[rival]) for rows in worlds), strict=True)
+        ahead = [sum((gap.low or 0) > 0 for gap in gaps) for gaps in (less, sooner, last)]
+        lower = sum((gap.high or 0) < 0 for gap in last)
+        clear.append("beside `{}` {}, {}, {} and {}".format(rival, *ahead, lower))
+    counted = (
+        f"**Of {len(worlds)} worlds, in how many `{OURS}` clearly loses less, is back sooner, ends higher and ends lower:**"
+    )
+    return f"{counted} {'; '.join(clear)}."
 
 
 def _less(gap: Difference) -> Difference:

@@ -155,12 +155,14 @@ def _rivals(found: Found) -> str:
     lines = []
     for name in (name for name in (*GRIDS, "cifar10", "imagenette") if name in found):
         ours, rivals = at(found[name], "headgate"), [row for row in found[name] if row["policy"].startswith("K")]
+        tried = f"{len(rivals)}, {sum(row['spend'] > 0.9 * row['budget'] for row in rivals)}"
         for key in MEASURES:
             best = max(rivals, key=lambda row: row[key][0])
             lost = f", {best['diverged']} of {best['seeds'] + best['diverged']} runs broke down" if best["diverged"] else ""
             theirs = f"`{best['policy']}` {_points(best, key)} for {best['spend']:.1f}{lost}"
-            lines.append([title(name), key, f"{_points(ours, key)} for {ours['spend']:.1f}", theirs, gap(ours, best, key)])
-    return table(["study", "by", "headgate (%)", "best ACDPP in the limits (%)", "ahead (points)"], lines)
+            own = f"{_points(ours, key)} for {ours['spend']:.1f}"
+            lines.append([title(name).partition(", ACDPP")[0], tried, key, own, theirs, gap(ours, best, key)])
+    return table(["study", "tried", "by", "headgate (%)", "best ACDPP in the limits (%)", "ahead (points)"], lines)
 
 
 def _beside_oracle(found: Found) -> str:

@@ -10,7 +10,7 @@ from headgate.experiment.recipes import study_table
 PRICED = ("ercot", "brent", "prices", "ercot-lenet", "brent-lenet", "prices-lenet")
 """with other prices than the paper's"""
 GRIDS = ("acdpp-grid", "acdpp-grid-lenet")
-"""beside ACDPP with many settings"""
+"""beside ACDPP, with a grid of its settings"""
 AT_EQUAL_SPEND = (
     "mnist",
     "ablations",

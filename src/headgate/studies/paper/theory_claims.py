@@ -37,7 +37,7 @@ def theory_rows(
             found[name] = _exponent(fits[name], name), _untestable(RELEASED_RATES)
     for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
         if name in fits:
-            found[key] = _sublinear([(0.5, 0.5)], [fits[name]]), _untestable(RELEASED_RATES)
+            found[key] = _sublinear(key, [(0.5, 0.5)], [fits[name]]), _untestable(RELEASED_RATES)
     if rates is not None and checks is not None and rates.fits:
         found |= _of_checks(rates, checks)
     if runs:
@@ -81,12 +81,13 @@ def _joined(*notes: str) -> str:
 Pairs = Sequence[tuple[float, float]]
 
 
-def _sublinear(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
-    """The largest exponent, beside 1; one that there is not counts as well."""
+def _sublinear(key: str, pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+    """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
     verdicts = [
         decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
     ]
-    return _worst(pairs, fits, verdicts)
+    found = _worst(pairs, fits, verdicts)
+    return replace(found, note=_joined(found.note, _see(key)))
 
 
 def _as_claimed(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
@@ -121,8 +122,8 @@ def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding,
     horizons = ", ".join(f"{point.T:,}" for point in checks.planned_points)
     fixed = Finding(VACUOUS, _value(checks.fixed[0]), EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it")
     rates_alone = {
-        "any-regret": _sublinear(pairs, regret),
-        "any-vio": _sublinear(pairs, violation),
+        "any-regret": _sublinear("any-regret", pairs, regret),
+        "any-vio": _sublinear("any-vio", pairs, violation),
         "any-regret-rate": _with_see("any-regret-rate", _as_claimed(pairs, regret)),
         "any-vio-rate": _with_see("any-vio-rate", _as_claimed(pairs, violation)),
         "fixed-regret": fixed,

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.theory import comparison as c
-from headgate.theory.bound import BoundConstants, generalisation_gap, penalty
+from headgate.theory.bound import BoundConstants, generalisation_gap, learning_error, penalty
 from headgate.theory.drift import admission_interval, drift_constant, lyapunov, t_slot_upper
 from headgate.theory.errata.acdpp_path import acdpp_path, after_a_burst
 from headgate.theory.errata.shown import Numbers, shows
 from headgate.theory.interval import held, regret_ceiling, regret_of, spend_ceiling
-from headgate.theory.reuse import ck_counts, ck_uniformity
+from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
 
 Floats = NDArray[np.float64]
 
@@ -164,3 +164,55 @@ def constants_on_one_side() -> Numbers:
     n, N = ck_counts(K, RATE, t)
     bound, p = c.ck_bound(K, RATE, T, one), penalty(n, N, one)
     return {"Ω_1(1,000) as defined, C_2 = 1": float(c.omega1(bound, p)), "with C_2 = 0": float(c.omega1(bound - 1.0, p))}
+
+
+@shows(32)
+def two_upper_bounds() -> Numbers:
+    """Constant admission and the oracle: their bounds, and their risks with ℓ = (θ − z)²/2, z = ±½, one step of η = 0.1."""
+    found: Numbers = {}
+    for T in (10_000, 1_000_000):
+        oracle, own = (float(terms.sum()) / T for terms in (c.oracle_bound([MEMORY], T, k), c.ck_bound(K, RATE, T, k)))
+        found |= {f"Ē/T of the oracle, T = {T:,}": oracle, f"of constant admission, T = {T:,}": own}
+    fresh, kept = (risk_in_the_long_run(keep) for keep in (1, K))
+    return found | {
+        "Dσ/√B̄ + ησ²/B̄": k.D * k.sigma / MEMORY**0.5 + k.eta * k.sigma**2 / MEMORY,
+        "excess risk a round in the long run, oracle": fresh,
+        "constant admission, K = 10": kept,
+    }
+
+
+def risk_in_the_long_run(keep: int, eta: float = 0.1) -> float:
+    """E (θ − θ*)²/2 of θ ← θ − η·(θ − mean over memory); of MEMORY samples a `keep`-th is new in each round; Var z = ¼."""
+    steps = eta * (1 - eta) ** np.arange(2000)
+    of_a_round = np.convolve(steps, np.full(keep, 1 / keep))  # what the mean of one round's samples weighs in θ later
+    return float((of_a_round**2).sum() * 0.25 * keep / MEMORY / 2)
+
+
+@shows(34)
+def omega_1_by_rho() -> Numbers:
+    """Always Λ_min, ρ = 1 − T^−0.9, beside ρ = 0.9."""
+    found: Numbers = {}
+    for T in (10_000, 100_000, 1_000_000):
+        for name, rho in (("ρ = 1 − T^−0.9", 1 - T**-0.9), ("ρ = 0.9", 0.9)):
+            admitted = admission_interval(np.arange(1, T + 1), RATE, rho)[0]
+            n, N = held(admitted, K), np.cumsum(admitted)
+            bound = learning_error(n, N, kstep_uniformity(admitted, K), k)
+            found[f"Ω_1, {name}, T = {T:,}"] = float(c.omega1(bound, penalty(n, N, k)))
+    return found
+
+
+@shows(35)
+def two_ends_in_one_term() -> Numbers:
+    """p̄^CK's last term less the same with Σ Λ_min in its logarithm too, summed over T = 1,000·R rounds; R = 1/(1−ρ)."""
+    found: Numbers = {}
+    for R in (10, 100, 1000):
+        rho, T = 1 - 1 / R, 1000 * R
+        _, lower = c.interval_lower_counts(K, RATE, rho, T)
+        ceiling = c.ck_penalty_ceiling(K, RATE, rho, T, k)
+        own = ceiling - c.ck_penalty_ceiling(K, RATE, rho, T, BoundConstants(loss=0.0)) - generalisation_gap(lower, 1.0, k)
+        found[f"its sum over R, R = {R:,}"] = float(own.sum() / R)
+        found[f"its sum over √R, R = {R:,}"] = float(own.sum() / R**0.5)
+        found[f"largest |p̄^CK − p̄_∞^CK| of a round, R = {R:,}"] = float(
+            np.abs(ceiling - c.ck_penalty_limit(K, RATE, T, k)).max()
+        )
+    return found

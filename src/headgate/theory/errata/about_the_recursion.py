@@ -5,7 +5,7 @@ from math import pi, sqrt
 import numpy as np
 
 from headgate.theory.errata.shown import Numbers, shows
-from headgate.theory.recursion import distance_recursion, local_constants
+from headgate.theory.recursion import distance_recursion, local_constants, memory_proportional_weight
 
 
 @shows(24)
@@ -53,4 +53,35 @@ def constant_inside_the_sum() -> Numbers:
         "least C_2 of any η over G·D, D²/2η in every round": float(with_all.min()),
         "√5": sqrt(5),
         "D²/2η once in T = 10,000 rounds": float(spread.min()),
+    }
+
+
+@shows(33)
+def weights_of_the_server() -> Numbers:
+    """ℓ = (θ − z)²/2 on [0, 1], z = 0 at client 1 and 1 at client 2; α = (0.8, 0.2) and n_m in proportion to it, η = 0.001.
+
+    Samples of a client are alike, so F̂_all = F̂_mem = F_P and σ̄ = 0.
+    """
+    alpha, eta = np.array([0.8, 0.2]), 0.001
+    weights = memory_proportional_weight(alpha, 10 * alpha)
+    best, rest = alpha[1], weights[1]  # where F_P is least, and where the weighted steps come to rest
+    away, gap = float((rest - best) ** 2), float((rest - best) ** 2 / 2)
+    return {
+        "weight of client 1": float(weights[0]),
+        "its share in memory and target": float(alpha[0]),
+        "‖θ(t+1) − θ*‖² where steps come to rest": away,
+        "recursion": float(distance_recursion(away, gap, 0.0, eta, 1.0, local_constants(1.0, 1.0, 1.0, E=1))),
+        "excess risk of every later round": gap,
+    }
+
+
+@shows(37)
+def two_islands() -> Numbers:
+    """Θ = [0, 1] ∪ [2, 3], loss 1 on the first and 0 on the second: G = σ = 0, Pdim = 1, D = 3; 100 fresh samples, η = 10."""
+    D, eta, T, memory = 3.0, 10.0, 10_000, 100
+    N = memory * np.arange(1, T + 1)
+    return {
+        "excess risk of 10,000 rounds from θ(1) = 0": float(T),
+        "Theorem 1 as printed, D²/2η in every round": float(T * D**2 / (2 * eta) + (10 * np.sqrt((1 + np.log(N)) / N)).sum()),
+        "G·D": 0.0,
     }

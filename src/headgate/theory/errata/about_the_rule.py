@@ -1,5 +1,7 @@
 """Errata of the rule and its settings: first decision, argmin, whole samples, Corollary 2, memory."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +33,28 @@ def first_decision() -> Numbers:
         x = np.linspace(lo, hi, 200_001)
         found[f"Λ(1) with N(0) = Pdim, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x + k.pdim, k))])
         found[f"Λ(1) with N(0) = 0, ρ = {rho}"] = float(x[np.nanargmin(printed_penalty(x, x, k))])
-    return found
+    flat = np.linspace(1.0, 100.0, 1001)
+    found["max(N, Pdim), N(0) = 0: highest less lowest J(1) on [1, 100]"] = float(np.ptp(penalty(flat, flat, k)))
+    return found | {
+        "spend in % of C, T = 100, N(0) = Pdim": 100 * spend_share(printed_penalty, k.pdim),
+        "max(N, Pdim), N(0) = 0, the largest minimiser": 100 * spend_share(penalty, 0.0),
+        "the smallest": 100 * spend_share(penalty, 0.0, largest=False),
+        "as printed, N(0) = 0": 100 * spend_share(printed_penalty, 0.0),
+    }
+
+
+def spend_share(p: Callable[[Floats, Floats, BoundConstants], Floats], N0: float, largest: bool = True) -> float:
+    """ACDPP's expected spend over the budget on a grid: MNIST system, V = √T, ρ = 1 − 1/√T, 100 seeds, price luck taken out."""
+    T, runs, K, rate, mean = 100, 100, 10, 10.0, 5.5
+    price, admitted, debt = np.random.default_rng(0).uniform(1, 10, (runs, T)), np.zeros((runs, T)), np.zeros(runs)
+    for t in range(T):
+        lo, hi = (float(end) for end in admission_interval(t + 1, rate, 0.9))
+        x = np.linspace(hi, lo, 201) if largest else np.linspace(lo, hi, 201)
+        kept, N = admitted[:, max(t - K + 1, 0) : t].sum(axis=-1)[:, None], N0 + admitted.sum(axis=-1)[:, None]
+        J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
+        admitted[:, t] = x[np.nanargmin(J, axis=-1)]
+        debt = np.maximum(debt + price[:, t] * admitted[:, t] - mean * rate, 0.0)
+    return float((price * admitted - rate * (price - mean)).mean() / (mean * rate))
 
 
 @shows(5)
@@ -95,6 +118,21 @@ def counted_twice() -> Numbers:
         "as printed": float(n[t] - admitted[t - K] + rate),
         "with n(t − 1)": float(n[t - 1] - admitted[t - K] + rate),
     }
+
+
+@shows(36)
+def dropped_before_or_after_training() -> Numbers:
+    """Λ̄ = 10 a round; a sample whose age is K = 10 is dropped before the round's training, or after it."""
+    K, rate = 10, 10
+    found: Numbers = {}
+    for order in ("after", "before"):
+        ages: list[int] = []  # of the samples of each round that are in memory
+        for _ in range(3 * K):
+            trained = [age for age in (*(age + 1 for age in ages), 1) if order == "after" or age != K]
+            ages = [age for age in trained if age != K]
+        found[f"uses of a sample that is dropped {order} training"] = float(max(trained))
+        found[f"n(t), dropped {order} training"] = float(rate * len(trained))
+    return found | {"n of eq:ck-training-size": float(ck_counts(K, rate, 100)[0])}
 
 
 @shows(23)
