@@ -104,7 +104,7 @@ def test_the_constant_that_is_proven_is_the_one_on_the_page():
 
 def test_with_two_prices_the_distance_to_hindsight_grows_like_the_root_of_T_only_where_the_budget_is_degenerate():
     """1 or 9: with 50 a round every purchase at 1 and none at 9 spends the budget, and the limit sits at an edge."""
-    policy, two = Headgate(early=0.0, fill=False), Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5)))
+    policy, two = Headgate(early=0.0, fill=0.0), Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5)))
     short = {
         budget: [theorem.behind(policy, two, budget, rounds, 24).mean() for rounds in (64, 576)] for budget in (40.0, 50.0)
     }
