@@ -69,7 +69,7 @@ def reproduce(
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks
     further on CIFAR-10 and ImageNette is run with a GPU only; without one the pages say that it was not run.
     Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json. Money, debt
-    and memory are judged on 4,000 rehearsed runs, which are kept in control.json (about a minute a data set).
+    and memory are judged on 4,000 rehearsed runs, which are kept in control.json (one to four minutes a data set).
 
     `better` compares headgate with the paper's policies within both limits: a comparison whose NAME.json lies in --pages is
     used as it is, the others are run; README.md is made from all of them. `drift` and `looking` do the same for
