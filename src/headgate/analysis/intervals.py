@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +17,13 @@ LEVEL = 0.8
 
 @cache
 def t_quantile(dof: int, level: float = LEVEL) -> float:
-    """The t with P(|T| ≤ t) = level for Student's T with `dof` degrees of freedom; the normal one from 30 on.
+    """The t with P(|T| ≤ t) = level for Student's T with `dof` degrees of freedom.
 
-    >>> round(t_quantile(9), 3), round(t_quantile(1), 3), round(t_quantile(1000), 3)
-    (1.383, 3.078, 1.282)
+    >>> round(t_quantile(9), 3), round(t_quantile(1), 3), round(t_quantile(39), 3)
+    (1.383, 3.078, 1.304)
     """
     if dof < 1 or not 0 < level < 1:
         raise SettingError(f"dof = {dof}, level = {level}: needs at least one degree of freedom and a level between 0 and 1")
-    if dof >= 30:
-        return NormalDist().inv_cdf((1 + level) / 2)
     low, high = 0.0, math.pi / 2
     for _ in range(60):  # halves the angle's range down to the last bit
         middle = (low + high) / 2
@@ -117,10 +114,32 @@ DECIDED = 0.95
 
 def student(gaps: Floats) -> Difference:
     """One seed tells nothing about chance."""
-    mean = float(gaps.mean())
     if gaps.size < 2:
-        return Difference(mean, runs=gaps.size)
-    error = float(gaps.std(ddof=1) / np.sqrt(gaps.size))
-    p = p_value(mean / error, gaps.size - 1) if error > 0 else float(mean == 0)
-    half = t_quantile(gaps.size - 1, DECIDED) * error
-    return Difference(mean, mean - half, mean + half, gaps.size, p)
+        return Difference(float(gaps.mean()), runs=gaps.size)
+    return from_error(float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size)), gaps.size)
+
+
+def from_error(mean: float, error: float, runs: int) -> Difference:
+    """The same from a mean over at least two runs and its standard error."""
+    p = p_value(mean / error, runs - 1) if error > 0 else float(mean == 0)
+    half = t_quantile(runs - 1, DECIDED) * error
+    return Difference(mean, mean - half, mean + half, runs, p)
+
+
+def ratio(over: Floats, under: Floats, level: float = LEVEL) -> Estimate:
+    """Mean of `over` by mean of `under`, run by run, with Fieller's interval: every r for which the mean of over − r·under may
+    be zero. It has no ends where the mean of `under` may be zero itself, and one run has no interval.
+
+    >>> ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])).three
+    [0.5, 0.5, 0.5]
+    """
+    runs, (top, bottom) = over.size, (float(over.mean()), float(under.mean()))
+    if runs == 1:
+        return Estimate(top / bottom)
+    (a, b), (_, c) = (np.cov(over, under) * t_quantile(runs - 1, level) ** 2 / runs).tolist()
+    square = bottom**2 - c
+    if square <= 0:
+        return Estimate(top / bottom, runs=runs)
+    middle = top * bottom - b
+    reach = math.sqrt(max(0.0, middle**2 - square * (top**2 - a)))
+    return Estimate(top / bottom, (middle - reach) / square, (middle + reach) / square, runs)

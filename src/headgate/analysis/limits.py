@@ -1,7 +1,8 @@
 """Whether policies kept their limits, in every run; which of those that did is best; and a sentence that says so."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -102,11 +103,14 @@ def _gap(best: Runs, other: Runs, measure: str) -> Difference | None:
         return None
 
 
-def holm(against: Mapping[str, Difference | None]) -> dict[str, Difference | None]:
+Name = TypeVar("Name", bound=Hashable)
+
+
+def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
     """p of several tests at once (Holm 1979): the k-th smallest of m times m − k + 1, never below the ones before."""
-    tested = sorted((gap.p, name) for name, gap in against.items() if gap is not None and gap.p is not None)
+    tested = sorted((gap.p, place, name) for place, (name, gap) in enumerate(against.items()) if gap and gap.p is not None)
     corrected, least = dict(against), 0.0
-    for k, (p, name) in enumerate(tested):
+    for k, (p, _, name) in enumerate(tested):
         least = max(least, min(1.0, (len(tested) - k) * p))
         corrected[name] = replace(against[name], p=least)  # type: ignore[type-var]
     return corrected

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.studies.theory.rates import MeasuredRates
 
 
-What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "all", "better", "drift", "looking"])
+What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "claims", "all", "better", "drift", "looking"])
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,15 @@ def reproduce(
 ) -> None:
     """Make every number and figure of the paper's section 7, and judge every claim of the paper.
 
-    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; better, ours beside the paper's;
-    drift, policies when the world moves; or looking, which samples to buy and to keep.
+    WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; claims, the page of all claims from
+    the results that are there; better, ours beside the paper's; drift, policies when the world moves; or looking, which
+    samples to buy and to keep.
 
     Both as the text has it and as the released scripts do, with all policies on the same prices and samples. What is
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks
     further on CIFAR-10 and ImageNette is run with a GPU only; without one the pages say that it was not run.
-    Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json.
+    Pages: NAME.md, NAME.json, NAME.csv, figures/ and, over all studies done so far, claims.md and claims.json. Money, debt
+    and memory are judged on 4,000 rehearsed runs, which are kept in control.json (one to four minutes a data set).
 
     `better` compares headgate with the paper's policies within both limits: a comparison whose NAME.json lies in --pages is
     used as it is, the others are run; README.md is made from all of them. `drift` and `looking` do the same for
@@ -83,7 +85,7 @@ def reproduce(
     folder = out or Path("reproduced-quick" if quick else "reproduced")
     inside = folder / "better" if what in (What.better, What.drift, What.looking) else folder
     asked = _Asked(folder / "runs", pages or inside, quick, device, processes, quiet)
-    own = {What.better: _better, What.drift: _drift, What.looking: _looking}.get(what)
+    own = {What.claims: _claims, What.better: _better, What.drift: _drift, What.looking: _looking}.get(what)
     made = _paper(names, theory, asked) if own is None else own(asked)
     for path in dict.fromkeys(made):
         say(path)
@@ -128,6 +130,7 @@ def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
         runs = asked.runs / name
         points = [run for run in batches(name, quick) if gpu or not run.needs_gpu or (runs / run.name).is_dir()]
         folders, took = _play([(run.name, run.experiment) for run in points], runs, asked)
+        _control([name], asked)
         made += conclude_study(name, folders, pages, quick, took)
         made += conclude_claims(pages)
     if theory:
@@ -136,6 +139,24 @@ def _paper(names: list[str], theory: bool, asked: _Asked) -> list[Path]:
         made += conclude_theory(*found, pages, quick, time.monotonic() - began)
         made += conclude_claims(pages)
     return made
+
+
+def _claims(asked: _Asked) -> list[Path]:
+    from headgate.studies.paper.batches import NAMES
+    from headgate.studies.paper.conclude import check_pages, conclude_claims
+
+    check_pages(asked.pages, asked.quick)
+    _control([name for name in NAMES if (asked.pages / f"{name}.json").is_file()], asked)
+    return conclude_claims(asked.pages)
+
+
+def _control(names: "Sequence[str]", asked: _Asked) -> None:
+    """Money and memory, where they are not known yet."""
+    from headgate.studies.paper.control import rehearse_study
+
+    for name in names:
+        with counted(f"{name}: control", asked.quiet, unit="rehearsals") as tick:
+            rehearse_study(name, asked.pages, asked.quick, tick)
 
 
 def _better(asked: _Asked) -> list[Path]:

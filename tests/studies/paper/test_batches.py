@@ -73,7 +73,8 @@ def test_as_written_is_the_text(name, scale):
     assert e.model.kind == ("lenet" if name == "mnist" else "resnet9")
     assert e.training.steps == 10
     assert e.data.validation == 0.0
-    assert (len(e.seeds), e.training.evaluate_every) == (20, 1)  # enough for the interval of a speed-up
+    compared = {of(name)[part].training.evaluate_every for part in (WRITTEN, RELEASED, EQUAL) if part in of(name)}
+    assert compared == {1}  # a best is higher the more often one looks
 
 
 @pytest.mark.parametrize(("name", "scale", "highest"), [("mnist", 1, 10), ("cifar10", 2, 49), ("imagenette", 4, 10)])

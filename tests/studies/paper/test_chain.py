@@ -14,7 +14,8 @@ from headgate.studies.paper.theory_claims import theory_rows
 
 VERDICTS = re.compile(
     r"holds(?: in direction, not in size)?(?:,? only with overspend of \d+ %|, both over budget \(\d+ % and \d+ %\))?|"
-    r"does not hold|not decided|not testable|vacuous|not run here"
+    r"does not hold(?: in size, direction not decided)?|not decided|not testable(?: at the paper's accuracy)?|"
+    r"grows faster over these horizons|vacuous|not run here"
 )
 
 

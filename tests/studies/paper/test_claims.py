@@ -1,23 +1,24 @@
 import json
 
+import numpy as np
 import pytest
 
-from headgate.studies.paper.claims import OWN, claims, row_from_json, row_to_json, study_rows
+from headgate.studies.paper.claims import OWN, claims, judge_all, row_from_json, row_to_json, study_rows
 from headgate.studies.paper.claims_page import claims_page, claims_table, summary
 from headgate.studies.paper.decomposition import decompose
 from headgate.studies.paper.page import in_short
-from headgate.studies.paper.theory_claims import theory_rows
-from headgate.studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE
+from headgate.studies.paper.theory_claims import FASTER, theory_rows
+from headgate.studies.paper.verdicts import DIRECTION, FAILS, FAR, HOLDS, NOT_RUN, SIZE, UNTESTABLE
 from headgate.studies.theory.rates import Fit, MeasuredRates
 
 from ...analysis.made_up import BUDGET, outcome, ramp
+from .made_up_sides import side
 
 NOTHING = {
     "study": "mnist",
     "command": "c",
     "commits": ["e"],
     "dates": ["d"],
-    "page_commit": "e",
     "computing_s": 1.0,
     "quick": False,
     "devices": ["cpu"],
@@ -26,13 +27,13 @@ NOTHING = {
 
 def flavour(batch, ours, top, spend=BUDGET, oracle=True):
     made = [
-        outcome(ours, ramp(5, top=top), spend=spend, batch=batch),
-        outcome("constant", ramp(12, top=0.86), batch=batch),
-        outcome("hybrid", ramp(14, top=0.88), batch=batch),
+        side(ours, ramp(5, top=top), spend=spend, batch=batch),
+        side("constant", ramp(12, top=0.86), batch=batch),
+        side("hybrid", ramp(14, top=0.88), batch=batch),
     ]
     if oracle:
-        made.append(outcome("oracle", ramp(4, top=0.92), spend=10 * BUDGET, batch=batch))
-    return {(one.folder, one.policy): one for one in made}
+        made.append(side("oracle", ramp(4, top=0.92), spend=10 * BUDGET, batch=batch))
+    return {(batch, one.policy): one for one in made}
 
 
 def verdicts(rows, flavour):
@@ -74,7 +75,7 @@ def test_rows_judge_each_flavour_by_itself():
     assert written["mnist-close"] == HOLDS
     assert "1 hold only with overspend" not in summary(rows)
     assert "hold only with overspend" in summary(rows)
-    assert "150 % of the budget" in in_short("mnist", rows)
+    assert "150.0 % of the budget, as rehearsed" in in_short("mnist", rows)
 
 
 def test_the_oracle_of_one_flavour_serves_both():
@@ -82,19 +83,41 @@ def test_the_oracle_of_one_flavour_serves_both():
     assert verdicts(study_rows("imagenette", outcomes, "c"), "released")["imagenette-close"] == HOLDS
 
 
+def test_far_below_the_papers_accuracy_differences_are_shown_and_not_judged():
+    """CIFAR-10's target is 70 %: an oracle at 62 % is below nine tenths of it, one at 64 % is not."""
+    for top, verdict in ((0.62, FAR), (0.64, FAILS)):
+        made = [side("acdpp", ramp(5, top=0.45)), side("constant", ramp(5, top=0.47)), side("oracle", ramp(5, top=top))]
+        rows = {row.key: row.written for row in study_rows("cifar10", {("written", one.policy): one for one in made}, "c")}
+        found = rows["cifar10-gain-constant"]
+        assert (found.verdict, found.value.mean) == (verdict, pytest.approx(-2.0))
+        assert ("other way round" in found.note) == (verdict == FAILS)
+        assert bool(found.tests) == (verdict == FAILS)
+        assert rows["cifar10-cost"].verdict == HOLDS  # money needs no learning
+
+
+def test_all_tests_of_the_page_are_corrected_together():
+    """A gain with p between 2 and 5 % counts by itself, and not among the other tests."""
+    noise = 0.004 * np.array([[-1.0], [1.0], [-1.0], [1.0], [-1.0], [1.0]])
+    made = [side("acdpp", 0.855 + noise), side("constant", np.full((6, 1), 0.85)), side("hybrid", 0.855 - noise)]
+    sides = {("written", one.policy): one for one in made}
+    judged = judge_all({"mnist": sides, "imagenette": sides}, str)
+    alone = next(row.written for row in study_rows("mnist", sides, "c") if row.key == "mnist-gain-constant")
+    among = next(row.written for row in judged.rows if row.key == "mnist-gain-constant")
+    assert alone.tests == among.tests
+    assert judged.alpha < alone.tests[0] < 0.05
+    assert judged.tests > 10
+    assert (alone.verdict, among.verdict) == (DIRECTION, SIZE)
+
+
 def test_the_rule_within_budget_and_buffers_is_judged_against_constant_admission():
-    outcomes = flavour("written", "acdpp", 0.91) | flavour("released", "released", 0.90, spend=1.5 * BUDGET)
-    for policy, top in (
-        ("released_fair", 0.85),
-        ("released_budget", 0.855),
-        ("constant_spend", 0.88),
-        ("constant_both", 0.885),
-    ):
-        outcomes["equal-means", policy] = outcome(policy, ramp(5, top=top), batch="equal-means")
-    outcomes["written", "acdpp_capped"] = outcome("acdpp_capped", ramp(5, top=0.9))
-    rows = study_rows("mnist", outcomes, "c")
+    tops = {("released", "constant"): 0.86, ("released", "released"): 0.90, ("written", "acdpp_capped"): 0.9}
+    tops |= {("equal-means", "released_fair"): 0.85, ("equal-means", "released_budget"): 0.855}
+    tops |= {("equal-means", "constant_spend"): 0.88, ("equal-means", "constant_both"): 0.885, ("written", "constant"): 0.86}
+    sides = {(batch, policy): side(policy, ramp(5, top=top), batch=batch) for (batch, policy), top in tops.items()}
+    rows = study_rows("mnist", sides, "c")
     assert verdicts(rows, "written")["mnist-gain-fair"] == HOLDS
     assert verdicts(rows, "released")["mnist-gain-fair"] == FAILS
+    outcomes = {(batch, policy): outcome(policy, ramp(5, top=top), batch=batch) for (batch, policy), top in tops.items()}
     for way in decompose(outcomes):
         assert sum(step.gain.mean for step in way.steps) == pytest.approx(way.whole.mean) == pytest.approx(4.0)
     first, second = decompose(outcomes)
@@ -107,21 +130,24 @@ def test_rates_become_rows():
         Fit("regret", 0.6, 0.59, 0.61, "O(T^0.5)", 0.5, False),
         Fit("cost_violation", 0.4, 0.3, 0.5, "O(T^0.75)", 0.75, True),
         Fit("buffer_violation", None, None, None, "O(1)", 0.0, True),
+        Fit("omega3", 0.6, 0.59, 0.61, "O(log T)", 0.1, False),
     )
     rows = {row.key: row for row in theory_rows(MeasuredRates((), fits, 0.5, 0.5), None, None, "c")}
     assert rows["theory-sublinear"].written.verdict == HOLDS
-    assert rows["theory-regret"].written.verdict == FAILS
+    assert rows["theory-regret"].written.verdict == FASTER  # no slope refutes an O(·)
+    assert rows["theory-omega3"].written.verdict == FAILS  # an erratum does
     assert rows["theory-regret"].written.value.three == pytest.approx([0.6, 0.59, 0.61])
     assert rows["theory-cost_violation"].written.verdict == HOLDS
     assert rows["theory-buffer_violation"].written.verdict == HOLDS
-    assert rows["theory-omega3"].written.verdict == NOT_RUN
+    assert rows["theory-omega1"].written.verdict == NOT_RUN
     measured = [row for row in rows.values() if row.written.verdict != NOT_RUN]
     assert {row.released.verdict for row in measured} == {UNTESTABLE}
 
 
 def test_the_page_says_its_rules_and_survives_json():
-    rows = study_rows("mnist", flavour("written", "acdpp", 0.91), "c")
-    page = claims_page(rows, [NOTHING])
+    judged = judge_all({"mnist": flavour("written", "acdpp", 0.91)}, str)
+    rows = judged.rows
+    page = claims_page(judged, [NOTHING], {})
     assert "## Rules" in page
     assert "holds in direction, not in size" in page
     assert "half of what is claimed" not in page
@@ -132,7 +158,7 @@ def test_the_page_says_its_rules_and_survives_json():
     assert "where the text has 0.5" in theirs  # departures stand on the page itself
     assert "where the text has lr 5e-4 and no momentum" in theirs
     assert "A trial run" not in page
-    assert "A trial run" in claims_page(rows, [NOTHING | {"quick": True}])
+    assert "A trial run" in claims_page(judged, [NOTHING | {"quick": True}], {})
     for row in rows:
         told = json.loads(json.dumps(row_to_json(row)))
         assert json.loads(json.dumps(row_to_json(row_from_json(told)))) == told

@@ -174,8 +174,15 @@ def dips_table(own: Sequence[Runs]) -> str:
 
 
 def share(closed: Estimate | None) -> str:
-    """What is closed of a gap, in percent with its interval."""
-    return DASH if closed is None else f"{interval(closed.scaled(100), 0)} %"
+    """What is closed of a gap, in percent with its interval; constant admission and the oracle have none.
+
+    >>> share(Estimate(0.4, 0.3, 0.5)), share(Estimate(0.4)), share(Estimate(1.0))
+    ('40 (30 … 50) %', '40 (– … –) %', '100 %')
+    """
+    if closed is None:
+        return DASH
+    ends = " (– … –)" if closed.low is None and closed.mean not in (0.0, 1.0) else ""
+    return f"{interval(closed.scaled(100), 0)}{ends} %"
 
 
 def _verdict(one: Runs) -> str:

@@ -3,20 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from headgate.analysis.intervals import LEVEL, Estimate, Floats
+from headgate.analysis.intervals import Estimate, Floats, ratio
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 
-RESAMPLES = 2_000
-"""of the seeds, for the interval of what is closed"""
-
 
 def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
     """The part of the gap between constant admission and the oracle, of means over the seeds that all three have learnt;
-    None where there is no gap. The interval is that of a bootstrap over these seeds, the same for all three."""
+    None where there is no gap. The interval is Fieller's, over these seeds; it has no ends where the gap may be none."""
     ends = (one, constant, oracle)
     seeds = [seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt]
     if not seeds:
@@ -29,15 +24,8 @@ def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -
     """The same of arrays, (seeds,); `known`: it is 0 or 1 by definition, so it has no interval."""
     if high.mean() <= low.mean():
         return None
-    share, seeds = float((ours.mean() - low.mean()) / (high.mean() - low.mean())), len(ours)
-    if seeds == 1 or known:
-        return Estimate(share, runs=seeds)
-    drawn = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    again = [values[drawn].mean(axis=1) for values in (ours, low, high)]
-    with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a gap says nothing
-        shares = (again[0] - again[1]) / (again[2] - again[1])
-    least, most = np.quantile(shares[np.isfinite(shares)], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(share, float(least), float(most), seeds)
+    share = ratio(ours - low, high - low)
+    return Estimate(share.mean, runs=share.runs) if known else share
 
 
 class Cheaper(NamedTuple):

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headgate.analysis.formatting import DASH, listed, money, plus_minus
-from headgate.analysis.intervals import Difference, student
+from headgate.analysis.intervals import DECIDED, Difference, student
+from headgate.analysis.limits import holm
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import bullets
 from headgate.escaping import markdown as escape
@@ -22,22 +23,18 @@ class Beside(NamedTuple):
     ours: Result
     constant: Result
     offered: float | None
-
-    @property
-    def gaps(self) -> dict[str, Difference | None]:
-        """Ours less the other's, by measure."""
-        both = {measure: of_one_seed([self.ours, self.constant], measure) for measure in MEASURES}
-        return {measure: None if two is None else student(two[0] - two[1]) for measure, two in both.items()}
+    gaps: Mapping[str, Difference | None]
+    """ours less the other's, by measure; p after Holm's correction over the whole table"""
 
     @property
     def short(self) -> list[str]:
-        """The measures by which ours is not ahead with a 95 % interval clear of zero."""
-        return [measure for measure, gap in self.gaps.items() if gap is None or gap.low is None or gap.low <= 0]
+        """The measures by which ours is not clearly ahead."""
+        return [measure for measure, gap in self.gaps.items() if _clear(gap) <= 0]
 
     @property
     def behind(self) -> bool:
         """Whether there is a measure by which ours is clearly worse."""
-        return any(gap is not None and gap.high is not None and gap.high < 0 for gap in self.gaps.values())
+        return any(_clear(gap) < 0 for gap in self.gaps.values())
 
     @property
     def offer(self) -> str:
@@ -54,8 +51,19 @@ def pairs_in(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Beside]:
         offered = {(row.get("prices"), row["budget"]): row.get("price_offered") for row in rows}
         for (prices, budget), price in offered.items():
             ours, constant = (ends[prices, budget, policy] for policy in ("headgate", "constant"))
-            made.append(Beside(study, ours, constant, price))
-    return made
+            made.append(Beside(study, ours, constant, price, {}))
+    every = holm({(place, each): _gap(pair, each) for place, pair in enumerate(made) for each in MEASURES})
+    return [pair._replace(gaps={each: every[place, each] for each in MEASURES}) for place, pair in enumerate(made)]
+
+
+def _gap(pair: Beside, measure: str) -> Difference | None:
+    both = of_one_seed([pair.ours, pair.constant], measure)
+    return None if both is None else student(both[0] - both[1])
+
+
+def _clear(gap: Difference | None) -> float:
+    """Its mean where it is clear of zero; else 0."""
+    return gap.mean if gap is not None and gap.p is not None and gap.p <= 1 - DECIDED else 0.0
 
 
 def prices_table(pairs: Sequence[Beside]) -> str:

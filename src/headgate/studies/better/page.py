@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.formatting import DASH, interval, percent
+from headgate.analysis.compare.page import share
+from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import as_json, beside, filled, read_numbers, write
@@ -98,7 +99,7 @@ def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
 
 def _share(closed: Any) -> str:
     """What is closed of a gap, with its interval."""
-    return DASH if closed is None else f"{interval(Estimate(*closed).scaled(100), 0)} %"
+    return share(None if closed is None else Estimate(*closed))
 
 
 def _points(row: Row, key: str = "best") -> str:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from headgate.analysis.formatting import DASH, by_column, interval, money, percent, plus_minus
+from headgate.analysis.compare.page import share
+from headgate.analysis.formatting import DASH, by_column, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, bullets, filled, write
@@ -124,7 +125,7 @@ def _points(row: Result, measure: str) -> str:
 
 
 def _share(closed: tuple[float, float | None, float | None] | None) -> str:
-    return DASH if closed is None else f"{interval(Estimate(*closed).scaled(100), 0)} %"
+    return share(None if closed is None else Estimate(*closed))
 
 
 def _gap(gap: Difference | None) -> str:

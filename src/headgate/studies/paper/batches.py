@@ -28,6 +28,8 @@ NAMES = ("mnist", "cifar10", "imagenette")
 QUICK = ('data.kind="digits"', 'model.kind="logistic"', "run.rounds=8", "run.seeds=2", "training.evaluate_every=2",
          "training.lr=0.5", "training.momentum=0.0", 'training.dtype="float32"', "data.per_client=200")  # fmt: skip
 """so small that the whole chain runs in a test: its numbers mean nothing"""
+OURS = {WRITTEN: "acdpp", RELEASED: "released"}
+"""the policy that goes by the name of ACDPP in each flavour"""
 SHARED_ORACLE = ("imagenette",)
 """where the oracle as written is the same run as the one as released: equal weights, and no price moves it"""
 SECONDS = {"cifar10": (0.0115, 200.0, 0.0225), "imagenette": (0.085, 400.0, 0.069)}

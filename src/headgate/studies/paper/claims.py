@@ -1,30 +1,25 @@
 """Every claim of the paper's experiments (claims.toml), and how a study is asked whether it holds."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
-from headgate.analysis.runs import Runs
 from headgate.studies.paper import verdicts
-from headgate.studies.paper.batches import EQUAL, HORIZON, NAMES, RELEASED, SHARED_ORACLE, WRITTEN, about
-from headgate.studies.paper.decomposition import Side, of_equal_means
-from headgate.studies.paper.outcomes import Outcomes
-from headgate.studies.paper.verdicts import Finding, Judge, missing
+from headgate.studies.paper.batches import EQUAL, NAMES, OURS, RELEASED, SHARED_ORACLE, WRITTEN, about
+from headgate.studies.paper.decomposition import of_equal_means
+from headgate.studies.paper.outcomes import Side, Sides
+from headgate.studies.paper.verdicts import ALPHA, FAR, REACH, UNTESTABLE, Finding, Judge, corrected, missing
 
-OURS = {WRITTEN: "acdpp", RELEASED: "released"}
-"""the policy that goes by the name of ACDPP in each flavour"""
 FAIR = {WRITTEN: (WRITTEN, "acdpp_capped"), RELEASED: (EQUAL, "released_fair")}
 """the same rule within budget and buffers"""
 OWN = "(our question)"
 """stands in the paper's column where the paper says nothing"""
 CALLED = {"constant": "constant admission", "hybrid": "the hybrid"}
 ALONE = ("keeps_budget", "debt_is_stable", "keeps_buffers", "never_above_buffers")
-"""rules that are asked of our side alone"""
-LONGER = "keeps_budget"
-"""the rule that is shown a longer run of the same policy too"""
+"""rules that are asked of our side alone, of what was rehearsed"""
 
 
 @dataclass(frozen=True)
@@ -48,33 +43,37 @@ class Claim:
     fair: bool = False
     """asked of the rule within budget and buffers"""
 
-    def finding(self, outcomes: Outcomes, flavour: str) -> Finding:
-        ours, other = self.sides(outcomes, flavour)
-        if ours is None or (other is None and self.rule not in ALONE):
-            return missing()
+    def finding(self, found: Sides, flavour: str, alpha: float = ALPHA) -> Finding:
+        """`alpha`: the largest p that counts."""
+        ours, other = self.sides(found, flavour)
         judge: Judge = getattr(verdicts, self.rule)
         if self.rule in ALONE:
-            return judge(ours, _longer(outcomes, ours)) if self.rule == LONGER else judge(ours)
+            return judge(ours.control, alpha=alpha) if ours is not None and ours.control else missing()
+        if ours is None or other is None:
+            return missing()
         asked: dict[str, tuple[Any, ...]] = {
             "gain": (self.claimed,),
             "faster": (self.claimed, self.target),
             "never_reaches": (self.target,),
-            "below_oracle": (outcomes.get((flavour, "constant")),),
+            "below_oracle": (found.get((flavour, "constant")),),
         }
-        return judge(ours, other, *asked.get(self.rule, ()))
+        made = judge(ours, other, *asked.get(self.rule, ()), alpha=alpha)
+        oracle = self._of(found, flavour, "oracle")
+        if made.verdict == UNTESTABLE or oracle is None or not oracle.best or oracle.mean >= REACH * self.target:
+            return made
+        note = f"the oracle ends at {percent(oracle.mean, 1)}, the paper's target is {percent(self.target)}"
+        return replace(made, verdict=FAR, note=note, tests=())
 
-    def sides(self, found: Mapping[tuple[str, str], Side], flavour: str) -> tuple[Side | None, Side | None]:
+    def sides(self, found: Sides, flavour: str) -> tuple[Side | None, Side | None]:
         """Whom it is about and whom they are compared with, of what is known by run folder and policy."""
         ours = found.get(FAIR[flavour] if self.fair else (flavour, self.subject or OURS[flavour]))
         if self.fair and flavour == RELEASED:
             return ours, of_equal_means(found, self.other)
-        shared = self.other == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE
-        return ours, found.get((WRITTEN if shared else flavour, self.other))
+        return ours, self._of(found, flavour, self.other)
 
-
-def _longer(outcomes: Outcomes, ours: Runs) -> Runs | None:
-    """What the same policy spent over a longer horizon, where that was run; what it learnt there does not matter for money."""
-    return next((one for (part, name), one in outcomes.items() if part.startswith(HORIZON) and name == ours.policy), None)
+    def _of(self, found: Sides, flavour: str, policy: str) -> Side | None:
+        shared = policy == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE
+        return found.get((WRITTEN if shared else flavour, policy))
 
 
 @dataclass(frozen=True)
@@ -124,12 +123,31 @@ def _claim(study: str, raw: Mapping[str, Any], other: str, claimed: float | None
     return Claim(study=study, claimed=claimed, target=said["target"], other=other, **told, **rest)
 
 
-def study_rows(study: str, outcomes: Outcomes, command: str) -> list[ClaimRow]:
-    """The claims about one data set, judged; without outcomes they are marked as not run."""
+def study_rows(study: str, found: Sides, command: str, alpha: float = ALPHA) -> list[ClaimRow]:
+    """The claims about one data set, judged; what was not run is marked so."""
     own = [claim for claim in claims() if claim.study == study]
-    sides = [(claim.finding(outcomes, WRITTEN), claim.finding(outcomes, RELEASED)) for claim in own]
+    sides = [(claim.finding(found, WRITTEN, alpha), claim.finding(found, RELEASED, alpha)) for claim in own]
     told = zip(own, sides, strict=True)
     return [ClaimRow(one.key, study, one.text, one.place, one.paper, *found, command) for one, found in told]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The claims of all data sets, their tests corrected together."""
+
+    rows: list[ClaimRow]
+    tests: int
+    alpha: float
+    """the largest p that counts"""
+
+
+def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> Judged:
+    def rows(alpha: float) -> list[ClaimRow]:
+        return [row for name in NAMES for row in study_rows(name, studies.get(name, {}), command(name), alpha)]
+
+    tests = [p for row in rows(ALPHA) for side in (row.written, row.released) for p in side.tests]
+    alpha = corrected(tests)
+    return Judged(rows(alpha), len(tests), alpha)
 
 
 # As JSON and back
@@ -149,4 +167,5 @@ def row_from_json(raw: Mapping[str, Any]) -> ClaimRow:
 
 def _finding(raw: Mapping[str, Any]) -> Finding:
     value = raw["value"]
-    return Finding(**{**raw, "value": None if value is None else Estimate(*value), "spend": tuple(raw["spend"])})
+    plain = {key: tuple(raw[key]) for key in ("spend", "tests")}
+    return Finding(**{**raw, "value": None if value is None else Estimate(*value), **plain})

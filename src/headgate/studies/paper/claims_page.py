@@ -1,7 +1,7 @@
 """The claims table as a page of Markdown."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from re import sub
 from typing import Any
 
@@ -9,8 +9,9 @@ from headgate.analysis.formatting import DASH, interval, money, percent
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, bullets, filled
 from headgate.analysis.provenance import runs_of, with_doubts
-from headgate.studies.paper.batches import NAMES, about
-from headgate.studies.paper.claims import ClaimRow
+from headgate.studies.paper.batches import NAMES, OURS, about
+from headgate.studies.paper.claims import ClaimRow, Judged
+from headgate.studies.paper.control import Controls
 from headgate.studies.paper.scene import label
 from headgate.studies.paper.theory_claims import THEORY_RULES
 from headgate.studies.paper.verdicts import NOT_RUN, RULES, Finding
@@ -19,13 +20,13 @@ PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
 
 
-def claims_page(rows: Sequence[ClaimRow], facts: Sequence[dict[str, Any]]) -> str:
-    """All claims. `facts` say of each study that has been run how it was made."""
+def claims_page(judged: Judged, facts: Sequence[dict[str, Any]], control: Mapping[str, Controls]) -> str:
+    """All claims. `facts` say of each study that has been run how it was made, `control` what was rehearsed for it."""
     made = []
     for each in facts:
-        runs = f"runs: {runs_of(each)} on {'; '.join(each['devices'])}"
-        said = f"{each['study']}: `{each['command']}`; {runs}; verdicts: commit {each['page_commit']}."
+        said = f"{each['study']}: `{each['command']}`; runs: {runs_of(each)} on {'; '.join(each['devices'])}."
         made.append(with_doubts(said, each))
+    rows = judged.rows
     theirs, own = [row for row in rows if not row.own], [row for row in rows if row.own]
     return filled(
         beside(__file__, "claims_page.md"),
@@ -34,6 +35,9 @@ def claims_page(rows: Sequence[ClaimRow], facts: Sequence[dict[str, Any]]) -> st
         departures=bullets(_departures(facts)),
         claims=claims_table(theirs),
         own=claims_table(own),
+        tests=judged.tests,
+        alpha=f"{judged.alpha:.2g}",
+        control=control_table(control),
         rules=f"{RULES}\n{THEORY_RULES}".strip(),
         made=bullets(made) or "Nothing has been run yet.",
     )
@@ -49,6 +53,21 @@ def _departures(facts: Sequence[dict[str, Any]]) -> Iterator[str]:
             after, T = found[name]["accuracy"], found[name]["rounds"]
             ends = [f"{label(policy)} at {percent(after[policy], 1)}" for policy in ("oracle", "acdpp") if policy in after]
             yield f"{title}: T = {T}, where the text gives none; then, as written, {', '.join(ends)}. Its target is {target}."
+
+
+def control_table(control: Mapping[str, Controls]) -> str:
+    """Expected spend, debt and memory of the policies that claims are about, by horizon."""
+    lines = []
+    for name, found in control.items():
+        for (batch, policy), own in ((key, own) for key, own in found.items() if key[0] in OURS and key[1] != "oracle"):
+            for one in own:
+                of_C = 100 / one.budget
+                growth = DASH if one.growth is None else interval(one.above("growth", scale=of_C))
+                told = interval(one.above("spend", scale=of_C)), growth, interval(one.above("fullest", scale=100.0))
+                who = about(name)["title"], f"as {batch}", label(policy), str(one.rounds)
+                lines.append([*who, *told, percent(one.peak_share)])
+    header = ["data", "flavour", "policy", "T", "spend (% of C)", "debt's growth (% of C a round)"]
+    return table([*header, "fullest client, mean (% of B_m)", "its peak"], lines)
 
 
 def summary(rows: Sequence[ClaimRow]) -> str:
@@ -91,9 +110,8 @@ def _value(finding: Finding) -> str:
 
 
 def _verdict(finding: Finding) -> str:
-    if finding.verdict == NOT_RUN:
-        return NOT_RUN
-    return f"**{finding.verdict}**" + (f": {finding.note}" if finding.note else "")
+    verdict = finding.verdict if finding.verdict == NOT_RUN else f"**{finding.verdict}**"
+    return verdict + (f": {finding.note}" if finding.note else "")
 
 
 def _spend(row: ClaimRow) -> str:

@@ -1,6 +1,7 @@
 """From finished runs to pages: everything a study says, and the claims table over all studies."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,21 @@ from headgate.analysis.provenance import facts_of, facts_of_now, machine
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
 from headgate.studies.paper.batches import NAMES, WRITTEN
-from headgate.studies.paper.claims import ClaimRow, row_from_json, row_to_json, study_rows
+from headgate.studies.paper.claims import judge_all, row_from_json, row_to_json, study_rows
 from headgate.studies.paper.claims_page import claims_page
+from headgate.studies.paper.control import read_control
 from headgate.studies.paper.figures import FLAVOURS, draw_study
 from headgate.studies.paper.numbers import curves_csv, study_numbers
-from headgate.studies.paper.outcomes import read_outcomes
+from headgate.studies.paper.outcomes import read_outcomes, sides_of
 from headgate.studies.paper.page import study_page
 from headgate.studies.paper.theory_checks import Checks
-from headgate.studies.paper.theory_claims import THEORY, of_runs, theory_rows
+from headgate.studies.paper.theory_claims import THEORY, of_runs, rules_id, theory_rows
 from headgate.studies.paper.theory_page import theory_page
-from headgate.studies.paper.verdicts import rules_id
 from headgate.studies.theory.outcome import ExcessRisk
 from headgate.studies.theory.rates import MeasuredRates
 
 COMMAND = "headgate reproduce"
-FACTS = ("study", "command", "dates", "commits", "page_commit", "quick", "devices")
+FACTS = ("study", "command", "dates", "commits", "quick", "devices")
 """of a study, on the page of all claims"""
 
 
@@ -43,12 +44,12 @@ def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool,
     facts["elapsed_s"] = known.get("elapsed_s") if took_s is None else round(took_s, 1)
     sides = {part: [one for (batch, _), one in outcomes.items() if batch == part] for part in FLAVOURS}
     figures = draw_study(data, {part: own for part, own in sides.items() if own}, pages / "figures", quick)
-    rows = study_rows(data, outcomes, facts["command"])
-    numbers = study_numbers(data, outcomes, facts) | {"runs": [vars(each) for each in machines], "rules": rules_id()}
+    numbers = study_numbers(data, outcomes, facts) | {"runs": [vars(each) for each in machines]}
+    rows = study_rows(data, sides_of(numbers, read_control(pages, data)), facts["command"])
     texts = {
         f"{data}.md": study_page(data, outcomes, scenes, rows, facts, machines),
         f"{data}.csv": curves_csv(outcomes, quick),
-        f"{data}.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
+        f"{data}.json": as_json(numbers),
     }
     return [*write(pages, texts), *figures]
 
@@ -94,17 +95,22 @@ def conclude_theory(
 
 
 def conclude_claims(pages: Path) -> list[Path]:
-    """The table over all studies, from the numbers that lie beside it. What has not been run is marked so, and so is what was
-    judged by other rules than those that the page prints."""
-    rows: list[ClaimRow] = []
-    facts = []
-    for name in (*NAMES, THEORY):
-        numbers, command = read_numbers(pages / f"{name}.json"), _command(name, quick=False)
-        if numbers.get("rules") != rules_id():
-            rows += theory_rows(None, None, None, command) if name == THEORY else study_rows(name, {}, command)
-            continue
-        rows += [row_from_json(raw) for raw in numbers["claims"]]
-        told = {"ended": ended(numbers)} if name != THEORY else {}
-        facts.append({key: numbers[key] for key in FACTS} | told)
-    together = {"made_by": facts, "rules": rules_id(), "claims": [row_to_json(row) for row in rows]}
-    return write(pages, {"claims.md": claims_page(rows, facts), "claims.json": as_json(together)})
+    """The table over all studies, from the numbers that lie beside it. What has not been run is marked so, and so are claims
+    of the theory that were judged by other rules than those that the page prints."""
+    found = {name: numbers for name in (*NAMES, THEORY) if (numbers := read_numbers(pages / f"{name}.json"))}
+    if found.get(THEORY, {}).get("rules") != rules_id():
+        found.pop(THEORY, None)
+    control = {name: read_control(pages, name) for name in found if name != THEORY}
+    quick = any(numbers["quick"] for numbers in found.values())
+    judged = judge_all({name: sides_of(found[name], own) for name, own in control.items()}, lambda name: _command(name, quick))
+    known = {row.key: row for row in map(row_from_json, found.get(THEORY, {}).get("claims", []))}
+    for row in theory_rows(None, None, None, _command(THEORY, quick)):  # their words are those of now
+        own = known.get(row.key, row)
+        judged.rows.append(replace(row, written=own.written, released=own.released))
+    facts = [
+        {key: numbers[key] for key in FACTS} | ({"ended": ended(numbers)} if name != THEORY else {})
+        for name, numbers in found.items()
+    ]
+    rows = [row_to_json(row) for row in judged.rows]
+    told = {"made_by": facts, "tests": judged.tests, "alpha": judged.alpha, "claims": rows}
+    return write(pages, {"claims.md": claims_page(judged, facts, control), "claims.json": as_json(told)})

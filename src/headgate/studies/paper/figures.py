@@ -12,8 +12,7 @@ from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, horizontal_line, save_figure, vertical_line
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs
-from headgate.studies.paper.batches import RELEASED, WRITTEN
-from headgate.studies.paper.claims import OURS
+from headgate.studies.paper.batches import OURS, RELEASED, WRITTEN
 
 LOOK = {
     "oracle": ("oracle", "#000000", ":"),

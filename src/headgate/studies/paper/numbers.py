@@ -6,11 +6,15 @@ from typing import Any
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.runs import Runs
+from headgate.studies.paper.batches import RELEASED, WRITTEN
 from headgate.studies.paper.decomposition import decompose
 from headgate.studies.paper.outcomes import Outcomes
 
 POINTS = 50
 """of a curve that are kept"""
+STEP = 5
+"""targets for which the first rounds are kept are multiples of so many %"""
+FLAVOURS = (WRITTEN, RELEASED)
 
 
 def study_numbers(data: str, outcomes: Outcomes, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +22,7 @@ def study_numbers(data: str, outcomes: Outcomes, facts: Mapping[str, Any]) -> di
     return {
         "study": data,
         **facts,
-        "policies": [_numbers(outcome) for outcome in outcomes.values()],
+        "policies": [policy_numbers(outcome) for outcome in outcomes.values()],
         "decomposition": [
             {
                 "way": way.name,
@@ -38,7 +42,9 @@ def study_numbers(data: str, outcomes: Outcomes, facts: Mapping[str, Any]) -> di
     }
 
 
-def _numbers(one: Runs) -> dict[str, Any]:
+def policy_numbers(one: Runs) -> dict[str, Any]:
+    """What a policy came to; the seeds one by one where claims are judged by them."""
+    judged = {"rounds_by_seed": _first_rounds(one)} if one.folder in FLAVOURS and one.learnt else {}
     return {
         "batch": one.folder,
         "policy": one.policy,
@@ -54,8 +60,21 @@ def _numbers(one: Runs) -> dict[str, Any]:
         "peak_n": one.peak_n,
         "fullest_mean": round(one.fullest, 5),
         "fullest_peak": round(one.peak_share, 5),
+        "learnt": list(one.learnt),
         "final_by_seed": [round(float(value), 5) for value in one.best],
+        **judged,
     }
+
+
+def _first_rounds(one: Runs) -> dict[str, list[int | None]]:
+    """By each multiple of `STEP` % that any run reaches: the evaluated round in which it is there first; None: never."""
+    found = {}
+    for target in range(STEP, 101, STEP):
+        there = one.curve >= target / 100 - 1e-9
+        if not there.any():
+            break
+        found[str(target)] = [int(one.t[row.argmax()]) if row.any() else None for row in there]
+    return found
 
 
 def _plain(value: Estimate) -> list[float | None]:

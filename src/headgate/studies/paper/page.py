@@ -12,7 +12,6 @@ from headgate.errors import DataError
 from headgate.reading import read_object
 from headgate.studies.paper.batches import RELEASED, SHARED_ORACLE, WRITTEN, about
 from headgate.studies.paper.claims import ClaimRow
-from headgate.studies.paper.claims_page import claims_table
 from headgate.studies.paper.outcomes import Outcomes
 from headgate.studies.paper.scene import WORDS, Scenes, constants, prices, settings, training
 from headgate.studies.paper.sections import (
@@ -61,7 +60,7 @@ def study_page(
     parts += rates_section(outcomes, scenes)
     parts += ["## Machines", machine_table(machines)]
     parts += [precision_check()] if any(each.dtype == "bfloat16" for each in machines) else []
-    parts += ["## Claims", "The rules are those of [claims.md](claims.md).", claims_table(rows)]
+    parts.append("What became of each claim of the paper is judged on the [page of all claims](claims.md).")
     return page(f"{about(data)['title']}, reproduced", *parts, quick=facts["quick"])
 
 
@@ -81,7 +80,7 @@ def in_short(study: str, rows: Sequence[ClaimRow]) -> str:
         if gain.value is None or cost.value is None:
             continue
         text = f"As {flavour}, ACDPP gains {interval(gain.value, signs=True)} points on constant admission"
-        text += f" for {cost.value.mean:.0f} % of the budget"
+        text += f" for {cost.value.mean:.1f} % of the budget, as rehearsed"
         if fair is not None and fair.value is not None:
             text += f"; held to budget and buffers it gains {interval(fair.value, signs=True)}"
         said.append(f"{text}.")

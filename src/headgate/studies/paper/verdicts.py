@@ -1,37 +1,42 @@
-"""When a claim counts as kept: rules on numbers alone (rules.md), the same for every data set and flavour."""
+"""When a claim counts as kept: rules on numbers alone (rules.md), the same for every data set and flavour.
 
-from collections.abc import Callable
+Every judge is told `alpha`, the largest p that counts after Holm's correction over all tests of the page (`corrected`), and
+says which tests it made. These do not depend on alpha.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from hashlib import sha256
-from math import floor
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from headgate.analysis.formatting import interval, percent
-from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, ratio, student
+from headgate.analysis.limits import holm
 from headgate.analysis.pages import beside
-from headgate.analysis.runs import Runs, difference, paired
-from headgate.studies.paper.outcomes import speed_up
+from headgate.studies.paper.control import Control
+from headgate.studies.paper.outcomes import Side
 
 HOLDS, FAILS, UNDECIDED, UNTESTABLE, NOT_RUN = "holds", "does not hold", "not decided", "not testable", "not run here"
 DIRECTION = "holds in direction, not in size"
+SIZE = "does not hold in size, direction not decided"
+FAR = "not testable at the paper's accuracy"
 VACUOUS = "vacuous"
+ALPHA = round(1 - DECIDED, 9)
 LEEWAY = 0.02
 """spend or memory so far above the limit still keeps it"""
 CLOSE = 0.02
 """so far below the oracle is close, as we read it"""
 GROWTH = 0.02
 """of C a round, by which a stable debt may still grow"""
-STEPS = 20
-"""targets that both sides reach are multiples of 1/20"""
-SHARE = 0.9
-"""of a side's final accuracy, as the second target"""
+SMALLEST = 0.2
+"""percentage points: a smaller difference in accuracy is none"""
+SMALLEST_ROUNDS = 1.0
+"""a smaller difference in rounds is none"""
+REACH = 0.9
+"""of the paper's target, which the oracle must reach for differences in accuracy to be judged"""
 RULES = beside(__file__, "rules.md").strip()
-
-
-def rules_id() -> str:
-    """Changes whenever the rules do, so that verdicts of different rules are never put into one table unmarked."""
-    return sha256(f"{RULES}{LEEWAY}{CLOSE}{GROWTH}{STEPS}{SHARE}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,12 @@ class Finding:
     unit: str = ""
     note: str = ""
     spend: tuple[float, ...] = ()
-    """money a round of our side, then of the other"""
+    """expected money a round of our side, then of the other"""
     budget: float | None = None
     at_least: bool = False
     """whether the value is a lower bound"""
+    tests: tuple[float, ...] = ()
+    """p of each test that the verdict rests on, not corrected"""
 
 
 Judge = Callable[..., Finding]
@@ -57,21 +64,51 @@ def missing(what: str = "") -> Finding:
     return Finding(NOT_RUN, note=what)
 
 
+def corrected(tests: Sequence[float]) -> float:
+    """The largest p of these that counts at 95 % after Holm's correction.
+
+    >>> corrected([0.001, 0.02, 0.04]), corrected([0.02, 0.03])
+    (0.04, 0.03)
+    """
+    found = holm({place: Difference(0.0, p=p) for place, p in enumerate(tests)})
+    return max((p for p, one in zip(tests, found.values(), strict=True) if one and (one.p or 0.0) <= ALPHA), default=0.0)
+
+
 def decide(value: Estimate, line: float, above: bool = True) -> str:
-    """The one rule: the whole interval must lie on one side of the line; the line itself is on the claimed side.
+    """By an interval alone: all of it must lie on one side of the line; the line itself is on the claimed side.
 
     >>> decide(Estimate(3.0, 2.5, 3.5), 2.0), decide(Estimate(3.0, 1.5, 3.5), 2.0)
     ('holds', 'not decided')
     >>> decide(Estimate(3.0, 2.5, 3.5), 2.0, above=False)
     'does not hold'
     """
-    if value.low is None and value.high is None:
+    if value.low is None or value.high is None:
         return UNTESTABLE
-    low = value.low if value.low is not None else float("-inf")
-    high = value.high if value.high is not None else float("inf")
     if above:
-        return HOLDS if low >= line else FAILS if high < line else UNDECIDED
-    return HOLDS if high <= line else FAILS if low > line else UNDECIDED
+        return HOLDS if value.low >= line else FAILS if value.high < line else UNDECIDED
+    return HOLDS if value.high <= line else FAILS if value.low > line else UNDECIDED
+
+
+def _below(line: Difference, alpha: float) -> str:
+    """By a test: `line` is what was measured less the line, which must not be exceeded."""
+    if line.p is None:
+        return UNTESTABLE
+    return UNDECIDED if line.p > alpha else FAILS if line.mean > 0 else HOLDS
+
+
+def _above(least: float, found: Difference, claimed: Difference | None, alpha: float) -> tuple[str, str, tuple[float, ...]]:
+    """Whether a difference is clear and at least so large, and whether it may be as large as is claimed: verdict, note, tests.
+    `claimed` is what was measured less what is claimed."""
+    if found.p is None:
+        return UNTESTABLE, "one seed has no interval", ()
+    smaller = claimed.p if claimed is not None and claimed.mean < 0 else None
+    tests = (found.p,) if smaller is None else (found.p, smaller)
+    too_small = smaller is not None and smaller <= alpha
+    if found.p <= alpha and abs(found.mean) >= least:
+        if found.mean < 0:
+            return FAILS, "it is the other way round", tests
+        return DIRECTION if too_small else HOLDS, "", tests
+    return SIZE if too_small else UNDECIDED, "", tests
 
 
 # Learning
@@ -81,219 +118,173 @@ def _of_learning(judge: Judge) -> Judge:
     """The same where both sides have seeds left, with the lost ones counted."""
 
     @wraps(judge)
-    def judged(ours: Runs, other: Runs, *asked: Any) -> Finding:
-        return _lost(ours, other) or _counted(judge(ours, other, *asked), ours, other)
+    def judged(ours: Side, other: Side, *asked: Any, alpha: float = ALPHA) -> Finding:
+        for side, verdict in ((ours, FAILS), (other, UNTESTABLE)):
+            if not side.best:
+                return Finding(verdict, note=f"{side.lost} of {side.lost} runs of {side.policy} diverged")
+        both = _common(ours, other)
+        if not both:
+            return Finding(UNTESTABLE, note="no seed is left on both sides")
+        found = judge(ours, other, *asked, alpha=alpha)
+        lost = [f"{side.lost} of {side.policy}" for side in (ours, other) if side.lost]
+        count = f"{len(both)} of {len(ours.best) + ours.lost} seeds: {' and '.join(lost)} diverged" if lost else ""
+        return replace(found, note=_joined(found.note, count))
 
     return judged
 
 
+def _common(ours: Side, other: Side) -> list[int]:
+    return [seed for seed in ours.best if seed in other.best]
+
+
+def _gaps(ours: Side, other: Side) -> Floats:
+    """In percentage points, seed by seed."""
+    return 100 * np.array([ours.best[seed] - other.best[seed] for seed in _common(ours, other)])
+
+
 @_of_learning
-def gain(ours: Runs, other: Runs, claimed: float | None) -> Finding:
+def gain(ours: Side, other: Side, claimed: float | None, alpha: float = ALPHA) -> Finding:
     """More accuracy at the end, in percentage points; without a number any gain will do."""
-    found = difference(ours, other).scaled(100)
-    verdict, note = above(found, 0.0, claimed)
-    return _with_spend(Finding(verdict, found, "points", note), ours, other)
+    gaps = _gaps(ours, other)
+    found = student(gaps)
+    verdict, note, tests = _above(SMALLEST, found, None if claimed is None else student(gaps - claimed), alpha)
+    return _with_money(Finding(verdict, found, "points", note, tests=tests), ours, other, alpha)
 
 
 @_of_learning
-def faster(ours: Runs, other: Runs, claimed: float | None, target: float) -> Finding:
-    """Earlier at the target, as a ratio of first rounds."""
-    ours, other = paired(ours, other)
-    if ours.first_round(target) is None:
-        theirs = other.first_round(target)
-        if theirs is None:
-            return Finding(UNTESTABLE, note=f"neither reaches {percent(target)} in {ours.rounds} rounds; {_ends(ours, other)}")
-        note = f"{ours.policy} never reaches {percent(target)} in {ours.rounds} rounds, {other.policy} does in round {theirs}"
-        return _with_spend(Finding(FAILS, speed_up(ours, other, target), "×", note), ours, other)
-    return _with_spend(_speed(ours, other, target, claimed), ours, other)
-
-
-def _speed(ours: Runs, other: Runs, target: float, claimed: float | None) -> Finding:
-    found, first, theirs = speed_up(ours, other, target), ours.first_round(target), other.first_round(target)
-    rounds = f"rounds {first} and {'never' if theirs is None else theirs}"
-    bound = theirs is None
-    found = replace(found, high=None) if bound else found
-    verdict, why = above(found, 1.0, claimed)
-    if bound and verdict != HOLDS:
-        verdict, why = UNTESTABLE, f"the horizon of {ours.rounds} rounds is too short" if found.low is not None else why
-    return Finding(verdict, found, "×", _joined(rounds, "a lower bound" if bound else "", why), at_least=bound)
+def faster(ours: Side, other: Side, claimed: float | None, target: float, alpha: float = ALPHA) -> Finding:
+    """Earlier at the target, as a ratio of mean first rounds."""
+    return _speed(ours, other, round(100 * target), claimed, alpha)
 
 
 @_of_learning
-def sooner(ours: Runs, other: Runs) -> Finding:
-    """Earlier at targets of our choice: the highest multiple of 5 % that both reach, and 90 % of the weaker one's best."""
-    ours, other = paired(ours, other)
-    targets = common_target(ours, other), SHARE * min(_reached(ours), _reached(other))
-    if targets[0] <= 2 / STEPS:
+def sooner(ours: Side, other: Side, alpha: float = ALPHA) -> Finding:
+    """Earlier at the highest target that every run of both reaches."""
+    if ours.first is None or other.first is None:
+        return missing("the rounds of single seeds are not published")
+    shared = [at for at in ours.first if at in other.first and None not in (*ours.first[at], *other.first[at])]
+    if not shared or max(shared) <= 10:
         return Finding(UNTESTABLE, note="the two share no target above guessing")
-    first, second = (_speed(ours, other, each, None) for each in targets)
-    note = f"at {percent(targets[0])}: {first.note}; at {percent(targets[1], 1)}: {interval(second.value, 2)} ×, {second.note}"
-    same = first.verdict == second.verdict
-    found = replace(first, verdict=first.verdict if same else UNDECIDED, note=note + ("" if same else ": the two disagree"))
-    return _with_spend(found, ours, other)
+    found = _speed(ours, other, max(shared), None, alpha)
+    return replace(found, note=_joined(f"at {max(shared)} %", found.note))
 
 
-def _ends(*sides: Runs) -> str:
-    return " and ".join(f"{side.policy} ends at {percent(_reached(side), 1)}" for side in sides)
-
-
-def _reached(outcome: Runs) -> float:
-    return float(outcome.curve.mean(axis=0).max())
-
-
-def common_target(ours: Runs, other: Runs) -> float:
-    """The highest multiple of 5 % that the mean running best of both reaches."""
-    return round(floor(min(_reached(ours), _reached(other)) * STEPS + 1e-9) / STEPS, 2)
+def _speed(ours: Side, other: Side, target: int, claimed: float | None, alpha: float) -> Finding:
+    seeds, late = _common(ours, other), float(ours.rounds + 1)
+    if max(100 * side.best[seed] for side in (ours, other) for seed in seeds) < target:
+        ends = " and ".join(f"{side.policy} ends at {percent(side.mean, 1)}" for side in (ours, other))
+        return Finding(UNTESTABLE, note=f"no run reaches {target} % in {ours.rounds} rounds; {ends}")
+    if ours.first is None or other.first is None:
+        return missing("the rounds of single seeds are not published")
+    reached = [side.reached(target, seeds) for side in (ours, other)]
+    mine, theirs = (np.where(np.isnan(each), late, each) for each in reached)
+    never = [int(np.isnan(each).sum()) for each in reached]
+    found, bound = ratio(theirs, mine, DECIDED), never[1] > 0 == never[0]
+    size = None if claimed is None or bound else student(theirs - claimed * mine)
+    verdict, why, tests = _above(SMALLEST_ROUNDS, student(theirs - mine), size, alpha)
+    sides = zip((ours, other), never, strict=True)
+    missed = [f"{count} of {len(seeds)} runs of {side.policy} never get there" for side, count in sides if count]
+    note = _joined(f"rounds {mine.mean():.1f} and {theirs.mean():.1f}", *missed, why)
+    value = replace(found, high=None) if bound else found
+    return _with_money(Finding(verdict, value, "×", note, at_least=bound, tests=tests), ours, other, alpha)
 
 
 @_of_learning
-def never_reaches(ours: Runs, other: Runs, target: float) -> Finding:
+def never_reaches(ours: Side, other: Side, target: float, alpha: float = ALPHA) -> Finding:
     """Our side reaches the target, the other does not."""
-    ours, other = paired(ours, other)
-    best = estimate(100 * other.best)
-    first, theirs = ours.first_round(target), other.first_round(target)
-    if theirs is not None:
-        mine = "does not" if first is None else f"in round {first}"
-        return Finding(FAILS, best, "% at the end", f"{other.policy} reaches it in round {theirs}, {ours.policy} {mine}")
-    if first is None:
-        note = f"neither reaches {percent(target)} in {ours.rounds} rounds; {_ends(ours, other)}"
-        return _with_spend(Finding(UNTESTABLE, best, "% at the end", note), ours, other)
-    verdict = decide(best, 100 * target, above=False)
-    return _with_spend(Finding(verdict, best, "% at the end", f"{ours.policy} in round {first}"), ours, other)
+    best = 100 * np.array(list(other.best.values()))
+    line = student(best - 100 * target)
+    note = f"{ours.policy} ends at {percent(ours.mean, 1)}"
+    if line.p is None or (line.mean < 0 and ours.mean < target):
+        return Finding(UNTESTABLE, student(best), "% at the end", note)
+    found = Finding(_below(line, alpha), student(best), "% at the end", note, tests=(line.p,))
+    return _with_money(found, ours, other, alpha)
 
 
 @_of_learning
-def below_oracle(ours: Runs, oracle: Runs, constant: Runs | None = None) -> Finding:
+def below_oracle(ours: Side, oracle: Side, constant: Side | None = None, alpha: float = ALPHA) -> Finding:
     """How far, and how much of the way from constant admission to the oracle is made; the paper draws no line."""
-    gap = difference(oracle, ours).scaled(100)
     notes = ["the paper gives no number"]
-    if constant is not None and constant.learnt:
-        way, made = difference(oracle, constant).mean, difference(ours, constant).mean
-        notes.append(f"{percent(made / way)} of the way from constant admission to the oracle" if way > 0 else "no way to go")
-    return _with_spend(Finding(UNTESTABLE, gap, "points below", _joined(*notes)), ours, oracle)
+    seeds = [seed for seed in _common(ours, oracle) if constant is not None and seed in constant.best]
+    if constant is not None and len(seeds) > 1:
+        mine, low, high = (np.array([side.best[seed] for seed in seeds]) for side in (ours, constant, oracle))
+        made = ratio(mine - low, high - low, DECIDED).scaled(100)
+        sure = made if made.low is not None else None
+        notes.append(f"{interval(sure, 0)} % of the way from constant admission to the oracle")
+    return _with_money(Finding(UNTESTABLE, student(_gaps(oracle, ours)), "points below", _joined(*notes)), ours, oracle, alpha)
 
 
 @_of_learning
-def close_to_oracle(ours: Runs, oracle: Runs) -> Finding:
+def close_to_oracle(ours: Side, oracle: Side, alpha: float = ALPHA) -> Finding:
     """Close as we read it."""
-    gap = difference(oracle, ours).scaled(100)
-    found = Finding(decide(gap, 100 * CLOSE, above=False), gap, "points below")
-    return _with_spend(found, ours, oracle, compare=ours.budget)
+    gap = _gaps(oracle, ours)
+    line = student(gap - 100 * CLOSE)
+    tests = () if line.p is None else (line.p,)
+    found = Finding(_below(line, alpha), student(gap), "points below", tests=tests)
+    return _with_money(found, ours, oracle, alpha, compare=ours.control[0].budget if ours.control else None)
 
 
-def _lost(ours: Runs, other: Runs) -> Finding | None:
-    for side, verdict in ((ours, FAILS), (other, UNTESTABLE)):
-        if not side.learnt:
-            return Finding(verdict, note=f"{side.lost_runs} of {len(side.seeds)} runs of {side.policy} diverged")
-    return None if set(ours.learnt) & set(other.learnt) else Finding(UNTESTABLE, note="no seed is left on both sides")
+# Constraints, on rehearsed runs
 
 
-def _counted(finding: Finding, ours: Runs, other: Runs) -> Finding:
-    lost = [f"{side.lost_runs} of {side.policy}" for side in (ours, other) if side.lost_runs]
-    if not lost:
+def _limit(one: Control, name: str, scale: float, line: float, unit: str, note: str, alpha: float) -> Finding:
+    """Whether a mean in % is at most at the line."""
+    test = one.above(name, line, scale)
+    tests = () if test.p is None else (test.p,)
+    return Finding(_below(test, alpha), one.above(name, scale=scale), unit, note, tests=tests)
+
+
+def keeps_budget(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
+    """Money as expected; longer horizons are shown beside."""
+    one, *longer = found
+    share = 100 / one.budget
+    notes = [f"T = {one.rounds}", *(f"{interval(each.above('spend', scale=share))} % at T = {each.rounds}" for each in longer)]
+    told = _limit(one, "spend", share, 100 * (1 + LEEWAY), "% of the budget", _joined(*notes), alpha)
+    return replace(told, spend=(one.spend[0],), budget=one.budget)
+
+
+def keeps_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
+    """On average over rounds, of the client that is fullest on average: the constraint is on expectations."""
+    return _limit(found[0], "fullest", 100.0, 100 * (1 + LEEWAY), "% of B_m, mean over rounds, fullest client", "", alpha)
+
+
+def never_above_buffers(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
+    """A single round above B_m breaks it, so here the largest number decides, not a test."""
+    one = found[0]
+    note = f"largest of {one.runs} runs; peak n {one.peak_n} of {one.memory}"
+    return Finding(HOLDS if one.peak_share <= 1 else FAILS, Estimate(100 * one.peak_share), "% of B_m at the peak", note)
+
+
+def debt_is_stable(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
+    one = found[0]
+    if one.growth is None:
+        return Finding(UNTESTABLE, note=f"{one.rounds} rounds are too few")
+    note = f"debt {one.debts[0]:.0f} in the third quarter, {one.debts[1]:.0f} in the last"
+    return _limit(one, "growth", 100 / one.budget, 100 * GROWTH, "% of C a round, growth", note, alpha)
+
+
+# Money beside learning
+
+
+def _with_money(finding: Finding, ours: Side, other: Side, alpha: float, compare: float | None = None) -> Finding:
+    """The same with the money that both sides are expected to spend; what holds only for more money than allowed is said to."""
+    if not ours.control or not other.control:
         return finding
-    both = len(set(ours.learnt) & set(other.learnt))
-    count = f"{both} of {len(ours.seeds)} seeds: {' and '.join(lost)} diverged"
-    return replace(finding, note=_joined(finding.note, count))
-
-
-# Constraints
-
-
-def keeps_budget(ours: Runs, longer: Runs | None = None) -> Finding:
-    """Money really spent; `longer`: the same policy over more rounds, to see what hangs on the horizon."""
-    share = estimate(100 * ours.spend / ours.budget)
-    notes = [f"{ours.rounds} rounds"]
-    if longer is not None:
-        notes.append(f"{interval(estimate(100 * longer.spend / longer.budget))} % over {longer.rounds}")
-    return spent_share(share, ours.budget, *notes)
-
-
-def spent_share(share: Estimate, budget: float, *notes: str) -> Finding:
-    """Of the budget, in per cent."""
-    verdict = decide(share, 100 * (1 + LEEWAY), above=False)
-    growth = "how the violation grows with T is judged under theory" if verdict == FAILS else ""
-    return Finding(verdict, share, "% of the budget", _joined(*notes, growth), (share.mean * budget / 100,), budget)
-
-
-def keeps_buffers(ours: Runs) -> Finding:
-    """On average over rounds, of the client that is fullest on average over seeds: the constraint is on expectations."""
-    shares = 100 * ours.held_shares.mean(axis=1)
-    value = estimate(shares[:, shares.mean(axis=0).argmax()])
-    return Finding(decide(value, 100 * (1 + LEEWAY), above=False), value, "% of B_m, mean over rounds, fullest client")
-
-
-def never_above_buffers(ours: Runs) -> Finding:
-    """A single round above B_m breaks it, so here the largest number decides, not an interval."""
-    by_seed: Floats = 100 * ours.held_shares.max(axis=(1, 2))
-    note = f"peak n {ours.peak_n} of {ours.buffers.sum()}"
-    return Finding(HOLDS if ours.peak_share <= 1 else FAILS, estimate(by_seed), "% of B_m at the peak", note)
-
-
-def debt_is_stable(ours: Runs) -> Finding:
-    quarter = ours.rounds // 4
-    if quarter < 2:
-        return Finding(UNTESTABLE, note=f"{ours.rounds} rounds are too few")
-    before, last = (ours.column("debt")[:, -k * quarter : (-(k - 1) * quarter) or None].mean(axis=1) for k in (2, 1))
-    growth = estimate(100 * (last - before) / quarter / ours.budget)
-    note = f"debt {before.mean():.0f} in the third quarter, {last.mean():.0f} in the last"
-    return Finding(decide(growth, 100 * GROWTH, above=False), growth, "% of C a round, growth", note)
-
-
-# What they share
-
-
-def above(found: Estimate, nothing: float, claimed: float | None) -> tuple[str, str]:
-    """Whether a number is above no difference, and whether it may be as large as is claimed."""
-    if found.low is None:
-        return UNTESTABLE, "one seed has no interval"
-    smaller = claimed is not None and found.high is not None and found.high < claimed
-    if found.low > nothing:
-        return (DIRECTION, "") if smaller else (HOLDS, "")
-    if found.high is not None and found.high < nothing:
-        return FAILS, "it is the other way round"
-    if smaller:
-        return FAILS, "no difference lies within the interval, what is claimed above it"
-    return UNDECIDED, "no difference lies within the interval"
-
-
-class Money(NamedTuple):
-    """What a policy spent a round, over seeds."""
-
-    policy: str
-    spend: Estimate
-    budget: float
-
-    def keeps(self, allowed: float) -> str:
-        share = self.spend.scaled(1 / allowed)
-        if share.low is None:  # one seed: its number has to do
-            return HOLDS if share.mean <= 1 + LEEWAY else FAILS
-        return decide(share, 1 + LEEWAY, above=False)
-
-
-def _with_spend(finding: Finding, ours: Runs, other: Runs, compare: float | None = None) -> Finding:
-    mine, theirs = (Money(one.policy, estimate(one.spend), one.budget) for one in (ours, other))
-    return with_money(finding, mine, theirs, compare)
-
-
-def with_money(finding: Finding, ours: Money, other: Money, compare: float | None = None) -> Finding:
-    """The same with the money of both sides; what holds only for more money than allowed is said to."""
-    mine, theirs, budget = ours.spend.mean, other.spend.mean, ours.budget
-    said = replace(finding, spend=(mine, theirs), budget=budget)
-    if finding.verdict not in (HOLDS, DIRECTION):
+    mine, theirs = ours.control[0], other.control[0]
+    budget, spend = mine.budget, (mine.spend[0], theirs.spend[0])
+    said = replace(finding, spend=spend, budget=budget)
+    if finding.verdict not in (HOLDS, DIRECTION) or not _over(mine, budget, alpha):
         return said
-    shares = percent(mine / budget), percent(theirs / budget)
-    allowed = max(budget, theirs) if compare is None else compare
-    within = ours.keeps(budget)
-    if within == HOLDS:
-        over = compare is None and other.keeps(budget) == FAILS
-        return replace(said, note=_joined(said.note, f"{other.policy} spends {shares[1]} of the budget" if over else ""))
-    if within == UNDECIDED:
-        return replace(said, note=_joined(said.note, f"whether the budget is kept is not decided ({shares[0]})"))
-    if ours.keeps(allowed) == FAILS:
+    allowed = max(budget, spend[1]) if compare is None else compare
+    if _over(mine, allowed, alpha):
         how = " only" if finding.verdict == HOLDS else ", only"
-        return replace(said, verdict=f"{finding.verdict}{how} with overspend of {percent(mine / allowed - 1)}")
-    return replace(said, verdict=f"{finding.verdict}, both over budget ({shares[0]} and {shares[1]})")
+        return replace(said, verdict=f"{finding.verdict}{how} with overspend of {percent(spend[0] / allowed - 1)}")
+    shares = (percent(each / budget) for each in spend)
+    return replace(said, verdict=f"{finding.verdict}, both over budget ({' and '.join(shares)})")
+
+
+def _over(one: Control, allowed: float, alpha: float) -> bool:
+    return _below(one.above("spend", (1 + LEEWAY) * allowed), alpha) == FAILS
 
 
 def _joined(*notes: str) -> str:
