@@ -98,6 +98,6 @@ class Buyer(AdmissionPolicy):
 
     def _price_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
         evened = fair(samples, memory["bought"], places, self.fairness)
-        whole = affordable_by_client(view, evened, memory["owed"], places, most).astype(np.int64)
-        owed = np.clip(memory["owed"] + evened - whole, 0.0, places)
+        bought, owed = affordable_by_client(view, evened, memory["owed"], places, most)
+        whole = bought.astype(np.int64)
         return Ask(np.zeros_like(view.debt), given=whole), {**memory, "owed": owed, "bought": memory["bought"] + whole}
