@@ -310,6 +310,7 @@ def test_headgate_is_never_worse_than_constant_admission_at_adversarial_prices(n
     [
         (lambda: Headgate(early=1.5), "early = 1.5"),
         (lambda: Headgate(turnover=0), "turnover = 0"),
+        (lambda: Headgate(turnover=1.5), "turnover = 1.5"),
         (lambda: Headgate(remember=0), "remember = 0"),
         (lambda: Headgate(overdraft=-1), "overdraft = -1"),
         (lambda: Headgate(fairness=2), "fairness = 2"),
