@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
 from headgate.control.policies import Headgate
 from headgate.control.policies.buying import all_prices
+from headgate.control.policies.buying.headgate import _early_path
 
-JUDGE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))["headgate"]
+RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
 RUNS = 2
 ATOMS = 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1000.0
 FILL = {"fill": st.sampled_from([0.0, np.inf])}
@@ -61,12 +62,19 @@ def judged(world, setting, **more):
         ledger = controller.post(ledger, orders)
         bought.append(orders.admitted if world["own_prices"] else orders.admitted.sum(axis=-1))
     places = buffers if world["capacity"] == "buffer" else np.minimum(buffers, world["capacity"])
-    slow = [list(JUDGE(path, places.tolist(), float(budget), horizon, **setting, **more)) for path in paths.tolist()]
+    slow = [list(RULE["headgate"](path, places.tolist(), float(budget), horizon, **setting, **more)) for path in paths.tolist()]
     return np.stack(bought, axis=1).tolist(), slow
+
+
+ONE_ROUND_LONG = {
+    "clients": 3, "rounds": 3, "beyond": -2, "own_prices": False, "atoms": False, "capacity": "buffer", "plenty": 0.3,
+    "unit": 1.0, "seed": 1,
+}  # fmt: skip
 
 
 @settings(max_examples=150)
 @given(st.fixed_dictionaries(WORLD), SETTINGS)
+@example(ONE_ROUND_LONG, {"fill": 0.0, "ahead": 0.5})
 def test_the_policy_buys_what_its_page_says(world, setting):
     fast, slow = judged(world, setting)
     assert fast == slow
@@ -87,3 +95,7 @@ def test_so_it_does_when_there_are_more_prices_than_bins(world, setting, bins):
 def test_so_it_does_where_places_are_older_than_it_counts(world, setting):
     fast, slow = judged({**world, "own_prices": False}, {**setting, "smooth": 0.5})
     assert fast == slow
+
+
+def test_the_early_path_is_the_table_that_the_page_names():
+    assert np.array_equal(_early_path(), (RULE["TIME"], RULE["MONEY"]))
