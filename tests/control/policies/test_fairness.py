@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.control.policies.buying.fairness import divided, fair
@@ -60,10 +60,12 @@ def plainly_divided(total, wanted, places):
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 40), min_size=4, max_size=4), min_size=2, max_size=2), st.tuples(*[st.floats(0, 1)] * 2)
+    st.lists(st.lists(st.integers(0, 40), min_size=4, max_size=4), min_size=2, max_size=2), st.tuples(*[st.floats(0, 3)] * 2)
 )
+@example([[0, 0, 0, 4], [0, 0, 1, 0]], (1.0, 3.0))
 def test_a_whole_total_is_divided_as_is_wanted_within_the_places(rows, parts):
     wanted = np.minimum(np.array(rows) / 8, BUFFER)
-    totals = [int(np.ceil(part * (row.sum() or BUFFER.sum()))) for part, row in zip(parts, wanted, strict=True)]
+    most = int(BUFFER.sum())
+    totals = [min(int(np.ceil(part * (row.sum() or most))), most) for part, row in zip(parts, wanted, strict=True)]
     found = divided(np.array(totals, dtype=float), wanted, BUFFER)
     assert found.tolist() == [plainly_divided(*each, BUFFER.tolist()) for each in zip(totals, wanted.tolist(), strict=True)]
