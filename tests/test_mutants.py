@@ -1,6 +1,7 @@
 """tools/mutants.py changes what it says, one thing at a time, and sees whether tests notice."""
 
 import ast
+import gc
 import importlib.util
 import json
 import runpy
@@ -67,6 +68,7 @@ def test_a_changed_function_takes_the_place_of_the_imported_one(tmp_path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     imported = module.A, module.c  # as another module has them
+    gc.freeze()  # as conftest.py does
     found = {mutant.name: mutant for mutant in TOOL["mutants"](ast.parse(code))}
     TOOL["_exchange"](found["A.b: x + 1 → x - 1"].tree, path)
     assert (imported[0]().b, imported[1]()) == ([0, 1], 3)

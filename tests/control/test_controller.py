@@ -1,5 +1,7 @@
 """decide is pure, post is the only way time advances, and the ledger is the truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
 from headgate.control.controller import MOST_ADMITTED
-from headgate.control.policies import Acdpp, Constant, Released
+from headgate.control.files import load_ledger, save_ledger
+from headgate.control.policies import Acdpp, Constant, Headgate, Released, Resolving
 from headgate.control.prices import Uniform
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
@@ -85,6 +88,48 @@ def test_posting_twice_or_out_of_turn_is_refused():
     after = controller.post(ledger, orders)
     with pytest.raises(LedgerError, match="orders are for round 1, the ledger stands at round 1"):
         controller.post(after, orders)
+
+
+OPENED = System([8, 9, 10], budget=20.0, horizon=40)
+OTHER_TERMS = [
+    ({"budget": 40.0}, 1, Headgate, "budget = 20.0, this controller has 40.0"),
+    ({"horizon": 50}, 1, Headgate, "horizon = 40, this controller has 50"),
+    ({"horizon": None}, 1, Headgate, "horizon = 40, this controller has None"),
+    ({"buffer": [8, 10, 9]}, 1, Headgate, r"buffers = 27 places \(\w+\), this controller has 27 places \(\w+\)"),
+    ({"buffer": [8, 9], "weight": None}, 1, Headgate, "clients = 3, this controller has 2"),
+    ({}, 2, Headgate, "runs = 1, this controller has 2"),
+    ({}, 1, Resolving, "policy = Headgate, this controller has Resolving"),
+]
+
+
+@pytest.mark.parametrize(("changes", "runs", "policy", "message"), OTHER_TERMS)
+def test_a_ledger_is_refused_by_a_controller_of_other_terms(changes, runs, policy, message, tmp_path):
+    """Else a new budget would count from round 1 on."""
+    own, other = Controller(OPENED, Headgate()), Controller(replace(OPENED, **changes), policy(), runs)
+    ledger = own.open()
+    orders = own.decide(ledger, 3.0)
+    after = own.post(ledger, orders)
+    save_ledger(after, tmp_path / "ledger.npz")
+    for refused in (
+        lambda: other.decide(after, 3.0),
+        lambda: other.post(ledger, orders),
+        lambda: load_ledger(tmp_path / "ledger.npz", other),
+    ):
+        with pytest.raises(LedgerError, match=f"was opened with {message}"):
+            refused()
+
+
+def test_a_ledger_goes_on_with_another_controller_of_the_same_terms(tmp_path):
+    def controller():
+        return Controller(replace(OPENED), Headgate(), 2)
+
+    ledger = controller().open()
+    for t in range(1, 6):
+        ledger = controller().post(ledger, controller().decide(ledger, 3.0 + t % 2))
+        save_ledger(ledger, tmp_path / "ledger.npz")
+        ledger = load_ledger(tmp_path / "ledger.npz", controller())
+    one = Controller(OPENED, Headgate())
+    assert one.decide(ledger.of_runs(slice(1, 2)), 3.0).t == 6
 
 
 def test_what_was_not_admitted_is_not_charged():

@@ -8,6 +8,7 @@ from headgate.control.buffers import Buffers
 from headgate.control.loops import Loops
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
+from headgate.control.terms import Terms
 from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Losses, Orders, Report, Streams, System, View
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
@@ -63,6 +64,7 @@ class Controller:
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
         self.looks, self.loops = looks, loops or Loops()
+        self.terms = Terms.of(policy, runs, system.buffer, system.budget, system.horizon)
         self._whole, self._everybody = int(shares.sum()), bool(shares.all())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
@@ -88,6 +90,7 @@ class Controller:
             credit=per_client,
             contents=self.buffers.open(),
             memory=self.policy.start(self.system, R),
+            terms=self.terms,
             looks=zeros if self.looks else None,
         )
 
@@ -98,6 +101,7 @@ class Controller:
         `reserved` (R,) is what orders of earlier rounds may still turn out to have cost: the policy sees it as spent. Where
         answers may come late, `purse.kept_back` belongs to it.
         """
+        self._check_terms(ledger)
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
         kept_from = self.buffers.kept_from(ledger, t)
         left_none = kept_from is ledger.dropped
@@ -146,6 +150,7 @@ class Controller:
         """The ledger after the round. Without a report everybody did as ordered; with one, what was
         not admitted is neither charged nor owed later. Late samples count from this round on, because
         only now does the server know of them."""
+        self._check_terms(ledger)
         if orders.t != ledger.t + 1:
             raise LedgerError(f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted")
         admitted = orders.admitted if report is None else self._reported(report, orders)
@@ -174,9 +179,14 @@ class Controller:
             credit=orders.credit,
             contents=contents,
             memory=orders.memory,
+            terms=ledger.terms,
             losses=None if report is None else self._losses(report, orders),
             looks=self._looks(ledger, orders, admitted, late),
         )
+
+    def _check_terms(self, ledger: Ledger) -> None:
+        if ledger.terms is not self.terms:
+            ledger.terms.check(self.terms, "ledger")
 
     def _looks(self, ledger: Ledger, orders: Orders, admitted: Ints, late: Ints | None) -> Floats | None:
         """What went into looks so far; late samples took theirs, too."""

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.policies.buying import all_prices
+from headgate.control.terms import Terms
 from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses
 from headgate.errors import DataError
 from headgate.writing import replace_file
 
-FORMAT, OLDER = "headgate ledger 2", "headgate ledger 1"
+FORMAT = "headgate ledger 3"
 
 
 def save_ledger(ledger: Ledger, path: Path) -> None:
@@ -31,13 +31,13 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
         arrays |= {f"losses/{name}": array for name, array in ledger.losses._asdict().items()}
     if ledger.looks is not None:
         arrays["looks"] = ledger.looks
-    head = json.dumps({"format": FORMAT, "t": ledger.t})
+    head = json.dumps({"format": FORMAT, "t": ledger.t, "terms": ledger.terms._asdict()})
     narrow = {name: _narrow(array) for name, array in arrays.items()}
     replace_file(path, lambda file: np.savez(file, head=np.array(head), **narrow))  # type: ignore[arg-type]
 
 
 def load_ledger(path: Path, controller: Controller) -> Ledger:
-    """The ledger in `path`, checked against what `controller` would open: same names, shapes and kinds of number."""
+    """The ledger in `path`, checked against what `controller` would open: same terms, names, shapes and kinds of number."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
@@ -45,16 +45,16 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
         t = head["t"]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a readable ledger ({error})") from None
-    if head.get("format") == OLDER:
-        stored = {_renamed(name): array for name, array in stored.items()}
-        stored.setdefault("unused", np.zeros_like(stored["uses"]))
-        head["format"] = FORMAT
     if head.get("format") != FORMAT or not isinstance(t, int) or t < 0:
         raise DataError(f"{path}: not a ledger of this version")
+    try:
+        Terms(**head["terms"]).check(controller.terms, str(path))
+    except (KeyError, TypeError):
+        raise DataError(f"{path}: its terms are missing; the file is damaged") from None
     empty = controller.open()
-    if "price_bins" in empty.memory and {"memory/prices", "memory/prices_seen"} <= stored.keys():
-        stored |= _all_prices(path, stored.pop("memory/prices"), stored.pop("memory/prices_seen"))
-    fields = {name: _matching(path, name, stored.pop(name, None), getattr(empty, name)) for name in LEDGER_ARRAYS}
+    fields: dict[str, Any] = {
+        name: _matching(path, name, stored.pop(name, None), getattr(empty, name)) for name in LEDGER_ARRAYS
+    }
 
     def matching(state: str, own: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return {key: _matching(path, f"{state}/{key}", stored.pop(f"{state}/{key}", None), like) for key, like in own.items()}
@@ -83,21 +83,6 @@ def _contents(contents: Contents) -> dict[str, NDArray[Any]]:
     """By name; what is None is left out."""
     named = {f"recent.{slot}": array for slot, array in enumerate(contents.recent)}
     return named | {name: array for name, array in contents._asdict().items() if name != "recent" and array is not None}
-
-
-def _renamed(name: str) -> str:
-    """What the older format called otherwise."""
-    known = {"retained/place": "contents/places", "retained/label": "contents/labels", "retained/unused": "unused"}
-    return known.get(name, name.replace("retained/admitted.", "contents/recent.").replace("retained/", "contents/"))
-
-
-def _all_prices(path: Path, prices: NDArray[Any], seen: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Earlier versions remembered the latest prices and no others."""
-    kept = int(min(seen.max(initial=0), prices.shape[-1]))
-    if prices.ndim != 2 or prices.dtype != np.float64 or not np.isfinite(prices).all():
-        raise DataError(f"{path}: memory/prices is damaged")
-    memory = all_prices.remember(all_prices.unseen(len(prices)), prices[:, :kept])
-    return {f"memory/{name}": array for name, array in memory.items()}
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:

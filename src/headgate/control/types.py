@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive, whole_numbers
 from headgate.control.scores import ScoresAt
+from headgate.control.terms import Terms
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.field_docs import fields_in_help
@@ -239,6 +240,8 @@ class Ledger:
     contents: Contents
     memory: Arrays
     """the policy's own"""
+    terms: Terms
+    """what it was opened for"""
     losses: Losses | None = None
     """of round t, where the policy listens and was told"""
     looks: Floats | None = None
@@ -279,10 +282,13 @@ class Ledger:
         memory = {name: array[rows] for name, array in self.memory.items()}
         losses = None if self.losses is None else Losses(*map(some, self.losses))
         contents, looks = Contents(*map(some, self.contents)), some(self.looks)
-        return Ledger(t=self.t, contents=contents, memory=memory, losses=losses, looks=looks, **held)
+        terms = self.terms._replace(runs=len(held["debt"]))
+        return Ledger(t=self.t, contents=contents, memory=memory, terms=terms, losses=losses, looks=looks, **held)
 
 
-LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "losses", "looks"))
+LEDGER_ARRAYS = tuple(
+    own.name for own in fields(Ledger) if own.name not in ("t", "contents", "memory", "terms", "losses", "looks")
+)
 """its fields that are one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]
 """(runs, clients, positions) → the class of each sample"""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headgate.control.terms import Terms
 from headgate.control.types import Floats, Ledger, Losses
 from headgate.errors import LedgerError
 from headgate.flower.durable import Durable
@@ -120,6 +121,11 @@ class LedgerStore(Durable):
     def _opened(self) -> None:
         self.experiment = str(self._fixed("experiment", secrets.token_hex(8)))
         """the first part of every admission's id, another one in every run"""
+
+    def check_terms(self, terms: Terms) -> None:
+        """Refuse a controller of other terms than the first one's."""
+        first = self._fixed("terms", json.dumps(terms._asdict()))
+        Terms(**json.loads(str(first))).check(terms, str(self.path))
 
     # writing
 

@@ -12,6 +12,7 @@ from headgate.flower.ledger_store import LedgerStore, Ordered
 
 def replay(store: LedgerStore, controller: Controller) -> Ledger:
     """The ledger after the last settled round; refused where what was recorded is not what control makes of it."""
+    store.check_terms(controller.terms)
     ledger = controller.open()
     learned: dict[int, list[Ordered]] = {}
     sent: dict[int, list[Ordered]] = {}

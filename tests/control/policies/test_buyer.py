@@ -58,6 +58,16 @@ def test_what_there_was_no_money_for_is_not_owed_later():
     assert 0 <= ledger.memory["owed"][0, 0] < 1
 
 
+def test_nor_is_it_with_a_price_per_client():
+    """Else what the fill could not pay in round 1 is bought in round 2 at any price, and all money is gone."""
+    system = System(np.array([10] * 10), 6.0, 100)
+    _, ledger = bought(Renews(fill=1000.0, share=0.0), system, [[[5.5] * 10]])
+    assert ledger.memory["owed"].max() < 1
+    assert ledger.spent[0] == 275
+    each, _ = bought(Renews(fill=1000.0, share=0.0), system, [[[5.5] * 10]] * 9)
+    assert sum(map(sum, each[1:])) == 0
+
+
 @pytest.mark.parametrize(
     ("fill", "horizon", "bought_first"),
     [

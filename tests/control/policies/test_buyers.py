@@ -312,6 +312,7 @@ def test_headgate_is_as_good_as_constant_admission_at_adversarial_prices(name):
     [
         (lambda: Headgate(early=1.5), "early = 1.5"),
         (lambda: Headgate(turnover=0), "turnover = 0"),
+        (lambda: Headgate(turnover=1.5), "turnover = 1.5"),
         (lambda: Headgate(remember=0), "remember = 0"),
         (lambda: Headgate(overdraft=-1), "overdraft = -1"),
         (lambda: Headgate(fairness=2), "fairness = 2"),

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.control.policies.buying.fairness import fair
+from headgate.control.policies.buying.fairness import divided, fair
 
 BUFFER = np.array([3, 1, 7, 4])
 SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4)
@@ -45,3 +45,27 @@ def test_what_is_wanted_is_followed_until_the_first_client_leaves_its_band():
 def test_who_wants_just_its_due_holds_nobody_back():
     given = fair(np.array([[2.0, 1.0, 0.0]]), np.array([[60, 60, 60]]), np.array([10, 10, 10]), 0.2)
     assert given == pytest.approx(np.array([[2.0, 1.0, 0.0]]))
+
+
+def plainly_divided(total, wanted, places):
+    """Whole parts first; then one by one to whom most is missing, round by round, the first client of equals first."""
+    size, clients = sum(wanted), range(len(wanted))
+    due = [total * each / size if size else 0.0 for each in wanted]
+    whole = [min(int(due[m] + 1e-9), places[m]) for m in clients]
+    while left := total - sum(whole):
+        short = sorted((m for m in clients if whole[m] < places[m]), key=lambda m: whole[m] - due[m])
+        for m in short[:left]:
+            whole[m] += 1
+    return whole
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=4, max_size=4), min_size=2, max_size=2), st.tuples(*[st.floats(0, 3)] * 2)
+)
+@example([[0, 0, 0, 4], [0, 0, 1, 0]], (1.0, 3.0))
+def test_a_whole_total_is_divided_as_is_wanted_within_the_places(rows, parts):
+    wanted = np.minimum(np.array(rows) / 8, BUFFER)
+    most = int(BUFFER.sum())
+    totals = [min(int(np.ceil(part * (row.sum() or most))), most) for part, row in zip(parts, wanted, strict=True)]
+    found = divided(np.array(totals, dtype=float), wanted, BUFFER)
+    assert found.tolist() == [plainly_divided(*each, BUFFER.tolist()) for each in zip(totals, wanted.tolist(), strict=True)]

@@ -43,7 +43,7 @@ def test_free_samples_are_all_bought_and_dust_is_not_lost():
 def test_prices_per_client_keep_the_money_too(prices, shares, money):
     places = np.array([3, 1, 7])
     wanted, owed = np.array([shares]) * places, np.full((1, 3), 0.5)
-    bought = affordable_by_client(view([prices]), wanted, owed, places, np.array([money]))
+    bought, _ = affordable_by_client(view([prices]), wanted, owed, places, np.array([money]))
     assert np.all(bought == np.floor(bought))
     assert np.all((bought >= 0) & (bought <= places))
     assert np.all(bought <= wanted + 1)
@@ -65,7 +65,7 @@ def test_money_that_is_just_enough_is_enough():
     assert affordable(view(0.5, 2.0), np.array([6.0]), np.array([5.0]))[0] == 6
     assert affordable(view(0.5, 2.0), np.array([6.0]), np.array([4.75]))[0] == 5
     places = np.array([3, 1, 7])
-    bought = affordable_by_client(view([[1.0, 2.0, 0.5]]), places * 1.0, np.zeros((1, 3)), places, np.array([8.5]))
+    bought, _ = affordable_by_client(view([[1.0, 2.0, 0.5]]), places * 1.0, np.zeros((1, 3)), places, np.array([8.5]))
     assert bought.tolist() == [[3, 1, 7]]
 
 
@@ -73,7 +73,7 @@ def test_where_the_quotient_was_rounded_up_one_sample_fewer_is_bought_and_not_no
     """(33.8 − 5.9)/3.1 is 9 in floating point, but 5.9 + 9·3.1 is more than 33.8."""
     assert affordable(view(3.1, 5.9), np.array([20.0]), np.array([33.8]))[0] == 8
     places, wanted = np.array([20, 1, 7]), np.array([[20.0, 0.0, 0.0]])
-    bought = affordable_by_client(view([[3.1, 1.0, 1.0]], 5.9), wanted, np.zeros((1, 3)), places, np.array([33.8]))
+    bought, _ = affordable_by_client(view([[3.1, 1.0, 1.0]], 5.9), wanted, np.zeros((1, 3)), places, np.array([33.8]))
     assert bought.tolist() == [[8, 0, 0]]
 
 
@@ -85,28 +85,35 @@ def test_where_one_fewer_is_lost_in_rounding_nothing_is_bought():
 def test_what_rounding_owed_is_bought_only_where_there_is_money_for_it():
     wanted, owed, places = np.array([[1.6, 0.0, 0.0]]), np.array([[0.5, 0.0, 0.0]]), np.array([3, 1, 7])
     one_price = view([[1.0, 1.0, 1.0]])
-    assert affordable_by_client(one_price, wanted, owed, places, np.array([2.0])).tolist() == [[2, 0, 0]]
-    assert affordable_by_client(one_price, wanted, owed, places, np.array([1.5])).tolist() == [[1, 0, 0]]
+    assert affordable_by_client(one_price, wanted, owed, places, np.array([2.0]))[0].tolist() == [[2, 0, 0]]
+    assert affordable_by_client(one_price, wanted, owed, places, np.array([1.5]))[0].tolist() == [[1, 0, 0]]
 
 
 def test_less_than_one_of_the_currency_still_buys_what_costs_less():
     assert affordable(view(0.25, 9.5), np.array([4.0]), np.array([10.0]))[0] == 2
     wanted, places = np.array([[4.0, 0.0, 0.0]]), np.array([4, 1, 7])
-    bought = affordable_by_client(view([[0.25, 1.0, 1.0]], 9.5), wanted, np.zeros((1, 3)), places, np.array([10.0]))
+    bought, _ = affordable_by_client(view([[0.25, 1.0, 1.0]], 9.5), wanted, np.zeros((1, 3)), places, np.array([10.0]))
     assert bought.tolist() == [[2, 0, 0]]
 
 
 def test_where_money_is_short_every_client_is_cut_by_the_same_part():
     places = np.array([4, 2, 8])
-    bought = affordable_by_client(view([[1.0, 1.0, 1.0]], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([10.0]))
+    bought, _ = affordable_by_client(view([[1.0, 1.0, 1.0]], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([10.0]))
     assert bought.tolist() == [[2, 1, 4]]
+
+
+def test_what_was_cut_for_want_of_money_is_not_owed():
+    places = np.array([5, 3, 9])
+    bought, owed = affordable_by_client(view([[1.0] * 3], 3.0), places * 1.0, np.zeros((1, 3)), places, np.array([11.5]))
+    assert bought.tolist() == [[2, 1, 4]]
+    assert owed.tolist() == [[0.5, 0.5, 0.5]]
 
 
 def test_what_is_overspent_buys_nothing_and_gives_no_pace():
     assert affordable(view(1.0, 9.0), np.array([5.0]), np.array([8.0]))[0] == 0
-    assert (
-        affordable_by_client(view([[1.0] * 3], 9.0), np.ones((1, 3)), np.zeros((1, 3)), np.ones(3), np.array([8.0])).sum() == 0
-    )
+    wanted, owed = np.ones((1, 3)), np.zeros((1, 3))
+    bought, owed = affordable_by_client(view([[1.0] * 3], 9.0), wanted, owed, np.ones(3), np.array([8.0]))
+    assert bought.sum() == owed.sum() == 0
     assert pace(view(1.0, 6000.0, t=51), 10)[0] == 0
 
 

@@ -15,11 +15,6 @@ from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
 from headgate.errors import SettingError
 
 
-def unpaid(samples: Floats) -> Floats:
-    """The part of a sample that rounding owes later; whole samples that there was no money for are not owed."""
-    return np.maximum(samples - np.floor(samples + ROUNDING), 0.0)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Buyer(AdmissionPolicy):
     """Says each round which share of the places to renew; the purse makes whole samples of it.
@@ -93,7 +88,7 @@ class Buyer(AdmissionPolicy):
         owed = memory["owed"]
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
-        rest = unpaid(due)
+        rest = np.maximum(due - np.floor(due + ROUNDING), 0.0)  # of a sample; whole ones that were too dear are not owed
         if (rest != owed[:, 0]).any():
             owed = owed.copy()
             owed[:, 0] = rest
@@ -108,6 +103,6 @@ class Buyer(AdmissionPolicy):
 
     def _price_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
         evened = fair(samples, memory["bought"], places, self.fairness)
-        whole = affordable_by_client(view, evened, memory["owed"], places, most).astype(np.int64)
-        owed = unpaid(memory["owed"] + evened)
+        bought, owed = affordable_by_client(view, evened, memory["owed"], places, most)
+        whole = bought.astype(np.int64)
         return Ask(np.zeros_like(view.debt), given=whole), {**memory, "owed": owed, "bought": memory["bought"] + whole}

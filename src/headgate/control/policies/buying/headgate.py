@@ -118,7 +118,7 @@ class Headgate(Buyer):
         if self.ahead is None or horizon is None or view.t == 1:
             return most
         first, begun = memory["first"], self._spent_by(1 / horizon)
-        share = (self._spent_by(min(view.t / horizon, 1.0)) - begun) / (1.0 - begun) if begun < 1 else 1.0
+        share = (self._spent_by(view.t / horizon) - begun) / (1.0 - begun) if begun < 1 else 1.0
         return np.minimum(most, first + share * (most - first) + self.ahead * view.system.budget)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
@@ -126,7 +126,7 @@ class Headgate(Buyer):
         horizon = view.system.horizon
         if horizon is None:
             return pace(view, self.overdraft)
-        before, after = (self._spent_by(min(t / horizon, 1.0)) for t in (view.t - 1, view.t))
+        before, after = (self._spent_by(t / horizon) for t in (view.t - 1, view.t))
         weight = (after - before) / (1.0 - before) if before < 1 else 1.0
         return np.asarray(weight * np.maximum(ceiling(view, self.overdraft) - view.spent, 0.0))
 

@@ -67,8 +67,11 @@ def within_purse(view: View, total: Floats) -> Floats:
     return np.minimum(total, affordable(view, np.ceil(total) + 1.0, most))
 
 
-def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> Floats:
-    """The same for prices per client, (R, M): `wanted` and what rounding `owed`, cut in proportion where money is short."""
+def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> tuple[Floats, Floats]:
+    """The same for prices per client, (R, M): `wanted`, cut in proportion where money is short, and what rounding `owed`.
+
+    The second is what rounding owes now: less than a sample for each client, and nothing of what was cut.
+    """
 
     def too_dear(samples: Floats) -> NDArray[np.bool_]:
         return np.asarray(view.spent + (view.price * samples).sum(axis=-1) > most)[:, None]
@@ -78,4 +81,5 @@ def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints,
     cut = wanted * np.divide(room, cost, out=np.ones_like(cost), where=cost > room)[:, None]
     whole = np.floor(np.minimum(cut + owed + ROUNDING, places))
     whole = np.where(too_dear(whole), np.floor(cut * (1 - 1e-12)), whole)
-    return np.where(too_dear(whole), 0.0, whole)
+    whole = np.where(too_dear(whole), 0.0, whole)
+    return whole, np.clip(cut + owed - whole, 0.0, 1.0 - ROUNDING)

@@ -1,0 +1,101 @@
+"""examples/headgate_rule.py, which reads like docs/understand/policies.md, judges the policy: the same purchases.
+
+Prices and budgets are multiples of 2^-12, so that sums of money are exact in whatever order they are formed. What is not exact
+is far less than the 2^-30 of a sample that both forgive when they round.
+"""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from headgate.control import Controller, Fifo, System
+from headgate.control.policies import Headgate
+from headgate.control.policies.buying import all_prices
+from headgate.control.policies.buying.headgate import _early_path
+
+RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
+RUNS = 2
+ATOMS = 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1000.0
+FILL = {"fill": st.sampled_from([0.0, 0.5, 2.0, 8.0, 1000.0])}
+OTHERS = {
+    "early": st.sampled_from([0.0, 0.3, 1.0]),
+    "turnover": st.sampled_from([1.0, 0.5, 0.3]),
+    "smooth": st.sampled_from([0.0, 0.25, 1.0]),
+    "ahead": st.sampled_from([None, 0.0, 0.5, 3.0]),
+    "remember": st.sampled_from(["all", 1, 3, 8]),
+    "overdraft": st.sampled_from([0.0, 2.5, 10.0]),
+    "fairness": st.sampled_from([0.0, 0.1, 0.25, 1.0]),
+}
+SETTINGS = st.fixed_dictionaries(FILL, optional=OTHERS)
+"""what is left out is the same in both"""
+WORLD = {
+    "clients": st.integers(1, 7),  # with more of them numpy adds in another order
+    "rounds": st.integers(1, 30),
+    "beyond": st.sampled_from([None, -2, 0, 9]),
+    "own_prices": st.booleans(),
+    "atoms": st.booleans(),
+    "capacity": st.sampled_from(["buffer", "buffer", 4]),
+    "plenty": st.sampled_from([0.05, 0.3, 1.0]),
+    "unit": st.sampled_from([1.0, 1.0, 2.0**-6, 2.0**20]),
+    "seed": st.integers(0, 10**6),
+}
+
+
+def judged(world, setting, **more):
+    """What the policy and its judge buy in every round: of all clients where there is one price, else of each."""
+    rng, rounds = np.random.default_rng(world["seed"]), world["rounds"]
+    buffers = rng.integers(1, 12, world["clients"], endpoint=True)
+    shape = (RUNS, rounds, *([buffers.size] if world["own_prices"] else []))
+    paths = rng.choice(ATOMS, shape) if world["atoms"] else rng.integers(1, 640, shape) / 64
+    budget = np.ceil(64 * world["plenty"] * rng.uniform(0.1, 5.0) * buffers.sum()) / 64
+    paths, budget = paths * world["unit"], budget * world["unit"]
+    horizon = None if world["beyond"] is None else max(rounds + world["beyond"], 1)
+
+    controller = Controller(System(buffers, budget, horizon), Headgate(rule=Fifo(world["capacity"]), **setting), RUNS)
+    ledger, bought = controller.open(), []
+    for price in np.moveaxis(paths, 1, 0):
+        orders = controller.decide(ledger, price.copy())
+        ledger = controller.post(ledger, orders)
+        bought.append(orders.admitted if world["own_prices"] else orders.admitted.sum(axis=-1))
+    places = buffers if world["capacity"] == "buffer" else np.minimum(buffers, world["capacity"])
+    slow = [list(RULE["headgate"](path, places.tolist(), float(budget), horizon, **setting, **more)) for path in paths.tolist()]
+    return np.stack(bought, axis=1).tolist(), slow
+
+
+ONE_ROUND_LONG = {
+    "clients": 3, "rounds": 3, "beyond": -2, "own_prices": False, "atoms": False, "capacity": "buffer", "plenty": 0.3,
+    "unit": 1.0, "seed": 1,
+}  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(st.fixed_dictionaries(WORLD), SETTINGS)
+@example(ONE_ROUND_LONG, {"fill": 0.0, "ahead": 0.5})
+def test_the_policy_buys_what_its_page_says(world, setting):
+    fast, slow = judged(world, setting)
+    assert fast == slow
+
+
+@settings(max_examples=30)
+@given(st.fixed_dictionaries({**WORLD, "atoms": st.just(False)}), SETTINGS, st.integers(2, 12))
+def test_so_it_does_when_there_are_more_prices_than_bins(world, setting, bins):
+    """With 512 bins that takes a long run; fewer are the same rule."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(all_prices, "BINS", bins)
+        fast, slow = judged(world, {**setting, "remember": "all"}, bins=bins)
+    assert fast == slow
+
+
+@settings(max_examples=4)
+@given(st.fixed_dictionaries({**WORLD, "rounds": st.integers(70, 100)}), SETTINGS)
+def test_so_it_does_where_places_are_older_than_it_counts(world, setting):
+    fast, slow = judged({**world, "own_prices": False}, {**setting, "smooth": 0.5})
+    assert fast == slow
+
+
+def test_the_early_path_is_the_table_that_the_page_names():
+    assert np.array_equal(_early_path(), (RULE["TIME"], RULE["MONEY"]))
