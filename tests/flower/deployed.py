@@ -79,7 +79,7 @@ class Stage:
 
     @property
     def environment(self):
-        return {"HEADGATE_TEST_POINTS": str(self.points)}
+        return {"HEADGATE_TEST_POINTS": str(self.points), "HEADGATE_KEEP": "true"}
 
     def hold(self, *points):
         for point in points:

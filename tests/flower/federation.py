@@ -83,12 +83,14 @@ class Federation(RuleBasedStateMachine):
         COUNTS["forged"] += 1
         self.world.grid.faults[self.t + 1, client], self.lies[client] = "reply changed", kind
 
-    @rule(client=CLIENTS, how=st.sampled_from(["leave", "come", "come as another node", "lose memory"]))
+    @rule(client=CLIENTS, how=st.sampled_from(["leave", "come", "come as another node", "lose memory", "erase a sample"]))
     def move(self, client, how):
         COUNTS[how] += 1
         node, one = self.everybody[client]
         if how == "lose memory":
             self.lose_memory(client)
+        elif how == "erase a sample":
+            self.erase_a_sample(client)
         elif how == "come":
             self.world.grid.nodes[node] = one
         else:
@@ -106,6 +108,12 @@ class Federation(RuleBasedStateMachine):
             for path in store.parent.glob(f"{store.name}*"):
                 path.unlink()
             self.forgetful.add(client)
+
+    def erase_a_sample(self, client):
+        if self.server is not None:
+            with self.world.buffer(client) as buffer:
+                for sample in buffer.held(self.world.name())[:1]:
+                    buffer.erase(sample.key)
 
     @rule(price=st.integers(1, 6))
     def change_price(self, price):
@@ -171,7 +179,7 @@ class Federation(RuleBasedStateMachine):
         self.lied[self.server._now.t][client] = kind
         if kind == NOTHING:
             known = self.server._now.known(client), self.server._now.expected(client, 0)
-            none = dict.fromkeys(("n", "lost", "distinct", "uses", "squares"), 0)
+            none = dict.fromkeys(("n", "lost", "withdrawn", "distinct", "uses", "squares"), 0)
             t = reply.content["headgate"]["round"]
             claim = {"rounds": [t], "admitted": [0], "position": known[0], "occupancy": known[1], "trained": False, "note": ""}
             return with_told(**none, **claim)(reply)

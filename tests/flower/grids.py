@@ -29,7 +29,7 @@ class Node:
     config: dict[str, Any] = field(default_factory=dict)
 
     def context(self, node: int, run_config: dict[str, Any]) -> Context:
-        config = {"partition-id": self.client, **self.config}
+        config = {"partition-id": self.client, "headgate-keep": True, **self.config}
         return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config=run_config)
 
 
@@ -80,7 +80,7 @@ class FakeGrid(Grid):
 
     def _send(self, message: Message, node: int) -> list[Message]:
         if message.metadata.message_type != "train":
-            self.queries += message.metadata.message_type.startswith("query")
+            self.queries += message.metadata.message_type == "query.identity"
             return [self.deliver(message)]
         fault = self._fault_of(message)
         if fault == "message lost":

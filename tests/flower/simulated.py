@@ -23,7 +23,7 @@ RUNS = {
 
 
 def main(folder: Path, recipe: str, settings: list[str]) -> None:
-    os.environ |= dict(ENVIRONMENT)  # before Flower is imported; workers inherit it
+    os.environ |= {**ENVIRONMENT, "HEADGATE_KEEP": "true"}  # before Flower is imported; workers inherit it
 
     from flwr.app import Context
     from flwr.serverapp import Grid, ServerApp

@@ -58,8 +58,10 @@ def test_experiments_never_meet_and_can_be_forgotten(tmp_path):
         assert store.admit(other, ENDLESS)
         assert (store.positions("e"), store.positions("f")) == ([0, 1], [0])
         assert store.experiments() == ["e", "f"]
-        store.forget("e")
-        assert (store.experiments(), store.positions("e"), store.admissions("e")) == (["f"], [], [])
+        assert store.forget("e") == 2
+        assert (store.positions("e"), store.positions("f")) == ([], [0])
+        assert store.admit(an_order(5, 0, 2), ENDLESS)  # done before
+        assert (store.positions("e"), store.state("e").position) == ([], 2)
 
 
 def test_a_source_that_gives_too_much_or_fails_admits_nothing(tmp_path):
@@ -104,12 +106,12 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     with pytest.raises(DataError, match="is the memory of client 3, not of client 4"):
         BufferStore(tmp_path / "b", 4)
     (tmp_path / "text").write_text("nothing like it" * 100)
-    with pytest.raises(DataError, match="is not a file of headgate buffer 1"):
+    with pytest.raises(DataError, match="is not a file of headgate buffer 2"):
         BufferStore(tmp_path / "text", 0)
     from headgate.flower.ledger_store import LedgerStore
 
     LedgerStore(tmp_path / "ledger").close()
-    with pytest.raises(DataError, match="holds headgate flower ledger 1, expected headgate buffer 1"):
+    with pytest.raises(DataError, match="holds headgate flower ledger 2, expected headgate buffer 2"):
         BufferStore(tmp_path / "ledger", 0)
 
 

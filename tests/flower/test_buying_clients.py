@@ -67,7 +67,7 @@ def test_the_most_unsure_are_bought_the_newest_of_the_others_kept_and_the_rest_p
         told = store.tell(an_order(t=3, known=3, last=3), 3)
         assert (told.position, told.admitted, told.occupancy) == (3, (0,), 3)
         store.forget("one")
-        assert (store.spare("one"), store.looked("one")) == ([], 0)
+        assert (store.held("one"), store.spare("one")) == ([], [])
     assert {sample.label for shown in look.shown for sample in shown} == {None}
 
 

@@ -6,6 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import tomli_w
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
 
@@ -173,6 +174,33 @@ def test_only_the_cohort_trains_but_everybody_admits(tmp_path):
     assert 1 <= trained <= 4
 
 
+def test_the_model_goes_only_to_those_who_train_or_look_at_samples_with_it(tmp_path):
+    for rule, with_model in (("fifo", 4), ("gss", 12)):
+        policy = {"fifo": {"kind": "headgate", "rule": rule}}
+        world = World(tmp_path / rule, an_experiment("fifo", 4, training={"cohort": 1}, policies=policy))
+        sent, deliver = [], world.grid.deliver
+        world.grid.deliver = lambda message, sent=sent, deliver=deliver: sent.append(message) or deliver(message)
+        world.play()
+        orders = [message for message in sent if message.metadata.message_type == "train"]
+        assert len(orders) == 12
+        assert sum("arrays" in message.content for message in orders) == with_model
+
+
+def test_a_strategy_that_is_not_started_by_its_own_start_orders_nothing(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    with closing(world.strategy()) as strategy:
+        wrapped = DifferentialPrivacyServerSideFixedClipping(strategy, 0.1, 1.0, 3)
+        with pytest.raises(SettingError, match=r"^AdmissionStrategy: [^\n]* its own start[^\n]*$"):
+            wrapped.start(world.grid, start(), num_rounds=3)
+        assert (strategy.store.begun(), world.grid.trained, world.grid.queries) == (None, [], 0)
+        strategy.start(world.grid, start(), num_rounds=2)
+        with pytest.raises(SettingError, match="its own start"):
+            wrapped.start(world.grid, start(), num_rounds=3)
+        assert strategy.store.begun() is None
+    assert world.play()
+    world.audit()
+
+
 def test_a_run_folder_belongs_to_its_settings_and_to_one_process(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 3))
     world.play(1)
@@ -256,22 +284,3 @@ def test_damaged_parameters_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DataError, match=f"{path.name}: is damaged"):
         world.play()
-
-
-def test_clients_are_asked_to_evaluate_where_that_is_wanted(tmp_path):
-    from flwr.app import Message, MetricRecord, RecordDict
-
-    world = World(tmp_path, an_experiment("fifo", 2))
-    app = counting_app(world.folder / "stores")
-
-    @app.evaluate()
-    def evaluate(message, context):
-        value = float(context.node_config["partition-id"])
-        record = MetricRecord({"accuracy": value, "num-examples": 1 + int(value)})
-        return Message(RecordDict({"metrics": record}), reply_to=message)
-
-    world.grid.nodes = {100 + m: Node(app, m) for m in world.clients}
-    strategy = AdmissionStrategy(world.experiment, tmp_path / "run", discipline=world.discipline, client_evaluation=True)
-    with closing(strategy):
-        result = strategy.start(world.grid, start())
-    assert result.evaluate_metrics_clientapp[2]["accuracy"] == pytest.approx((0 * 1 + 1 * 2 + 2 * 3) / 6)

@@ -47,7 +47,7 @@ def test_a_bad_update_changes_no_model_and_its_admissions_are_charged_by_the_nex
     with world.store() as store:
         assert store.rounds()[0].sha256 == store.initial()[1]
         assert [row.round for row in store.outstanding()] == [1]
-        assert store.clients()[0][4:] == (0, 0, 0, 0)  # nothing of it was taken over
+        assert store.clients()[0][4:] == (0, 0, 0, 0, 0)  # nothing of it was taken over
     world.play()
     with world.store() as store:
         assert store.outstanding() == []

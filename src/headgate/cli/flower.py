@@ -27,7 +27,7 @@ commands = typer.Typer(
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
     `certificates` and `superlink` on the server, `key` and `supernode` on each client, `register` to bind a client to its
-    key, and `clients` to see how clients stand. docs/do/flower.md goes through it all.
+    key, `clients` to see how clients stand, and `forget` to remove samples. docs/do/flower.md goes through it all.
     """,
 )
 
@@ -239,10 +239,12 @@ def supernode(
     key: Annotated[Path, typer.Option(metavar="FILE", help="Made by `headgate flower key`; FILE.pub must be registered.")],
     client: Annotated[int, typer.Option(help="Which client of the recipe this is, from 0.")],
     clients: Annotated[int, typer.Option(help="How many there are in all.")],
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
 ) -> None:
     """Run the SuperNode of one client, and start it again if it dies.
 
-    DIR holds its log and, in DIR/store, what the client has admitted: do not lose it, it was paid for.
+    DIR holds its log and, in DIR/store, what the client has admitted: do not lose it, it was paid for. When a run is over its
+    samples are removed there; `headgate flower forget DIR/store` removes them by hand.
     """
     _check_installed()
     from headgate.flower.deploy.certificates import check_certificate
@@ -253,6 +255,7 @@ def supernode(
         _say(f"warning: {warning}")
     mark, home = _mark(), folder.resolve()
     config: dict[str, str | int] = {"partition-id": client, "num-partitions": clients, "headgate-store": str(home / "store")}
+    config |= {"headgate-keep": "true"} if keep else {}
     supervisor = _supervisor(mark)
     node = SuperNode(home, superlink, authority.resolve(), key.resolve(), free_port(), mark, config)
     kept = supervisor.keep(f"SuperNode {client}", node)
@@ -262,6 +265,31 @@ def supernode(
 
 
 commands.command("clients")(clients_of_a_run)
+
+
+@commands.command()
+def forget(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Only the sample with this key; may be given again.", show_default=False),
+    ] = None,
+) -> None:
+    """Remove samples from the stores of this machine's clients.
+
+    DIR holds the stores: DIR/store of `headgate flower supernode`, $HEADGATE_STORE, or ~/.local/state/headgate. Without
+    --sample all samples of all runs go. A run that is still played goes on with what is left, and is told how many samples
+    were withdrawn.
+    """
+    _check_installed()
+    from contextlib import closing
+
+    from headgate.flower.buffer_store import BufferStore, stores_in
+
+    for client, path in stores_in(folder):
+        with closing(BufferStore(path, client)) as store:
+            removed = sum(store.erase(key) for key in sample) if sample else sum(map(store.forget, store.experiments()))
+        say(f"{path}: {removed} samples removed")
 
 
 # what they share

@@ -15,8 +15,8 @@ from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.flower.choices import stated_choice
-from headgate.flower.ledger_store import ClientRow, Event, LedgerStore, Ordered
-from headgate.flower.messages import NO_LIMIT, Order, Told
+from headgate.flower.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered
+from headgate.flower.messages import NO_LIMIT, Ahead, Order, Told
 from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
 from headgate.flower.rules import stated
 from headgate.flower.validation import Closings, check_address, check_held, closings
@@ -86,6 +86,8 @@ class Answer:
     reason: str | None = None
     offence: bool = False
     """whether the reason is the client's fault; a message that got lost is not"""
+    ahead: int = 0
+    """the round that its client has come to, where that is not before the one that is played"""
 
 
 class Accounts:
@@ -101,6 +103,9 @@ class Accounts:
         policy = experiment.policies[self.policy]
         self.looks = experiment.price_of_looks(policy)
         """what is paid for looks with every label"""
+        choice = policy.selection if self.choice else None
+        self.looks_at_samples = bool(policy.retention(experiment.system).scores or (choice and choice.looks))
+        """whether clients need the model to drop or to choose samples"""
         self.controller = Controller(experiment.system, policy, 1, experiment.seeds, looks=self.looks)
         self.ledger = replay(store, self.controller)
         self.clients = store.clients()
@@ -172,14 +177,28 @@ class Accounts:
             late=self.experiment.data.late,
         )
 
-    def judge(self, now: OpenRound, order: Order, told: Told) -> Answer:
+    def judge(self, now: OpenRound, order: Order, told: Told | Ahead) -> Answer:
         """An answer whose report agrees with what was ordered; refused where it does not."""
         check_address(told, order)
+        if isinstance(told, Ahead):
+            reason = f"did not do this order: it has done orders up to round {told.newest}"
+            return Answer(order.client, reason=reason, ahead=max(told.newest, now.t))
         unheard = now.outstanding.get(order.client, {})
         past = self.store.closed(order.client, [t for t in told.rounds if t not in unheard and t < now.t])
         closes = closings(told, order, unheard, past, self.store.lasts(past.values()))
         check_held(told, order, now.expected(order.client, closes.admitted))
         return Answer(order.client, told, closes)
+
+    def check_up_to_date(self, now: OpenRound, answers: Iterable[Answer]) -> None:
+        """Refuse to go on with a ledger that is an old copy, by which honest clients would look like liars.
+
+        More than half of the clients that answer must say so: one that lies among others does not stop a run.
+        """
+        answered = [answer for answer in answers if answer.told or answer.offence or answer.ahead]
+        ahead = [answer.ahead for answer in answered if answer.ahead]
+        if 2 * len(ahead) > len(answered):
+            said = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
+            raise LedgerError(f"{self.store.path}: is an old copy: {said}, it knows {self.t}; put the newest one in its place")
 
     def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
         """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
@@ -197,9 +216,13 @@ class Accounts:
                 if told.lost > row.lost:
                     gone = f"{told.lost - row.lost} samples of a store that is gone"
                     events.append(Event(now.t, answer.client, "lost", gone))
+                if told.withdrawn > row.withdrawn:
+                    gone = f"{told.withdrawn - row.withdrawn} samples that it was to hold"
+                    events.append(Event(now.t, answer.client, "withdrawn", gone))
                 if told.note:
                     events.append(Event(now.t, answer.client, "short", told.note))
-                row = row._replace(heard=now.t, lost=told.lost, distinct=told.distinct, uses=told.uses, squares=told.squares)
+                names = ("lost", "withdrawn", "distinct", "uses", "squares")
+                row = row._replace(heard=now.t, **{name: getattr(told, name) for name in names})
             if answer.closes is not None and (answer.reason is None or caught):
                 closed += answer.closes.closed
                 corrected += answer.closes.corrected
@@ -223,11 +246,11 @@ class Accounts:
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
+        medians: Medians = NOTHING_KNOWN,
     ) -> None:
         """Write a settled round to disk, then change what is in memory."""
-        self.store.settle(
-            done.now.t, done.closed, done.corrected, done.ledger, done.clients, done.events, parameters, metrics, by_client
-        )
+        told = (done.closed, done.corrected, done.ledger, done.clients, done.events)
+        self.store.settle(done.now.t, *told, parameters, metrics, by_client, medians)
         self.ledger = done.ledger
         self.clients = {**self.clients, **{row.client: row for row in done.clients}}
 

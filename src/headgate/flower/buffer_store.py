@@ -4,6 +4,7 @@ An admission has an id, (experiment, round, client). Its row, its samples, the c
 are one transaction, so an order that comes twice, or again after a crash, finds the row and admits nothing.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,12 +48,12 @@ class ClientState(NamedTuple):
 class BufferStore(Durable):
     """One client's file. It may hold several experiments, which share nothing."""
 
-    format = "headgate buffer 1"
+    format = "headgate buffer 2"
     schema = (
         "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL, "
         "first INTEGER NOT NULL, cursor INTEGER NOT NULL, lost INTEGER NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER, client INTEGER, admitted INTEGER NOT NULL, "
-        "trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
+        "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER, client INTEGER, last INTEGER NOT NULL, "
+        "admitted INTEGER NOT NULL, trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
         "CREATE TABLE IF NOT EXISTS samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
         "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
         # kept for good: a sample that returns with a later pass of its stream has the same key
@@ -75,14 +76,14 @@ class BufferStore(Durable):
     # one order
 
     def admit(self, order: Order, source: Source, look: Look | None = None) -> bool:
-        """Do as ordered, once. False: a newer order was done already, so this one is ignored.
+        """Do as ordered, once. False: a newer order was done already, or another one of this round; this one is ignored.
 
         `look` says what the model says of samples, for a rule that asks.
         """
         with self.transaction():
-            newest = self._newest(order.experiment)
+            newest, last = self.newest(order.experiment)
             if newest >= order.round:
-                return newest == order.round
+                return (newest, last) == (order.round, order.last)
             state = self.state(order.experiment)
             gone = max(order.known - state.position, 0)  # admitted into an earlier file that is gone
             position = state.position + gone
@@ -98,8 +99,8 @@ class BufferStore(Durable):
             note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
             cursor = state.cursor if batch is None else batch.cursor
             self._db.execute(
-                "INSERT INTO admissions VALUES (?, ?, ?, ?, 0, ?)",
-                (order.experiment, order.round, self.client, len(samples), note),
+                "INSERT INTO admissions VALUES (?, ?, ?, ?, ?, 0, ?)",
+                (order.experiment, order.round, self.client, order.last, len(samples), note),
             )
             for place, sample in enumerate(samples, position):
                 row = (order.experiment, place, sample.key, sample.payload, sample.label, order.round)
@@ -195,7 +196,8 @@ class BufferStore(Durable):
 
     def tell(self, order: Order, n: int) -> Told:
         """The answer to an order that was done, and to the outstanding ones before it."""
-        state = self.state(order.experiment)
+        state, held = self.state(order.experiment), len(self.positions(order.experiment))
+        first = state.first if order.limit == NO_LIMIT else max(state.first, state.position - order.limit)
         unheard = self._unheard(order, state.position)
         own = unheard[-1]
         distinct, uses, squares = self._db.execute(
@@ -210,10 +212,11 @@ class BufferStore(Durable):
             rounds=tuple(one.round for one in unheard),
             admitted=tuple(one.admitted for one in unheard),
             position=state.position,
-            occupancy=len(self.positions(order.experiment)),
+            occupancy=held,
             n=n,
             trained=own.trained,
             lost=state.lost,
+            withdrawn=0 if state.lost else state.position - first - held,
             distinct=distinct,
             uses=uses,
             squares=squares,
@@ -274,15 +277,27 @@ class BufferStore(Durable):
     def experiments(self) -> list[str]:
         return [name for (name,) in self._db.execute("SELECT experiment FROM experiments ORDER BY experiment")]
 
-    def forget(self, experiment: str) -> None:
-        """Drop all that an experiment left here. It must be over: an order that comes later would begin anew."""
-        with self.transaction():
-            for table in ("experiments", "admissions", "samples", "uses", "looked", "spare"):
-                self._db.execute(f"DELETE FROM {table} WHERE experiment = ?", (experiment,))
+    def forget(self, experiment: str) -> int:
+        """Remove all samples and keys of an experiment; how many samples. Counts stay, so no order is done again."""
+        return self._remove(("samples", "spare", "uses"), "experiment", experiment)
 
-    def _newest(self, experiment: str) -> int:
-        row = self._db.execute("SELECT max(round) FROM admissions WHERE experiment = ?", (experiment,)).fetchone()
-        return row[0] or 0
+    def erase(self, key: str) -> int:
+        """Remove the samples with this key from all experiments; how many. It is not admitted again as a new one."""
+        return self._remove(("samples", "spare"), "key", key)
+
+    def _remove(self, tables: Sequence[str], column: str, value: str) -> int:
+        with self.transaction():
+            removed = [self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,)).rowcount for table in tables]
+        with self._said():
+            self._db.execute("VACUUM")  # a deleted row's bytes would stay in the file
+        return sum(removed[:2])
+
+    def newest(self, experiment: str) -> tuple[int, int]:
+        """The last round of which an order was done, and up to where that order went."""
+        row = self._db.execute(
+            "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round DESC LIMIT 1", (experiment,)
+        ).fetchone()
+        return row or (0, 0)
 
     def _taken(self, experiment: str) -> Callable[[str], bool]:
         def taken(key: str) -> bool:
@@ -290,6 +305,20 @@ class BufferStore(Durable):
             return found is not None
 
         return taken
+
+
+def store_name(client: int) -> str:
+    """The file of a client in the folder of the stores."""
+    return f"client-{client:05d}.sqlite"
+
+
+def stores_in(folder: Path) -> list[tuple[int, Path]]:
+    """The clients whose stores lie in a folder, with their files; refused where there are none."""
+    named = re.compile(r"client-(\d{5,9})\.sqlite")
+    found = [(int(match[1]), path) for path in folder.glob("client-*") if (match := named.fullmatch(path.name))]
+    if not found:
+        raise DataError(f"{folder}: holds no store of a client (client-00000.sqlite)")
+    return sorted(found)
 
 
 def _classes(labels: Sequence[Label | None]) -> Ints:

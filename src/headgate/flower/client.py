@@ -28,10 +28,10 @@ from headgate.control.retention import Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
-from headgate.flower.buffer_store import BufferStore
+from headgate.flower.buffer_store import BufferStore, store_name
 from headgate.flower.durable import Watch
 from headgate.flower.keys import NONCE, read_private_key, sign
-from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Identity, Order, from_wire, to_wire
+from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
 from headgate.flower.samples import HeldSample
 from headgate.flower.sources import Label, Source, SourceInRounds, unpack
 
@@ -40,8 +40,9 @@ Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
-VARIABLE, KEY_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY"
-"""where a client's memory and its private key are, unless the node's settings `headgate-store` and `headgate-key` say it"""
+VARIABLE, KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY", "HEADGATE_KEEP"
+"""where a client's memory and its private key are, and whether it keeps the samples of a run that is over, unless the node's
+settings `headgate-store`, `headgate-key` and `headgate-keep` say it"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -85,10 +86,6 @@ class HeldSamples(Sequence[HeldSample]):
         return np.stack([unpack(payload) for payload in self.payloads]), np.asarray(self.labels)
 
 
-Held = HeldSamples
-"""its name in apps that earlier versions made"""
-
-
 def headgate_client(
     app: ClientApp,
     source: Sources,
@@ -110,6 +107,15 @@ def headgate_client(
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
             with closing(open_store(context, store, watch)) as own:
+                said = Identity(own.client)
+            return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
+
+        @app.query("end")
+        def end(message: Message, context: Context) -> Message:
+            ended = from_wire(Ended, dict(message.content.config_records[RECORD]))
+            with closing(open_store(context, store, watch)) as own:
+                if not _keeps(context):
+                    own.forget(ended.experiment)
                 said = Identity(own.client)
             return _signed(Message(RecordDict({RECORD: ConfigRecord(to_wire(said))}), reply_to=message), context)
 
@@ -143,7 +149,8 @@ def _obey(
         return scores(message, context, HeldSamples(samples, order), asked)
 
     if not own.admit(order, source, None if scores is None else look):
-        raise DataError(f"order.round = {order.round}: a newer order was done already, this one is ignored")
+        ahead = Ahead(order.experiment, order.round, own.client, own.newest(order.experiment)[0])
+        return Message(RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message)
     own.fill_in_labels(order.experiment, source)
     ripe = order.round - order.late
     labelled = [sample for sample in own.held(order.experiment) if sample.label is not None and sample.round <= ripe]
@@ -184,7 +191,12 @@ def open_store(
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
     said = folder or context.node_config.get("headgate-store") or os.environ.get(VARIABLE)
     home = Path(str(said)) if said else Path("~/.local/state/headgate").expanduser()
-    return BufferStore(home / f"client-{client:05d}.sqlite", client, watch, rules)
+    return BufferStore(home / store_name(client), client, watch, rules)
+
+
+def _keeps(context: Context) -> bool:
+    said = context.node_config.get("headgate-keep", os.environ.get(KEEP_VARIABLE, ""))
+    return str(said).lower() in ("1", "true", "yes")
 
 
 def _source(source: Sources, context: Context) -> Source:

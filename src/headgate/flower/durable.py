@@ -50,16 +50,11 @@ class Durable:
             with self._said():
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-                there = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
-                if "meta" not in there:
+                if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
                     self._make()
-                    there |= {_made_by(statement) for statement in self.schema}
                 found = self.meta("format")
                 if found != self.format:
                     raise DataError(f"{self.path}: holds {found}, expected {self.format}")
-                for statement in self.schema:  # a file of an earlier version may lack some
-                    if _made_by(statement) not in there:
-                        self._db.execute(statement)
                 self._opened()
         except BaseException:
             self.close()
@@ -114,15 +109,6 @@ class Durable:
 
     def close(self) -> None:
         self._db.close()
-
-
-def _made_by(statement: str) -> str:
-    """The name of the table or index that a statement of a schema makes.
-
-    >>> _made_by("CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round)")
-    'outstanding'
-    """
-    return statement.split()[5]
 
 
 def _private(path: Path) -> None:

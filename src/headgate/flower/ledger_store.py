@@ -22,6 +22,10 @@ from headgate.errors import LedgerError
 from headgate.flower.durable import Durable
 from headgate.flower.messages import one_line
 
+Medians = tuple[float | None, float | None]
+"""the largest median length of a round's updates so far, of real and of whole numbers; None: not known yet"""
+NOTHING_KNOWN: Medians = (None, None)
+
 
 class Ordered(NamedTuple):
     """An order to admit, and what was admitted on it."""
@@ -52,6 +56,7 @@ class SettledRound(NamedTuple):
     spent: float
     parameters: str
     sha256: str
+    medians: Medians
     metrics: dict[str, Any]
     clients: dict[str, Any] | None
     """the row of the table of clients; its column has been called occupancy since it told no more than that"""
@@ -86,6 +91,7 @@ class ClientRow(NamedTuple):
     distinct: int
     uses: int
     squares: int
+    withdrawn: int = 0
 
 
 class Node(NamedTuple):
@@ -98,16 +104,17 @@ class Node(NamedTuple):
 
 
 class LedgerStore(Durable):
-    format = "headgate flower ledger 1"
+    format = "headgate flower ledger 2"
     schema = (
         "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, "
-        "settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, metrics TEXT, occupancy TEXT)",
+        "settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, medians TEXT, metrics TEXT, "
+        "occupancy TEXT)",
         "CREATE TABLE IF NOT EXISTS orders (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, "
         "price REAL NOT NULL, admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client))",
         "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
         "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL, "
         "quarantined INTEGER NOT NULL, lost INTEGER NOT NULL, distinct_used INTEGER NOT NULL, uses INTEGER NOT NULL, "
-        "squares INTEGER NOT NULL)",
+        "squares INTEGER NOT NULL, withdrawn INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, client INTEGER NOT NULL, since REAL NOT NULL)",
         "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, "
         "kind TEXT NOT NULL, reason TEXT NOT NULL)",
@@ -151,6 +158,7 @@ class LedgerStore(Durable):
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
+        medians: Medians = NOTHING_KNOWN,
     ) -> None:
         """Write all that a round came to, in one transaction."""
         with self.transaction():
@@ -162,15 +170,16 @@ class LedgerStore(Durable):
                 if done.rowcount != 1:
                     raise LedgerError(f"round {t}: the order of round {row.round} to client {row.client} is closed already")
             self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(corrected))
-            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
+            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
             self._note(events)
             done = self._db.execute(
-                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, occupancy = ? "
-                "WHERE round = ? AND settled = 0",
+                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, medians = ?, metrics = ?, "
+                "occupancy = ? WHERE round = ? AND settled = 0",
                 (
                     float(ledger.debt[0]),
                     float(ledger.spent[0]),
                     *parameters,
+                    json.dumps(medians),
                     json.dumps(dict(metrics)),
                     None if by_client is None else json.dumps(dict(by_client)),
                     t,
@@ -236,15 +245,16 @@ class LedgerStore(Durable):
 
     def rounds(self, after: int = 0) -> list[SettledRound]:
         rows = self._db.execute(
-            "SELECT round, price, reserved, debt, spent, parameters, sha256, metrics, occupancy FROM rounds "
+            "SELECT round, price, reserved, debt, spent, parameters, sha256, medians, metrics, occupancy FROM rounds "
             "WHERE settled = 1 AND round > ? ORDER BY round",
             (after,),
         )
         return [
             SettledRound(*row)._replace(
                 price=np.frombuffer(row[1]),
-                metrics=json.loads(row[7]),
-                clients=None if row[8] is None else json.loads(row[8]),
+                medians=tuple(json.loads(row[7])),
+                metrics=json.loads(row[8]),
+                clients=None if row[9] is None else json.loads(row[9]),
             )
             for row in rows
         ]

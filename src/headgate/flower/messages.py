@@ -22,7 +22,7 @@ TEXT = 200
 """the longest text; an order's settings and choice may have `SETTINGS` characters"""
 SETTINGS = 10_000
 MAY_BE_MISSING = ("losses", "choice", "late")
-"""fields of an order that say nothing where they are false, empty or 0: then they are not sent, and older clients not asked"""
+"""fields of an order that say nothing where they are false, empty or 0, and are not sent then"""
 LISTED = 2**16
 """rounds that one answer may tell of"""
 T = TypeVar("T")
@@ -89,6 +89,8 @@ class Told:
     squares: int
     note: str
     """why it admitted less than it was ordered to; empty where it admitted all"""
+    withdrawn: int = 0
+    """samples that it was to hold and that were erased here; 0 where a store is gone"""
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
@@ -101,14 +103,37 @@ class Told:
             ("n", "occupancy", self.n, self.occupancy),
             ("lost", "position", self.lost, self.position),
             ("occupancy", "position - told.lost", self.occupancy, own),
+            ("withdrawn", "position - told.lost", self.withdrawn, own),
             ("distinct", "position - told.lost", self.distinct, own),
             ("distinct", "uses", self.distinct, self.uses),
             ("uses", "position x told.round", self.uses, own * self.round),
             ("uses", "squares", self.uses, self.squares),
             ("squares", "uses ** 2", self.squares, self.uses**2),
+            ("uses ** 2", "distinct x told.squares", self.uses**2, self.distinct * self.squares),
         ):
             if value > most:
                 raise DataError(f"told.{less} = {value}: more than told.{more} = {most}")
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A client's answer to an order that it did not do: it has done one of a later round, or another one of this round.
+
+    A server whose ledger is up to date gives no such order.
+    """
+
+    experiment: str
+    round: int
+    client: int
+    newest: int
+    """the last round of which it has done an order"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The run is over: its samples may go."""
+
+    experiment: str
 
 
 @dataclass(frozen=True)
@@ -118,7 +143,7 @@ class Identity:
     client: int
 
 
-def to_wire(value: Order | Told | Identity) -> dict[str, Any]:
+def to_wire(value: Order | Told | Ahead | Ended | Identity) -> dict[str, Any]:
     """The fields as a record of Flower holds them."""
     entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
     return {
@@ -148,7 +173,7 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
     return kind(**values)
 
 
-_FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Told, Identity)}
+_FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Told, Ahead, Ended, Identity)}
 """name → type of every field, in their order; worked out once, for thousands of messages a round"""
 
 

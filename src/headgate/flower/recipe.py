@@ -317,8 +317,8 @@ def recipe_server(
 
 
 def discipline_of(told: Mapping[str, Any]) -> Discipline:
-    """Round discipline as a run's config states it: deadline, quorum, gather, norm-cap, offences."""
-    kinds = {"deadline": float, "quorum": int, "gather": float, "norm-cap": float, "offences": int}
+    """Round discipline as a run's config states it: deadline, quorum, gather, norm-cap, norm-multiple, offences."""
+    kinds = {"deadline": float, "quorum": int, "gather": float, "norm-cap": float, "norm-multiple": float, "offences": int}
     stated = {name.replace("-", "_"): kind(told[name]) for name, kind in kinds.items() if name in told}
     return Discipline(**stated)
 

@@ -22,8 +22,6 @@ PAUSE = 1.0
 """seconds between two looks while clients are waited for"""
 NEVER = 0.0
 """the turn of a node that claims a client and has not yet been it; nodes that have been it are counted in their order"""
-LATEST = 2.0**40
-"""a turn that no run comes to; earlier versions kept what nodes said of themselves there"""
 
 
 class Roster:
@@ -38,7 +36,7 @@ class Roster:
         self._store, self._clients, self._keys, self._sleep = store, clients, keys, sleep
         self._nodes: dict[int, Node] = {}
         self._turns: dict[int, float] = {}
-        self._know([node._replace(since=min(node.since, LATEST)) for node in store.nodes()])
+        self._know(store.nodes())
         self._looks = 0
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, int] = {}

@@ -8,12 +8,12 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 
 from headgate.control.checks import positive, zero_or_more
-from headgate.control.types import Losses
+from headgate.control.types import Floats, Losses
 from headgate.errors import DataError, SettingError
 from headgate.flower.accounts import Accounts, Answer, OpenRound
 from headgate.flower.keys import NONCE, nonce
 from headgate.flower.ledger_store import Event
-from headgate.flower.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Order, Told, from_wire, one_line, to_wire
+from headgate.flower.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Ahead, Order, Told, from_wire, one_line, to_wire
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
 
@@ -28,13 +28,16 @@ class Discipline:
     gather: float = 300.0
     """seconds a round waits at its beginning for that many clients to be there"""
     norm_cap: float | None = None
-    """the longest update that is accepted"""
+    """the longest update that is accepted; a longer one is an offence"""
+    norm_multiple: float = 10.0
+    """times the median update beyond which an update is shortened to the median's length; 0: never"""
     offences: int = 3
     """invalid answers after which a client gets no more orders"""
 
     def __post_init__(self) -> None:
         positive("discipline.deadline", self.deadline)
         zero_or_more("discipline.gather", self.gather)
+        zero_or_more("discipline.norm_multiple", self.norm_multiple)
         if self.norm_cap is not None:
             positive("discipline.norm_cap", self.norm_cap)
         for name in ("quorum", "offences"):
@@ -65,12 +68,16 @@ class Heard:
         return sum(answer.reason is None for answer in self.answers)
 
 
-def order_messages(orders: Mapping[int, Order], arrays: ArrayRecord, config: ConfigRecord, ttl: float) -> list[Message]:
-    """One message for each node: the model, which is the same for all, and the node's own order."""
+def order_messages(
+    orders: Mapping[int, Order], arrays: ArrayRecord, config: ConfigRecord, ttl: float, looks: bool
+) -> list[Message]:
+    """One message for each node: its order, and the model for those that train, or for all where clients look at samples."""
     messages = []
     for node, order in orders.items():
         own = ConfigRecord({**config, "server-round": order.round})
-        content = RecordDict({"arrays": arrays, "config": own, RECORD: ConfigRecord(to_wire(order)), NONCE: nonce()})
+        content = RecordDict({"config": own, RECORD: ConfigRecord(to_wire(order)), NONCE: nonce()})
+        if order.train or looks:
+            content["arrays"] = arrays
         messages.append(Message(content, node, MessageType.TRAIN, ttl=ttl, group_id=str(order.round)))
     return messages
 
@@ -114,9 +121,10 @@ def _judge(
     """All of an answer is read here. Whatever fails in that is an offence of its client, and the run goes on."""
     answer = Answer(order.client)
     try:
-        told = from_wire(Told, _record(reply.content))
+        record = _record(reply.content)
+        told = from_wire(Ahead, record) if "newest" in record else from_wire(Told, record)
         answer = accounts.judge(now, order, told)
-        if not told.trained or told.n == 0:
+        if isinstance(told, Ahead) or not told.trained or told.n == 0:
             return answer, None
         return answer, _update(order, told, reply.content, model, discipline)
     except DataError as error:
@@ -172,12 +180,13 @@ def evaluations(replies: Iterable[Message], asked: Mapping[int, int]) -> list[Up
     return [found[client] for client in sorted(found)]
 
 
-def mean_metrics(updates: Iterable[Update]) -> MetricRecord:
-    """Each number, as the mean over the samples of those who gave it."""
+def mean_metrics(updates: Iterable[Update], weight: Floats | None = None) -> MetricRecord:
+    """Each number, as the mean over those who gave it: by the samples that they trained on, or by the clients' `weight`."""
     sums: dict[str, float] = {}
-    counts: dict[str, int] = {}
+    counts: dict[str, float] = {}
     for update in updates:
+        share = update.n if weight is None else float(weight[update.client])
         for name, value in update.metrics.items():
-            sums[name] = sums.get(name, 0.0) + update.n * value
-            counts[name] = counts.get(name, 0) + update.n
-    return MetricRecord({name: sums[name] / counts[name] for name in sorted(sums)})
+            sums[name] = sums.get(name, 0.0) + share * value
+            counts[name] = counts.get(name, 0.0) + share
+    return MetricRecord({name: sums[name] / counts[name] for name in sorted(sums) if counts[name]})

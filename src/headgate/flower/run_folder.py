@@ -6,6 +6,7 @@ Rows are kept in the ledger, in the transaction that settles their round, and th
 import json
 import os
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
+from headgate.flower.durable import Watch
 from headgate.flower.ledger_store import LedgerStore, SettledRound
 from headgate.reading import read_toml
 from headgate.records.lock import FolderLock
 from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
-from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE
+from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_state
 from headgate.records.source import commit
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE
@@ -34,6 +36,8 @@ class RunRecord:
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self.folder, self._writer, self._experiment = folder, RunWriter(folder), experiment
         self._began, self._told = time.monotonic(), ""
+        self.discipline: dict[str, Any] = {}
+        """what rounds wait for and accept, for the record"""
 
     @classmethod
     def open(cls, folder: Path, experiment: Experiment, held: FolderLock, own_prices: bool = False) -> "RunRecord":
@@ -60,6 +64,19 @@ class RunRecord:
     def parameters(self) -> Path:
         return self.folder / PARAMETERS
 
+    def ledger(self, watch: Watch | None) -> LedgerStore:
+        """The ledger; refused where it is gone, or older than the rest of the folder: the run would buy again."""
+        path, played = self.folder / LEDGER, 0
+        if not path.exists() and self.parameters.exists():  # which are made after it
+            raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
+        with suppress(DataError):  # a state that is damaged will be written again
+            played = int(read_state(self.folder)["round"])
+        store = LedgerStore(path, watch)
+        if (known := store.settled) < played:  # what a round came to is in the ledger first
+            store.close()
+            raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")
+        return store
+
     def rewrite(self, store: LedgerStore) -> None:
         """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
         rounds = store.rounds()
@@ -83,6 +100,7 @@ class RunRecord:
             seeds=self._experiment.seeds.tolist(),
             diverged=[],
             guessing=[],
+            discipline=self.discipline,
             told=self._told,
         )
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from logging import INFO
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,19 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.control.types import Floats, Ledger, Losses
+from headgate.control.types import Floats, Ints, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.flower.capping import capped
 from headgate.flower.durable import on_disk
 from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
-from headgate.flower.ledger_store import Event, LedgerStore
-from headgate.flower.messages import HELD_LOSS, NEW_LOSS, Order
+from headgate.flower.ledger_store import NOTHING_KNOWN, Event, Medians
+from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
-from headgate.flower.roster import Roster
+from headgate.flower.roster import ANSWER_WITHIN, Roster
 from headgate.flower.rounds import Discipline, Heard, evaluations, hear, losses_told, mean_metrics, order_messages
-from headgate.flower.run_folder import LEDGER, RunRecord
+from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
@@ -40,6 +41,7 @@ from headgate.theory.reuse import effective_sample_size
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000
 """clients up to which what each admits and holds is recorded"""
+END = f"{MessageType.QUERY}.end"
 LISTED = 8
 """missing clients that the line of a round names"""
 
@@ -73,7 +75,7 @@ class AdmissionStrategy(Strategy):
         try:
             with on_disk(Path(folder)):
                 self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
-            self.store = LedgerStore(self._record.folder / LEDGER, watch)
+            self.store = self._record.ledger(watch)
             self._held.callback(self.store.close)
             self.accounts = Accounts(experiment, self.store)
         except BaseException:
@@ -82,7 +84,7 @@ class AdmissionStrategy(Strategy):
         self._roster = Roster(self.store, experiment.system.clients, self._keys)
         self._evaluate: Evaluate | None = None
         self._learned = ServerModel({}, {})
-        self._file = ("", "")
+        self._file, self._medians = ("", ""), NOTHING_KNOWN
         self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
         self._asked: dict[int, int] = {}
@@ -115,6 +117,7 @@ class AdmissionStrategy(Strategy):
         if timeout is not None:
             self.discipline = replace(self.discipline, deadline=timeout)
         self._evaluate, result, grid = evaluate_fn, Result(), guarded(grid)
+        self._record.discipline = asdict(self.discipline)
         with on_disk(self._record.folder):
             arrays = self._go_on(initial_arrays)
             self._record.state("running", self.accounts.t)
@@ -139,12 +142,16 @@ class AdmissionStrategy(Strategy):
             if any(value is not None for value in judged_here.values()):
                 kept = {name: value for name, value in judged_here.items() if value is not None}
                 result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
+        if self.accounts.t == self.experiment.rounds:
+            self._say_that_it_is_over(grid)
         with on_disk(self._record.folder):
             self._record.end(self.accounts.t)
         return result
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """Round t's orders, on disk before they are sent, each in a record of its client's own."""
+        if not self._file[0] or server_round != self.accounts.t + 1:
+            raise SettingError("AdmissionStrategy: is played by its own start() alone; no other strategy can wrap it")
         rules = self.discipline
         there = self._roster.gather(grid, server_round, rules.quorum, rules.gather, rules.deadline)
         away = self.store.quarantined()
@@ -154,7 +161,7 @@ class AdmissionStrategy(Strategy):
         self._sent = {
             node: self.accounts.order(self._now, client, trains is None or client in trains) for client, node in nodes.items()
         }
-        self._messages = order_messages(self._sent, arrays, config, rules.deadline)
+        self._messages = order_messages(self._sent, arrays, config, rules.deadline, self.accounts.looks_at_samples)
         return self._messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -165,15 +172,17 @@ class AdmissionStrategy(Strategy):
         sent = {node: order.client for node, order in self._sent.items()}
         genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
         heard = hear(self.accounts, now, self._sent, genuine, self._learned.model, self.discipline)
+        self.accounts.check_up_to_date(now, heard.answers)
         losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         done = done.with_events([*forged, *heard.events])
-        learned, events = self._step(now.t, heard)
+        learned, medians, events = self._step(now.t, heard)
         arrays = record_of((learned or self._learned).model)
         metrics = self._metrics(done, heard, self._judged(now.t, record_of((learned or self._learned).judged)))
         with on_disk(self._record.folder):
             file = write_parameters(self._record.parameters, now.t, learned) if learned is not None else self._file
-            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
+            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done), medians)
+            self._medians = medians
             if learned is not None:
                 self._learned, self._file = learned, file
             self._now, self._sent, self._messages = None, {}, []
@@ -201,12 +210,12 @@ class AdmissionStrategy(Strategy):
         return self._messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The mean of what clients measured; where they have keys, of what these have signed."""
+        """The mean of what clients measured, by their weights in the recipe; with keys, of what these have signed."""
         genuine, forged = sorted_out(server_round, self._messages, self._asked, replies, self._keys)
         if forged:
             self.store.note(forged)
         judged = evaluations(genuine, self._asked)
-        return mean_metrics(judged) if judged else None
+        return mean_metrics(judged, self.experiment.system.weight) if judged else None
 
     def summary(self) -> None:
         system = self.experiment.system
@@ -214,6 +223,17 @@ class AdmissionStrategy(Strategy):
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
 
     # its parts
+
+    def _say_that_it_is_over(self, grid: Grid) -> None:
+        """Clients that are there remove the run's samples, unless their settings keep them."""
+        seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
+        messages = [
+            Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
+            for node in self._roster.look(grid, self.accounts.t, seconds).values()
+        ]
+        replies = list(grid.send_and_receive(messages, timeout=seconds)) if messages else []
+        heard, clients = sum(not reply.has_error() for reply in replies), self.experiment.system.clients
+        log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
 
     def _go_on(self, initial: ArrayRecord) -> ArrayRecord:
         """The model as the last settled round left it; tables as the ledger has them."""
@@ -223,6 +243,7 @@ class AdmissionStrategy(Strategy):
             self._file = write_parameters(folder, 0, ServerModel.first(numpy_of(initial), self.experiment.server))
             self.store.remember_initial(*self._file)
         self._learned = read_parameters(folder, *self._file)
+        self._medians = settled[0].medians if settled else NOTHING_KNOWN
         self._record.rewrite(self.store)
         keep_only(folder, [self._file[0]])
         return record_of(self._learned.model)
@@ -241,19 +262,24 @@ class AdmissionStrategy(Strategy):
             return None
         return set(draw_cohort(self.accounts.seed, t, self.experiment.system.clients, size).tolist())
 
-    def _step(self, t: int, heard: Heard) -> tuple[ServerModel | None, list[Event]]:
+    def _step(self, t: int, heard: Heard) -> tuple[ServerModel | None, Medians, list[Event]]:
         """What the server update makes of the mean, which is the model itself where nobody trained; None: too few answers."""
         if heard.valid < self.discipline.quorum:
-            return None, [Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")]
+            few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
+            return None, self._medians, [few]
+        kept, medians, events = heard.updates, self._medians, list[Event]()
+        if multiple := self.discipline.norm_multiple:
+            kept, medians, events = capped(t, kept, self._learned.model, multiple, medians)
         alpha = self.experiment.system.weight[[update.client for update in heard.updates]]
         n = np.array([[update.n for update in heard.updates]], dtype=np.int64)
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
-        updates = [update.model for update in heard.updates]
+        updates = [update.model for update in kept]
         learned = self._learned.step(t, average(self._learned.model, updates, weights), self.experiment.server)
         learned = learned.averaged(t, self.experiment.training.average)
         if not all(np.isfinite(array).all() for array in learned.model.values() if array.dtype.kind == "f"):
-            return None, [Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")]
-        return learned, []
+            diverged = Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")
+            return None, medians, [*events, diverged]
+        return learned, medians, events
 
     def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
         """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
@@ -285,7 +311,7 @@ class AdmissionStrategy(Strategy):
             "t": now.t,
             **judged,
             "train_loss": loss,
-            "n": int(after.occupancy.sum()),
+            "n": int(self._held_now(done).sum()),
             "N": N,
             "n_eff": n_eff,
             "admitted": int(after.admitted.sum() - before.admitted.sum()),
@@ -297,6 +323,13 @@ class AdmissionStrategy(Strategy):
         }
         row |= self._concepts(now.t, judged) | self._looked(done)
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
+
+    def _held_now(self, done: Settlement) -> Ints:
+        """What clients hold: by the ledger, without what they have withdrawn."""
+        held: Ints = done.ledger.occupancy[0].copy()
+        for row in {**self.accounts.clients, **{row.client: row for row in done.clients}}.values():
+            held[row.client] = max(held[row.client] - row.withdrawn, 0)
+        return held
 
     def _concepts(self, t: int, judged: dict[str, float | None]) -> dict[str, float]:
         """What the record says of a world that changes, as the simulator's does."""
@@ -330,7 +363,7 @@ class AdmissionStrategy(Strategy):
             "seed": self.accounts.seed,
             "t": done.now.t,
             "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
-            "held": done.ledger.occupancy[0].tolist(),
+            "held": self._held_now(done).tolist(),
             "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
             **({} if done.losses is None else _recorded(done.losses)),
         }

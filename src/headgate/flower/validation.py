@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headgate.errors import DataError
 from headgate.flower.ledger_store import Ordered
-from headgate.flower.messages import TEXT, Order, Told
+from headgate.flower.messages import LARGEST, TEXT, Ahead, Order, Told
 
 NamedArrays = Mapping[str, NDArray[Any]]
 """a model: its parameters by name"""
@@ -43,7 +43,7 @@ class Closings(NamedTuple):
         return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
 
 
-def check_address(told: Told, order: Order) -> None:
+def check_address(told: Told | Ahead, order: Order) -> None:
     """An answer to another order says nothing about this one."""
     for name in ("experiment", "round", "client"):
         found, wanted = getattr(told, name), getattr(order, name)
@@ -94,7 +94,8 @@ def _corrected(past: Mapping[int, Ordered], more: Mapping[int, int], owed: int, 
 
 
 def check_held(told: Told, order: Order, expected: int) -> None:
-    """`expected` is what the client holds if it did as it says; less only where a store is gone."""
+    """`expected` is what the client holds if it did as it says; less only by what it withdrew, or where a store is gone."""
+    expected -= told.withdrawn
     if told.occupancy != expected if told.lost == 0 else told.occupancy > expected:
         raise DataError(f"holds {told.occupancy} samples, {expected} were to be held")
     if told.trained and not order.train:
@@ -139,6 +140,8 @@ def check_update(update: NamedArrays, model: NamedArrays, longest: float | None 
     for name, array in update.items():
         if array.dtype.kind in "fc" and not float(np.abs(array).max(initial=0)) <= HUGE:
             raise DataError(f"{name} holds numbers that are not finite, or beyond {HUGE:g}")
+        if array.dtype.kind in "iu" and distance({name: array}, model) > LARGEST:
+            raise DataError(f"{name} moves whole numbers by more than {LARGEST}")
     if longest is not None:
         length = distance(update, model)
         if not length <= longest:
@@ -159,7 +162,7 @@ def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def distance(update: NamedArrays, model: NamedArrays) -> float:
-    """‖θ_m − θ‖ over all parameters."""
-    squares = (np.square(array.astype(np.float64) - model[name].astype(np.float64)).sum() for name, array in update.items())
-    return float(np.sqrt(sum(squares)))
+def distance(update: NamedArrays, model: NamedArrays, kinds: str = "fiubc") -> float:
+    """‖θ_m − θ‖ over the parameters of these kinds of numbers."""
+    both = ((array, model[name]) for name, array in update.items() if array.dtype.kind in kinds)
+    return float(np.sqrt(sum(np.square(array.astype(np.float64) - base.astype(np.float64)).sum() for array, base in both)))

@@ -1,0 +1,110 @@
+"""Samples that a client erases: reported and not punished; and those of a run that is over, which are removed."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from grids import Node
+from typer.testing import CliRunner
+from worlds import POLICIES, World, an_experiment, counting_app
+
+from headgate.cli.commands import app as headgate
+from headgate.flower.accounts import Accounts
+from headgate.flower.buffer_store import BufferStore
+from headgate.flower.rounds import Discipline
+from headgate.records.reader import RunFolder
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
+    world = World(tmp_path, an_experiment(policy, 8), Discipline(gather=0.0, offences=1))
+    world.play(3)
+    with closing(sqlite3.connect(world.store_of(2))) as store:
+        store.execute("DELETE FROM samples WHERE position = (SELECT max(position) FROM samples)")
+        store.commit()
+    world.play(4)
+    (event,) = world.events("withdrawn")
+    assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it was to hold")
+    with world.buffer(2) as buffer, world.store() as store:
+        held = len(buffer.positions(store.experiment))
+        accounts = Accounts(world.experiment, store)
+        assert accounts.client(2).withdrawn == accounts.ledger.occupancy[0, 2] - held == 1
+        assert store.rounds()[-1].clients["held"][2] == held
+        assert store.rounds()[-1].metrics["n"] == accounts.ledger.occupancy.sum() - 1
+    world.play()
+    assert world.events("rejected", "quarantined", "failed") == []
+
+
+def test_a_client_that_forgets_all_amid_a_run_buys_nothing_twice(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 6))
+    world.play(3)
+    with world.buffer(0) as buffer:
+        position = buffer.state(world.name()).position
+        assert buffer.forget(world.name()) > 0
+    world.play()
+    with world.store() as store, world.buffer(0) as buffer:
+        ledger = Accounts(world.experiment, store).ledger
+        assert buffer.state(store.experiment).position == ledger.admitted[0, 0] >= position
+        assert all(row.admitted <= row.ordered for row in store.orders() if row.client == 0)
+    assert world.events("rejected", "quarantined", "failed") == []
+
+
+def bytes_of(world, client):
+    return b"".join(path.read_bytes() for path in world.store_of(client).parent.glob(f"{world.store_of(client).name}*"))
+
+
+def test_samples_of_a_run_that_is_over_are_removed_unless_they_are_kept_on_purpose(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 4))
+    app = counting_app(world.folder / "stores")
+    world.grid.nodes = {100 + m: Node(app, m, {"headgate-keep": m == 0}) for m in world.clients}
+    world.play(3)
+    payloads = {}
+    for m in (0, 1):
+        with world.buffer(m) as buffer:
+            payloads[m] = buffer.held(world.name())[-1].payload  # an interrupted run is not over
+    world.play()
+    with world.buffer(0) as kept, world.buffer(1) as emptied:
+        assert kept.held(world.name())
+        assert emptied.held(world.name()) == []
+    assert payloads[1] not in bytes_of(world, 1)
+    assert RunFolder.open(tmp_path / "run").status == "finished"
+
+
+def test_who_was_away_at_the_end_removes_them_when_the_run_is_started_again(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    app = counting_app(world.folder / "stores")
+    nodes = {100 + m: Node(app, m, {"headgate-keep": False}) for m in world.clients}
+    world.grid.nodes = dict(nodes)
+    world.play(2)
+    del world.grid.nodes[101]
+    world.play()
+    with world.buffer(1) as buffer:
+        assert buffer.held(world.name())
+    world.grid.nodes = nodes
+    world.play()
+    with world.buffer(1) as buffer:
+        assert buffer.held(world.name()) == []
+        assert buffer.admissions(world.name()), "an order that comes late would buy again"
+
+
+def test_stores_are_emptied_by_hand(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    world.play(2)
+    with world.buffer(0) as buffer:
+        key, *_ = (sample.key for sample in buffer.held(world.name()))
+        payloads = [sample.payload for sample in buffer.held(world.name())]
+    told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path / "stores"), "--sample", key])
+    assert told.exit_code == 0, told.output
+    assert "client-00000.sqlite: 1 samples removed" in told.output
+    with world.buffer(0) as buffer:
+        assert key not in [sample.key for sample in buffer.held(world.name())]
+    told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path / "stores")])
+    assert told.exit_code == 0, told.output
+    for m in world.clients:
+        with closing(BufferStore(world.store_of(m), m)) as buffer:
+            assert buffer.held(world.name()) == []
+    assert not any(payload in bytes_of(world, 0) for payload in payloads)
+    told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path)])
+    assert told.exit_code != 0
