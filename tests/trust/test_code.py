@@ -198,5 +198,5 @@ def test_a_part_may_not_name_code_of_its_own(planted, tmp_path):
     config["policies"]["constant"] = {"kind": "planted_code:Part"}
     (part / "config.toml").write_text(tomli_w.dumps(config))
     with pytest.raises(DataError, match=r"policies.constant.kind = planted_code:Part is not what .*config.toml says"):
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
     assert not planted()
