@@ -88,7 +88,7 @@ def test_a_policy_of_ones_own_is_named_by_module_and_class(headgate, tmp_path, m
     assert [row["policy"] for row in both] == ["TwoSteps", "headgate"]
     assert json.loads(headgate("plan", "digits", "--policy", "bought_here:TwoSteps", "--format", "json")[0])["warning"] == ""
     _, err = headgate("rehearse", "digits", "--policies", "bought_here:Nobody", code=2)
-    assert "policies.Nobody.kind = bought_here:Nobody: must be a class, a subclass of AdmissionPolicy" in err
+    assert "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody; known: TwoSteps" in err
     _, err = headgate("rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2)
     assert 'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own' in err
 

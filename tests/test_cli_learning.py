@@ -12,6 +12,9 @@ import polars as pl
 import pytest
 
 from headgate.cli import main
+from headgate.errors import DataError
+from headgate.records.reader import RunFolder
+from headgate.records.sweeps import points_of
 from headgate.records.tables import METRICS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -181,11 +184,83 @@ def test_every_part_may_come_from_outside_the_package(headgate, tmp_path):
     assert not own
 
 
-def test_recorded_prices_lie_beside_the_recipe(headgate, tmp_path):
-    trace = 'prices={kind = "trace", file = "prices.csv", at_end = "repeat"}'
-    headgate("rehearse", EXAMPLES / "mine.toml", "--set", trace, "--out", tmp_path / "rows.csv", "--quiet")
-    frame = pl.read_csv(tmp_path / "rows.csv").filter((pl.col("seed") == 0) & (pl.col("policy") == "below"))
-    assert frame["price"].to_list()[:2] == frame["price"].to_list()[24:26] == [2.1, 1.8]
+def test_a_file_lies_beside_the_recipe_or_in_the_working_folder_of_who_names_it(headgate, tmp_path, monkeypatch):
+    """The run plays and goes on from anywhere."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "prices.csv").write_text("price\n7\n8\n")
+    (tmp_path / "prices.csv").write_text("price\n2\n3\n")
+    recipe = tmp_path / "recipes" / "mine.toml"
+    recipe.write_text('base = "digits"\nprices = {kind = "trace", file = "prices.csv", at_end = "repeat"}\n')
+    named = ("--set", "prices.kind=trace", "--set", "prices.file=prices.csv", "--set", "prices.at_end=repeat")
+    table = 'prices={kind = "trace", file = "prices.csv", at_end = "repeat"}'
+    told = {"recipe": (recipe,), "option": ("digits", *named), "both": (recipe, *named[2:4]), "table": (recipe, "--set", table)}
+    told["sweep"] = (recipe, "--set", "sweep.prices.file=['prices.csv', 'recipes/prices.csv']")
+    for out, words in told.items():
+        headgate("run", *words, *SMALL, "--out", out)
+    monkeypatch.chdir(tmp_path / "recipes")
+    for out, first in zip(told, ([7.0], [2.0], [2.0], [2.0], [2.0, 7.0]), strict=True):
+        headgate("run", "--resume", tmp_path / out)
+        found = [RunFolder.open(each).metrics()["price"][0] for each in points_of(tmp_path / out)]
+        assert found == first
+
+
+def test_the_same_recipe_goes_on_in_its_folder(headgate, tmp_path, monkeypatch):
+    """Without --trust for the code that it names; with other settings it says which, and a finished run stays."""
+    (tmp_path / "own_steps.py").write_text((EXAMPLES / "my_policy.py").read_text("utf-8"))
+    words = ("run", "digits", *SMALL[:4], "--policies", "own_steps:BelowAverage", "--progress", "none", "--out", "r")
+    with monkeypatch.context() as killed:
+        killed.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
+        headgate(*words)
+    assert not (tmp_path / "r" / "metrics.parquet").exists()
+    assert "report: r/report.html" in headgate(*words)[0]
+    whole = (tmp_path / "r" / "metrics.parquet").read_bytes()
+    assert "report: r/report.html" in headgate(*words)[0]
+    assert (tmp_path / "r" / "metrics.parquet").read_bytes() == whole
+    said = headgate(*words, "--set", "system.budget=40", "--set", "training.lr=0.3", code=4)[1]
+    assert "r: was begun with other settings (system.budget, training.lr); choose another folder" in " ".join(said.split())
+    for words_ in (("--resume", "."), ("digits", "--out", ".")):
+        assert ".: not a run folder, config.toml is missing" in " ".join(headgate("run", *words_, code=4)[1].split())
+    (tmp_path / "r" / "clients.parquet").unlink()
+    for own in (words, ("run", "--resume", "r", "--trust", "own_steps")):
+        assert "clients.parquet: is missing, although the run is finished" in " ".join(headgate(*own, code=4)[1].split())
+    with pytest.raises(DataError, match=r"clients\.parquet: is missing"):
+        RunFolder.open(tmp_path / "r").clients()
+
+
+def test_the_first_line_is_in_a_users_words(headgate, tmp_path):
+    words = ("run", "digits", "--rounds", "2", "--processes", "1", "--set", "training.steps=1")
+    said = headgate(*words, "--seeds", "3", "--policies", "constant,headgate", "--out", "a")[1]
+    assert said.splitlines()[0] == "6 runs (2 policies × 3 seeds)"
+    assert (
+        headgate(*words, "--seeds", "1", "--policies", "constant", "--out", "b")[1].splitlines()[0]
+        == "1 run (1 policy × 1 seed)"
+    )
+
+
+def test_any_name_of_a_policy_can_be_played_and_read(headgate, tmp_path):
+    (tmp_path / "named.toml").write_text(
+        'base = "digits"\nrun = {rounds = 3, seeds = 2, policies = ["K=4/5", "../x"]}\n'
+        '[policies."K=4/5"]\nkind = "headgate"\n[policies."../x"]\nkind = "constant"\n'
+    )
+    out, _ = headgate("run", "named.toml", "--out", "alone", "--progress", "none")
+    assert "K=4/5" in out
+    headgate("run", "--resume", "alone", "--progress", "none")
+    headgate("run", "named.toml", "--set", "sweep.system.budget=[20.0, 40.0]", "--out", "swept", "--progress", "none")
+    assert set(pl.read_parquet(tmp_path / "alone" / "metrics.parquet")["policy"]) == {"K=4/5", "../x"}
+
+
+PER_CLIENT_SHARE = """
+import numpy as np
+from headgate.control.policies.buying.buyer import Buyer
+class PerClient(Buyer):
+    def wanted(self, view, memory):
+        return {share}, memory
+class Lists(Buyer):
+    def start(self, system, runs):
+        return {{**super().start(system, runs), "seen": []}}
+    def wanted(self, view, memory):
+        return np.ones_like(view.price), memory
+"""
 
 
 @pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
@@ -228,6 +303,8 @@ def test_data_list_and_get(headgate, tmp_path, monkeypatch):
         (["run", "digits", "--device", "tpu"], 2, "--device tpu"),
         (["run", "digits", "--track", "tensorbord"], 2, "did you mean tensorboard?"),
         (["run", "--resume", "nowhere"], 4, "nowhere"),
+        (["run", "digits", "--out", "x" * 300], 4, "File name too long"),
+        (["run", "--resume", "x" * 300], 4, "File name too long"),
         (["run", "mnist", "--resume", "nowhere"], 2, "RECIPE mnist: not with --resume nowhere"),
         (["run", "--resume", "nowhere", "--rounds", "5"], 2, "--rounds 5: not with --resume nowhere"),
         (["run", "--resume", "nowhere", "--set", "training.lr=1"], 2, "--set training.lr=1: not with --resume"),
@@ -253,3 +330,32 @@ def test_the_working_folder_is_searched_for_modules_of_ones_own(headgate, tmp_pa
     _, err = headgate("run", "digits", "--set", "policies.acdpp.kind=odd_policy:P", code=2)
     assert "must be a class, a subclass of AdmissionPolicy" in err
     assert str(os.getcwd()) not in sys.path
+    _, err = headgate("run", "digits", "--policies", "odd_policy:Q", code=2)
+    assert "module odd_policy has no Q; known: P" in err
+
+
+@pytest.mark.parametrize(
+    ("share", "message"),
+    [
+        ("np.full(view.system.clients, 0.5)", "shares of shape (10,) for 1 runs and 10 clients; needs (1,) or (1, 10)"),
+        ("np.full(view.system.clients, 0.5) if view.t == 3 else 0 * view.price", "round 3: PerClient: wanted: shares of shape"),
+        ("np.full_like(view.price, 7.0)", "wanted: a share of 7 of the places; must lie between 0 and 1"),
+        ("np.full_like(view.price, np.nan)", "wanted: a share of nan of the places; must lie between 0 and 1"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "rehearse"])
+def test_a_share_for_each_client_is_not_taken_for_one_of_each_seed(headgate, tmp_path, command, share, message):
+    """digits has 10 clients and 10 seeds."""
+    (tmp_path / "trap.py").write_text(PER_CLIENT_SHARE.format(share=share))
+    code = "import sys; from headgate.cli import main; main()"
+    words = [command, "digits", "--rounds", "4", "--policies", "trap:PerClient", "-q"]
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_list_in_the_memory_is_refused_in_one_line(headgate, tmp_path):
+    (tmp_path / "own_memory.py").write_text(PER_CLIENT_SHARE.format(share="view.price"))
+    _, err = headgate("run", "digits", *SMALL[:4], "--policies", "own_memory:Lists", "--progress", "none", code=2)
+    assert "Lists.start: memory['seen'] must be an array, is list" in " ".join(err.split())

@@ -88,7 +88,7 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     monkeypatch.setattr(Here, "play", play)
     monkeypatch.setattr("headgate.cli.watching.make_trackers", lambda names: [notes])
     with Watching(["notes"], lines=False) as watching:
-        perform(None, folder, processes=1, resume=True, watch=watching.watch)
+        perform(None, folder, processes=1, watch=watching.watch)
     assert sorted(each[:2] for each in notes.told[1:-1]) == [
         (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
     ]

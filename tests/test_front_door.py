@@ -1,10 +1,11 @@
 """`import headgate`: light, typed, and the same numbers as the command line."""
 
 import json
+import re
 import runpy
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 import headgate
+from headgate.control.prices import Trace
 from headgate.errors import DataError, SettingError
 from headgate.testing import check_policy
 
@@ -61,6 +63,40 @@ def test_every_name_leads_somewhere():
         assert getattr(headgate, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         headgate.nothing  # noqa: B018
+
+
+def test_help_lists_every_name_and_completion_offers_no_other():
+    lines = headgate.__doc__.splitlines()
+    for name in set(dir(headgate)) - {"__version__"}:
+        assert [line for line in lines if re.match(rf"    {name}  +[a-z]", line)], name
+    imported = subprocess.run(
+        [sys.executable, "-c", "import headgate; print([name for name in vars(headgate) if name[0] != '_'])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert imported.stdout == "[]\n"
+
+
+def test_a_run_needs_no_folder_and_its_prices_may_lie_in_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("good.csv").write_text("price\n1\n2\n")
+    trace = {"kind": "trace", "file": "good.csv", "at_end": "repeat"}
+    tables = headgate.load("digits", *SMALL).tables()
+    told = [
+        headgate.load("digits", *SMALL, "prices.kind=trace", "prices.file=good.csv", "prices.at_end=repeat"),
+        headgate.load({**tables, "prices": trace}),
+        replace(headgate.load("digits", *SMALL), prices=Trace(file="good.csv", at_end="repeat")),
+    ]
+    for number, e in enumerate(told):
+        assert headgate.run(e, f"out{number}", quiet=True).frame["price"].unique().sort().to_list() == [1.0, 2.0]
+    run = headgate.run(told[0], quiet=True)
+    assert re.fullmatch(r"runs/digits-\d{8}-\d{6}", str(run.path))
+    with pytest.raises(SettingError, match="out = None: without an experiment a run folder is needed"):
+        headgate.run(None)
+
+
+def test_an_override_that_is_no_text_is_refused():
+    with pytest.raises(SettingError, match=r"'run.rounds': 3.*: an override must be a string, as in \"run.rounds=20\""):
+        headgate.load("digits", {"run.rounds": 3})
 
 
 def test_an_own_object_is_what_runs(tmp_path):

@@ -7,14 +7,46 @@
     run = headgate.run(e, "out")                                  # learn; goes on where `out` was begun by the same
     run.summary                                                   # accuracy with spend, limits and memory beside it
 
-For a loop of one's own: `Controller`, `System` and the policies in `headgate.control.policies`. Nothing heavy is
-imported before it is used.
+Functions
+
+    load              an experiment from a recipe
+    sweep             all points of a recipe with a [sweep]
+    plan              what to expect of a policy
+    rehearse          control over the whole horizon, without learning
+    run               learn, into a run folder
+    open              read a run folder
+    compare           accuracy against the money spent, at every budget
+
+Classes: what these return
+
+    Experiment        everything a run needs
+    PlanResult        of `plan`: settings, limits and what to expect
+    RehearsalResult   of `rehearse`: tables of what is spent, held and used
+    Run               of `run` and `open`: tables of all that a run folder holds
+    Comparison        of `compare`: a table, the page and which policy is best where
+    HeadgateError     the base of every error that headgate raises
+
+Classes: for a loop or parts of one's own (policies, prices and rules that ship are in `headgate.control`)
+
+    System            what is given: buffers, budget, horizon, weights
+    Controller        decides every round, and keeps the ledger
+    Report            what clients really did in a round
+    AdmissionPolicy   base class: how much to admit
+    Retention         base class: which samples stay in a buffer
+    Selection         base class: which samples of a window are bought
+    PriceProcess      base class: the prices of every round
+    View              what a policy knows when it decides
+    Ask               what it wants
+    Candidates        what a retention rule chooses from
+    Offered           what a buying rule chooses from
+
+Nothing heavy is imported before it is used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
     from headgate.control import (
         AdmissionPolicy,
@@ -45,14 +77,14 @@ _HOME = {
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("headgate")
     if name not in _NAMES:
         raise AttributeError(f"module 'headgate' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_NAMES[name]), name)
+    found = globals()[name] = getattr(_importlib.import_module(_NAMES[name]), name)
     return found
 
 

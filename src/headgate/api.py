@@ -226,7 +226,7 @@ class Run(Shown):
 
 def run(
     experiment: Experiment | Points | None,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     device: str = "auto",
     executor: str = "auto",
@@ -237,20 +237,24 @@ def run(
 ) -> Run:
     """Learn, with all policies and seeds, into the folder `out`; then its summary and its report are written, too.
 
-    Goes on where `out` was begun by the same experiment, and does nothing again that is finished. Ctrl-C loses nothing: the
-    same call goes on. None stands for the experiment in `out`, which may be somebody else's: code outside the package that
-    it names runs only if `trust` names it, as `module` or `module:Class`.
+    Goes on where `out` was begun by the same experiment, and does nothing again that is finished; left out, it is a new
+    folder, runs/NAME-TIME. Ctrl-C loses nothing. None stands for the experiment in `out`, which may be somebody else's: code
+    outside the package that it names runs only if `trust` names it, as `module` or `module:Class`.
     """
-    from headgate.simulation.schedule import perform
+    from headgate.simulation.schedule import new_folder, perform
 
     _check_loaded(experiment)
+    if out is None:
+        if experiment is None:
+            raise SettingError("out = None: without an experiment a run folder is needed")
+        out = new_folder(experiment)
     whole = Path(out)
     how = {"device": device, "executor": executor, "processes": processes, "ray": ray}
     with counted("learning", quiet) as tick:
         try:
-            perform(experiment, whole, **how, resume=True, trust=trust, tick=tick)  # type: ignore[arg-type]
+            perform(experiment, whole, **how, trust=trust, tick=tick)  # type: ignore[arg-type]
         except Interrupted as stop:
-            raise Interrupted(stop.what, "nothing is lost, the same call goes on") from None
+            raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) goes on") from None
     conclude(points_of(whole), whole)
     return Run(whole)
 
@@ -294,7 +298,7 @@ def compare(
     held, left = look(points, folder)
     with counted("learning", quiet) as tick:
         try:
-            done = perform(left, folder, device=device, processes=processes, resume=True, tick=tick) if left else []
+            done = perform(left, folder, device=device, processes=processes, tick=tick) if left else []
         except Interrupted as stop:
             raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
     played = {path: list(experiment.policies) for path, (_, experiment) in zip(done, left, strict=True)}

@@ -127,8 +127,8 @@ def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = O
             values[name] = fill(nested, value, f"{where}.{name}", search)
         elif isinstance(value, list):  # an array's
             values[name] = np.array(value)
-        elif name in _paths(kind) and isinstance(value, str) and search.folder is not None:
-            values[name] = str((search.folder / value).resolve())
+        elif name in _paths(kind) and isinstance(value, str):
+            values[name] = str((search.folder or Path()).joinpath(value).resolve())
     try:
         return kind(**values)
     except SettingError as error:
@@ -270,6 +270,7 @@ def settings_of(part: Any) -> dict[str, Any]:
             return {}
         raise Unnamed(f"{type(part).__name__} is no data class, so its settings are not known")
     said = {own.name: getattr(part, own.name) for own in fields(part) if own.init and own.metadata.get("setting", True)}
+    said |= {name: os.path.abspath(said[name]) for name in _paths(type(part)) if said.get(name) is not None}
     return {name: _toml(f"{type(part).__name__}.{name}", value) for name, value in said.items() if value is not None}
 
 
@@ -335,7 +336,12 @@ def find_outside(setting: str, name: str, bases: tuple[type, ...], folder: Path 
             module = importlib.import_module(module_name)
         except Exception as error:  # importing runs the user's module, which may raise anything
             raise SettingError(f"{setting} = {name}: module {module_name} cannot be imported ({in_one_line(error)})") from error
-    found = getattr(module, attribute, None)
+    if not hasattr(module, attribute):
+        classes = [own for own, each in vars(module).items() if getattr(each, "__module__", None) == module_name]
+        raise SettingError(
+            f"{setting} = {name}: module {module_name} has no {attribute}{nearest(attribute, classes) if classes else ''}"
+        )
+    found = getattr(module, attribute)
     if not (isinstance(found, type) and issubclass(found, bases)):
         raise SettingError(f"{setting} = {name}: must be a class, a subclass of {' or '.join(b.__name__ for b in bases)}")
     return found

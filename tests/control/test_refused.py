@@ -98,6 +98,15 @@ def test_one_run_for_which_nonsense_is_asked_is_enough(total):
         controller.decide(controller.open(), 1.0)
 
 
+def test_one_number_for_each_client_is_not_taken_for_one_of_each_run():
+    """Where there are as many runs as clients the shapes are the same; settings for each run still are."""
+    own = Controller(SYSTEM, Own(lambda view, memory: (Ask(np.ones(view.system.clients)), memory)), 2)
+    with pytest.raises(SettingError, match=r"round 1: Own asked for an array of \(2,\); needs one total for each run"):
+        own.decide(own.open(), 1.0)
+    each = Controller(SYSTEM, Constant(rate=np.array([1.0, 2.0]), K=3), 2)
+    assert each.decide(each.open(), 1.0).admitted.sum(axis=1).tolist() == [1, 2]
+
+
 def test_a_setting_that_is_still_to_be_worked_out_is_named():
     with pytest.raises(SettingError, match=r"Constant\.rate: is missing; state it"):
         Constant(K=3).needed("rate")

@@ -92,7 +92,7 @@ class Runs:
         players.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)
         begun = (folder / "environment.json").exists()  # then the folder knows what it is
-        perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1, resume=True)
+        perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1)
         self.note.write_text(json.dumps(seen))
 
     def changes(self, folder: Path) -> list[Change]:

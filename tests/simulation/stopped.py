@@ -17,6 +17,6 @@ def assert_goes_on_to_the_same_bytes(experiment, data, folder, stops):
         create(stopped, experiment.tables(), examine(experiment, data, "cpu", "auto")["environment"], [])
         with pytest.raises(Interrupted):
             play_folder(stopped, None, data, "cpu", done.append, lambda: len(done) == rounds)  # noqa: B023
-        perform(None, stopped, processes=1, resume=True)
+        perform(None, stopped, processes=1)
         for name in ("metrics.parquet", "clients.parquet", last):
             assert (stopped / name).read_bytes() == (whole / name).read_bytes(), (rounds, name)

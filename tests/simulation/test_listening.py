@@ -157,7 +157,7 @@ def test_stopped_and_resumed_a_listening_run_ends_in_the_same_bytes(tmp_path):
     create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 3)
-    perform(None, tmp_path / "run", resume=True, processes=1)
+    perform(None, tmp_path / "run", processes=1)
     perform(load("digits", settings), tmp_path / "whole", processes=1)
     for name in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -53,7 +53,7 @@ def test_its_rows_are_read_and_nothing_is_made_up(stopped):
 def test_it_goes_on_as_if_nothing_had_happened(stopped, tmp_path):
     experiment = load(stopped / "config.toml")
     (whole,) = perform(experiment, tmp_path / "whole", processes=1)
-    perform(experiment, stopped, processes=1, resume=True)  # the same experiment, so it is taken up
+    perform(experiment, stopped, processes=1)  # the same experiment, so it is taken up
     old, new = (pl.read_parquet(folder / "metrics.parquet") for folder in (stopped, whole))
     decided = [name for name in new.columns if name not in (*LEARNT, "excess")]
     assert old.select(decided).equals(new.select(decided))
@@ -70,4 +70,4 @@ def test_it_goes_on_as_if_nothing_had_happened(stopped, tmp_path):
 
 def test_another_experiment_is_not_taken_for_it(stopped):
     with pytest.raises(DataError, match="was begun with other settings"):
-        perform(load(stopped / "config.toml", ["training.lr=0.4"]), stopped, processes=1, resume=True)
+        perform(load(stopped / "config.toml", ["training.lr=0.4"]), stopped, processes=1)

@@ -76,15 +76,15 @@ def test_what_has_no_name_is_neither_resumed_nor_sent_to_other_processes(tmp_pat
         perform(experiment, folder, processes=1, watch=stopping())
     for given in (None, experiment):
         with pytest.raises(SettingError, match=r"cannot be resumed: policies.mine was handed over in Python \(.*Local"):
-            perform(given, folder, processes=1, resume=True)
+            perform(given, folder, processes=1)
     with pytest.raises(SettingError, match=r"policies.mine: ran in this process: .*which no recipe can name"):
         load(folder / "config.toml")
     (done,) = perform(experiment, tmp_path / "done", processes=1)
     with pytest.raises(SettingError, match="cannot be resumed"):
-        perform(None, done, resume=True)
-    assert perform(experiment, done, processes=1, resume=True) == [done]
+        perform(None, done)
+    assert perform(experiment, done, processes=1) == [done]
     with pytest.raises(DataError, match="was begun with other settings"):  # never taken for the one that ran
-        perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1, resume=True)
+        perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(experiment, folder, processes=1, watch=stopping())
-    perform(None, folder, processes=2, resume=True, trust=["named_part"])
+    perform(None, folder, processes=2, trust=["named_part"])
     for name in TABLES:
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     assert "unnamed" not in json.loads((whole / "environment.json").read_text())

@@ -119,7 +119,7 @@ def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
     done = []
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 5)
-    perform(None, tmp_path / "run", resume=True, processes=1)
+    perform(None, tmp_path / "run", processes=1)
     perform(e, tmp_path / "whole", processes=1)
     for name in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

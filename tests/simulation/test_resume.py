@@ -49,7 +49,7 @@ def test_what_a_killed_one_left_goes_when_the_run_is_taken_up(tmp_path):
     ]
     for path in left:
         path.write_bytes(b"half")
-    perform(None, folder, resume=True, processes=1)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).status == "finished"
     assert not [path for path in [*left, half_removed] if path.exists()]
 
@@ -75,7 +75,7 @@ def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path
     assert RunFolder.open(folder).status == "interrupted"
     assert RunFolder.open(folder).metrics()["t"].max() == 3
     assert Checkpoint(folder).t == 3
-    perform(None, folder, resume=True, processes=1)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).status == "finished"
     perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
     for name in ("metrics.parquet", "clients.parquet"):
@@ -147,7 +147,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room and go on with"):
         play_rounds(simulation, writer, lambda done: None, seconds=0.0)
     assert Checkpoint(folder).t == 4
-    perform(None, folder, resume=True, processes=1)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics()["t"].max() == 6
 
 

@@ -326,7 +326,7 @@ def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_p
     perform(experiment, tmp_path / "whole", processes=1)
     with pytest.raises(Interrupted):
         perform(experiment, tmp_path / "run", processes=1, watch=stopping)
-    perform(None, tmp_path / "run", resume=True, processes=1, trust=["surest_rule:Surest"])
+    perform(None, tmp_path / "run", processes=1, trust=["surest_rule:Surest"])
     perform(experiment, tmp_path / "parts", processes=2)
     states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "parts")}
     for name in ("run", "parts"):
@@ -352,7 +352,7 @@ def test_shipped_rules_stopped_resumed_in_parts_and_beside_one_that_does_not_loo
     perform(experiment, tmp_path / "whole", processes=1)
     with pytest.raises(Interrupted):
         perform(experiment, tmp_path / "run", processes=1, watch=stopping)
-    perform(None, tmp_path / "run", resume=True, processes=1)
+    perform(None, tmp_path / "run", processes=1)
     perform(experiment, tmp_path / "parts", processes=2)
     perform(load("digits", [*SMALL, "run.rounds=8"]), tmp_path / "plain", processes=1)
     frames = {name: pl.read_parquet(tmp_path / name / "metrics.parquet") for name in ("whole", "plain")}

@@ -247,7 +247,7 @@ def in_one_line(error):
 
 
 def resumed(folder):
-    return [RunFolder.open(each).metrics() for each in perform(None, folder, processes=1, resume=True)]
+    return [RunFolder.open(each).metrics() for each in perform(None, folder, processes=1)]
 
 
 WAYS = (runs, opened, page, resumed)

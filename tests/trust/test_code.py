@@ -188,15 +188,22 @@ def test_another_experiment_does_not_bring_the_code_of_the_folder_in(foreign, pl
     assert not planted()
 
 
-def test_a_part_may_not_name_code_of_its_own(planted, tmp_path):
+@pytest.mark.parametrize(
+    ("section", "key", "said"),
+    [("policies", "constant", {"kind": "planted_code:Part"}), ("run", "folder", "elsewhere")],
+    ids=["code", "folder"],
+)
+def test_a_part_may_not_name_code_of_its_own(planted, tmp_path, section, key, said):
     folder = tmp_path / "run"
     perform(load("digits", [*SMALL, "run.seeds=2"]), folder, processes=1)
     _unfinished(folder)
     part = folder / "parts" / "000"
     shutil.copytree(folder, part, ignore=shutil.ignore_patterns("parts"))
     config = tomllib.loads((part / "config.toml").read_text())
-    config["policies"]["constant"] = {"kind": "planted_code:Part"}
+    config[section][key] = said
     (part / "config.toml").write_text(tomli_w.dumps(config))
-    with pytest.raises(DataError, match=r"policies.constant.kind = planted_code:Part is not what .*config.toml says"):
-        perform(None, folder, processes=1, resume=True)
+    with pytest.raises(
+        DataError, match=r"(policies.constant.kind = planted_code:Part|run.folder = elsewhere) is not what .*says"
+    ):
+        perform(None, folder, processes=1)
     assert not planted()

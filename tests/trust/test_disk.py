@@ -25,7 +25,7 @@ from headgate.errors import DataError
 from headgate.simulation.schedule import perform
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
-    perform(None, Path(sys.argv[1]), processes=1, resume=True)
+    perform(None, Path(sys.argv[1]), processes=1)
 except DataError as error:
     print(error)
 """
@@ -41,7 +41,7 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tm
     assert done.stdout.strip().count("\n") == 0
     assert f"{folder}: cannot be written (" in done.stdout
     assert done.stdout.strip().endswith(f"make room and go on with: headgate run --resume {folder}")
-    perform(None, folder, processes=1, resume=True)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().equals(truth())
     assert [path.name for path in folder.rglob(".*")] == []
 
@@ -55,8 +55,8 @@ def test_polars_own_word_for_a_full_disk_is_understood(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(pl.DataFrame, "write_parquet", full)
         with pytest.raises(DataError, match=r"cannot be written \(No space left on device \(os error 28\)\); make room"):
-            perform(None, folder, processes=1, resume=True)
-    perform(None, folder, processes=1, resume=True)
+            perform(None, folder, processes=1)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().equals(truth())
 
 
@@ -73,9 +73,9 @@ def test_a_read_only_folder_is_refused_in_one_line(tmp_path, monkeypatch, way):
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", read_only)
         with pytest.raises(DataError, match=r"cannot be written \(Read-only file system\)"):
-            headgate.open(folder).report() if way == "report" else perform(None, folder, processes=1, resume=True)
+            headgate.open(folder).report() if way == "report" else perform(None, folder, processes=1)
     if way == "resume":
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
         assert RunFolder.open(folder).metrics().equals(truth())
 
 
@@ -85,7 +85,7 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
         os.utime(path, (0, 0))
     jumps = iter(range(10**9, 0, -(10**6)))
     monkeypatch.setattr(time, "time", lambda: float(next(jumps)))
-    perform(None, folder, processes=1, resume=True)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().equals(truth())
     assert [run.name for run in list_runs(tmp_path)] == ["interrupted"]
     assert parts.played(folder) == 6

@@ -41,7 +41,7 @@ def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
     link(victim, folder / name)
     before = victim.read_bytes()
     with pytest.raises(DataError, match=name):
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
     assert victim.read_bytes() == before
     victim.write_text("mine")
 
@@ -60,7 +60,7 @@ def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
         place.rename(tmp_path / "moved")
     place.symlink_to(elsewhere)
     with suppress(DataError):
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
     assert sorted(each.name for each in elsewhere.iterdir()) == ["00000099", "mine"]
 
 
@@ -68,7 +68,7 @@ def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
 def test_points_of_a_sweep_lie_within_it(tmp_path, point):
     folder = copied("sweep", tmp_path)
     (folder / "sweep.json").write_text(json.dumps({"points": [point]}))
-    for way in (lambda: headgate.open(folder), lambda: perform(None, folder, processes=1, resume=True)):
+    for way in (lambda: headgate.open(folder), lambda: perform(None, folder, processes=1)):
         with pytest.raises(DataError, match=r"sweep\.json: is damaged"):
             way()
 
@@ -79,7 +79,7 @@ def test_a_point_that_is_a_link_is_refused(tmp_path):
     point.rename(tmp_path / "elsewhere")
     point.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DataError, match="is a link"):
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
 
 
 def test_the_writers_themselves(tmp_path, victim):

@@ -23,7 +23,7 @@ def test_a_changed_row_is_named_on_resume_and_on_a_report(tmp_path):
     lines = rows.read_text().splitlines(keepends=True)
     lines[4] = lines[4].replace('"t": 2', '"t": 1')
     rows.write_text("".join(lines))
-    for way in (lambda: perform(None, folder, processes=1, resume=True), lambda: headgate.open(folder).report()):
+    for way in (lambda: perform(None, folder, processes=1), lambda: headgate.open(folder).report()):
         with pytest.raises(DataError, match=r"metrics\.jsonl: rows 1 to 12 are not what was written, their checksum differs"):
             way()
 
@@ -50,7 +50,7 @@ def test_a_changed_value_beside_the_rows_is_noticed(tmp_path, name):
     (path,) = folder.rglob(name)
     path.write_text(path.read_text().replace('"t": 3', '"t": 2').replace('"threads": 1', '"threads": 2'))
     with pytest.raises(DataError, match=f"{name}: is not what was written, its checksum differs"):
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
 
 
 @pytest.mark.parametrize("kind", ["finished", "interrupted", "parts"])
@@ -65,7 +65,7 @@ def test_a_changed_value_of_a_state_is_noticed_by_whoever_reads_it(tmp_path, kin
         said = r"state\.json: is not what was written, its checksum differs"
         for way in (
             lambda: headgate.open(folder),
-            lambda: perform(None, folder, processes=1, resume=True),
+            lambda: perform(None, folder, processes=1),
             lambda: RunFolder.open(folder, listed=True),
         ):
             with pytest.raises(DataError, match=said):
@@ -83,7 +83,7 @@ def test_a_changed_value_in_the_state_of_a_part_is_noticed(tmp_path):
     path = sorted(folder.glob("parts/*/state.json"))[0]
     path.write_text(path.read_text().replace('"round": ', '"round": 1'))
     with pytest.raises(DataError, match=r"state\.json: is not what was written, its checksum differs"):
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
 
 
 @pytest.mark.parametrize("table", ["metrics", "clients"])
@@ -101,7 +101,7 @@ def test_folders_without_checksums_are_read_and_resumed(tmp_path):
     for folder in (finished, interrupted):
         unvouched(folder)
     assert headgate.open(finished).summary.height == 1
-    perform(None, interrupted, processes=1, resume=True)
+    perform(None, interrupted, processes=1)
     assert RunFolder.open(interrupted).metrics().equals(truth())
     assert set(json.loads((interrupted / "state.json").read_text())["tables"]) == {"metrics.parquet", "clients.parquet"}
 
@@ -110,6 +110,6 @@ def test_killed_or_not_the_checksums_are_the_same(tmp_path):
     whole = tmp_path / "whole"
     perform(load("digits", [*SMALL, 'run.policies=["constant", "headgate"]']), whole, processes=1)
     taken_up = copied("interrupted", tmp_path)
-    perform(None, taken_up, processes=1, resume=True)
+    perform(None, taken_up, processes=1)
     told = [json.loads((folder / "state.json").read_text())["tables"] for folder in (whole, taken_up)]
     assert told[0] == told[1]

@@ -13,7 +13,7 @@ from headgate.cli.leaderboard import leaderboard
 from headgate.cli.reproduce import reproduce
 from headgate.cli.saying import say
 from headgate.cli.serve import serve
-from headgate.errors import HeadgateError, Interrupted
+from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
 
 app = typer.Typer(
@@ -71,7 +71,11 @@ def play() -> None:
     except Interrupted as stop:
         say(one_line(stop, WHOLE), error=True)
         raise SystemExit(stop.exit_code) from None
-    except HeadgateError as error:
+    except (HeadgateError, OSError) as error:
+        if isinstance(error, OSError):
+            if error.filename is None:
+                raise
+            error = DataError(f"{error.filename}: {error.strerror}")
         Console(stderr=True, soft_wrap=True).print(
             f"[bold red]error:[/] {markup(one_line(error, WHOLE))}", highlight=False, emoji=False
         )

@@ -12,6 +12,7 @@ from headgate.cli.saying import say
 from headgate.errors import SettingError
 
 POLICIES = "headgate,oracle,constant,acdpp,threshold,resolving,pacing,random"
+"""compared where a recipe comes with headgate"""
 
 
 def compare(
@@ -24,9 +25,12 @@ def compare(
         ),
     ] = None,
     policies: Annotated[
-        str,
-        typer.Option(metavar="A,B,...", help="Policies: sections of the recipe, kinds or module:Class; recipe: those it runs."),
-    ] = POLICIES,
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Policies: sections of the recipe, kinds, module:Class; recipe: those it runs, the default for a file.",
+        ),
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
     set_: Set = None,
@@ -49,9 +53,12 @@ def compare(
     limits. Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
     """
     from headgate.analysis.shown import show
+    from headgate.experiment.recipes import is_shipped
 
-    overrides = recipe_overrides(set_, rounds, seeds, None if policies == "recipe" else policies)
+    chosen = policies or (POLICIES if is_shipped(recipe) else "recipe")
+    overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
     experiment = headgate.load(recipe, *overrides)
+    say(f"comparing {', '.join(experiment.policies)}", error=True)
     money = None if budgets == "recipe" else _budgets(budgets, experiment.system.budget)
     found = headgate.compare(
         experiment if money is not None else headgate.sweep(recipe, *overrides),
@@ -85,12 +92,12 @@ def _budgets(said: str | None, own: float) -> list[float]:
 
 
 def _command(
-    recipe: str, money: list[float] | None, policies: str, rounds: int | None, seeds: int | None, set_: list[str]
+    recipe: str, money: list[float] | None, policies: str | None, rounds: int | None, seeds: int | None, set_: list[str]
 ) -> str:
     """What makes the same page again."""
     said = "recipe" if money is None else ",".join(f"{each:g}" for each in money)
     parts = ["headgate", "compare", recipe, "--budgets", said]
-    parts += [] if policies == POLICIES else ["--policies", policies]
+    parts += [] if policies is None else ["--policies", policies]
     for option, value in (("--rounds", rounds), ("--seeds", seeds)):
         parts += [] if value is None else [option, str(value)]
     for each in set_:

@@ -1,6 +1,5 @@
 """The commands of learning: run, runs, report, data."""
 
-import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -48,7 +47,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; default: runs/NAME-TIME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Run folder, new or begun by the same; default: runs/NAME-TIME.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")] = None,
     trust: Annotated[
         list[str] | None,
@@ -67,19 +68,19 @@ def run(
 
     RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder: config.toml with everything that was worked
     out, metrics, what each client admitted and held, checkpoints, a summary and a self-contained report. Ctrl-C leaves a
-    folder that `--resume` continues to the same bytes, on any number of processes.
+    folder that the same command with `--out DIR`, or `--resume DIR`, continues to the same bytes, on any number of processes.
     """
     from headgate.cli.watching import Watching
     from headgate.experiment import sweep_points
     from headgate.records.trackers import check_installed
-    from headgate.simulation.schedule import perform
+    from headgate.simulation.schedule import new_folder, perform
 
     _check_options(context)
     show = Show.none if quiet and show is Show.bar else show
     trackers = [name.strip() for name in (track or "").split(",") if name.strip()]
     check_installed(trackers)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
-    folder = resume or out or Path("runs") / f"{points[0][1].name if points else ''}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = resume or out or new_folder(points or [])
     with progress_bar(show is not Show.bar) as bar, Watching(trackers, lines=show is Show.json) as watching:
         task = bar.add_task("learning", total=None)
         folders = perform(
@@ -89,7 +90,6 @@ def run(
             executor=executor,
             processes=processes,
             ray=ray,
-            resume=resume is not None,
             trust=trust or (),
             tick=lambda done, total: bar.update(task, completed=done, total=total),
             watch=watching.watch if watching.wanted else None,

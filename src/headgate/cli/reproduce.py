@@ -216,7 +216,7 @@ def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked)
             played = True
             told(done, total)
 
-        folders = perform(points, runs, device=asked.device, processes=asked.processes, resume=True, tick=tick)
+        folders = perform(points, runs, device=asked.device, processes=asked.processes, tick=tick)
     return folders, time.monotonic() - began if played else None
 
 

@@ -1,5 +1,9 @@
 """Algorithm 1's server. `decide` is pure; `post` is the only place where time advances."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -89,7 +93,7 @@ class Controller:
             carry=zeros,
             credit=per_client,
             contents=self.buffers.open(),
-            memory=self.policy.start(self.system, R),
+            memory=_checked_memory(f"{type(self.policy).__name__}.start", self.policy.start(self.system, R)),
             terms=self.terms,
             looks=zeros if self.looks else None,
         )
@@ -119,6 +123,8 @@ class Controller:
             losses=ledger.losses,
         )
         ask, memory = self._asked(view, ledger.memory)
+        if self._first is not None:
+            self._first._asked(view.of_first_run(), {name: array[:1] for name, array in ledger.memory.items()})
         limit = self.buffers.limit
         room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
         if room is None and limit is not None:
@@ -195,6 +201,16 @@ class Controller:
         labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
         return np.asarray(ledger.looks + self.looks * labels.sum(axis=-1))
 
+    @cached_property
+    def _first(self) -> "Controller | None":
+        """Run 0 alone, where there are as many runs as clients: a policy that returns one number for each client instead of
+        each run is found by asking it for one run."""
+        if self.runs == 1 or self.runs != self.system.clients:
+            return None
+        settings = {name: value[:1] for name in self.policy.per_run if np.ndim(value := getattr(self.policy, name))}
+        policy = replace(self.policy, **settings) if settings else self.policy
+        return Controller(self.system, policy, 1, self.buffers.streams.seeds[:1])
+
     def _asked(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         """What the policy wants, refused where it cannot be meant."""
         name = type(self.policy).__name__
@@ -222,7 +238,7 @@ class Controller:
         extra = sum(int(each.max(initial=0)) * self.system.clients for each in (ask.given, ask.free) if each is not None)
         if (total > most).any() or extra > MOST_ADMITTED:
             raise SettingError(f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples; at most {most:,.0f}")
-        return ask._replace(total=total), after
+        return ask._replace(total=total), _checked_memory(f"round {view.t}: {name}", after, memory)
 
     def _checked(self, price: ArrayLike, t: int) -> Floats:
         price = np.asarray(price, dtype=np.float64)
@@ -275,6 +291,22 @@ class Controller:
                 f"round {orders.t}: late samples for {charge.tolist()}; must be finite and 0 or more; nothing was posted"
             )
         return late, charge
+
+
+def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:
+    """Named arrays, which keep their names, shapes and types: a file holds nothing else."""
+    if not isinstance(memory, Mapping):
+        raise SettingError(f"{where}: the memory must be a dict of arrays, is {_kinds(memory)}")
+    if before is not None and memory.keys() != before.keys():
+        raise SettingError(f"{where}: the memory has the names {shown(sorted(memory))}, `start` gave {shown(sorted(before))}")
+    for name, array in memory.items():
+        if not isinstance(array, np.ndarray):
+            raise SettingError(f"{where}: memory[{name!r}] must be an array, is {_kinds(array)}")
+        like = array if before is None else before[name]
+        if array.shape != like.shape or array.dtype != like.dtype:
+            given = f"{like.dtype}{list(like.shape)}"
+            raise SettingError(f"{where}: memory[{name!r}] is {array.dtype}{list(array.shape)}, `start` gave {given}")
+    return memory
 
 
 def _kinds(said: object) -> str:

@@ -123,6 +123,12 @@ class View(NamedTuple):
             )
         return self.price
 
+    def of_first_run(self) -> "View":
+        """The same of run 0 alone."""
+        losses = None if self.losses is None else Losses(*(each[:1] for each in self.losses))
+        own: list[Any] = [each[:1] if isinstance(each, np.ndarray) else each for each in self]
+        return View(*own)._replace(losses=losses)
+
     def room(self) -> Ints:
         """Free places per client, [B_m − kept_m]^+, (R, M)."""
         return np.asarray(np.maximum(self.system.buffer - self.kept_by_client, 0))

@@ -38,7 +38,7 @@ def load(
 ) -> Experiment:
     """A recipe by name, path or content, with `section.key=value` overrides; for `trusted` see `build`."""
     name, raw, folder = read_recipe(recipe)
-    return build(name, overridden(raw, overrides), folder, trusted)
+    return build(name, overridden(raw, overrides, folder), folder, trusted)
 
 
 def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None) -> Experiment:
@@ -54,7 +54,7 @@ def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted
         if not isinstance(table, Mapping) and not (isinstance(table, str) and section in PARTS):
             raise SettingError(f"{section} = {shown(table)}: must be a section")
     run: RunTable = fill(RunTable, tables.get("run", {}), "run")
-    folder = folder if run.folder is None else Path(run.folder)
+    folder = folder if run.folder is None else Path(run.folder).resolve()
     horizon = None if run.horizon == "open" else run.rounds if run.horizon is None else run.horizon
     stated: SystemTable = fill(SystemTable, tables.get("system", {}), "system")
     check_sizes(stated, run)

@@ -1,5 +1,6 @@
 """Recipes as text: those that come with headgate, files of the user's, perhaps on top of another one, and overrides."""
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -28,19 +29,20 @@ def recipe_names(folder: str = "") -> list[str]:
 
 def recipe_text(name: str) -> str:
     """A shipped recipe as it stands in its file."""
-    if not _shipped(name):
+    if not is_shipped(name):
         raise SettingError(f"recipe {shown(name)}: no such recipe{nearest(name, recipe_names())}")
     return RECIPES.joinpath(f"{name}.toml").read_text("utf-8")
 
 
-def _shipped(name: str) -> bool:
+def is_shipped(name: str) -> bool:
+    """Whether a recipe of this name comes with headgate."""
     plain = len(name) < 200 and "\0" not in name and all(part.strip(".") for part in name.split("/"))
     return plain and RECIPES.joinpath(f"{name}.toml").is_file()
 
 
 def study_table(recipe: str) -> dict[str, Any]:
     """The table [study] of a shipped recipe or a TOML file: what a study says of it beside the experiment."""
-    raw = read_toml(recipe_text(recipe), f"recipe {recipe}") if _shipped(recipe) else _read_file(Path(recipe))
+    raw = read_toml(recipe_text(recipe), f"recipe {recipe}") if is_shipped(recipe) else _read_file(Path(recipe))
     return dict(raw.get("study", {}))
 
 
@@ -48,7 +50,7 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     """(name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file, or its content."""
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
-    if _shipped(str(recipe)):
+    if is_shipped(str(recipe)):
         return str(recipe).rpartition("/")[2], _on_base(read_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
@@ -83,15 +85,17 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def overridden(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """The recipe with `section.key=value` applied, one after the other."""
+def overridden(raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None) -> dict[str, Any]:
+    """The recipe with `section.key=value` applied, one after the other; `folder` is the recipe's."""
     for assignment in assignments:
-        override(raw, assignment)
+        override(raw, assignment, folder)
     return raw
 
 
-def override(raw: dict[str, Any], assignment: str) -> None:
+def override(raw: dict[str, Any], assignment: str, folder: Path | None = None) -> None:
     """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
+    if not isinstance(assignment, str):
+        raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
     if len(assignment) > ASSIGNMENT:
         raise SettingError(f"--set {shown(assignment)}: {len(assignment):,} characters; at most {ASSIGNMENT:,}")
     key, equals, text = assignment.partition("=")
@@ -104,7 +108,17 @@ def override(raw: dict[str, Any], assignment: str) -> None:
         raise SettingError(f"--set {shown(assignment)}: a value so long or so deep is not taken") from None
     if not equals or not all(parts) or len(parts) > DEPTH or (len(parts) < 2 and not isinstance(value, dict)):
         raise SettingError(f"--set {shown(assignment)}: must look like section.key=value")
-    assign(raw, parts, value)
+    assign(raw, parts, _from_here(parts[-1], value, folder))
+
+
+def _from_here(key: str, value: Any, folder: Path | None) -> Any:
+    """A file that an override names lies in the working folder; as the recipe in its `folder` would name it."""
+    if isinstance(value, dict):
+        return {own: _from_here(own, each, folder) for own, each in value.items()}
+    if isinstance(value, list):
+        return [_from_here(key, each, folder) for each in value]
+    named = key == "file" and isinstance(value, str) and folder is not None and not os.path.isabs(value)
+    return os.path.relpath(value, folder) if named else value
 
 
 def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:

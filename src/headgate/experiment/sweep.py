@@ -21,7 +21,7 @@ def sweep_points(recipe: str | Path | Mapping[str, Any], overrides: Sequence[str
     Keys of the sweep are dotted keys of the recipe, values are lists; `mode` is "cartesian" or "zip".
     """
     name, raw, folder = read_recipe(recipe)
-    raw = overridden(raw, overrides)
+    raw = overridden(raw, overrides, folder)
     sweep = raw.pop("sweep", {})
     if not isinstance(sweep, Mapping):
         raise SettingError(f"sweep = {shown(sweep)}: must be a section")

@@ -156,6 +156,7 @@ class RunFolder:
     def clients(self) -> pl.DataFrame:
         """One row per policy, seed and round with what each client admitted, held and was paid; empty or null where that was
         not recorded."""
+        self.check_tables("clients")
         most = self.most_rows * len(self.buffers)
         return self._checked("clients", lambda: whole_table(self.path, "clients", self.policies, most, self._sums))
 
@@ -197,10 +198,16 @@ class RunFolder:
         said = self.state.get(CHECKSUMS)
         return said if isinstance(said, dict) else {}
 
+    def check_tables(self, *tables: str) -> None:
+        """Refuses a finished run that has lost one of these tables; earlier versions told of none, and some had no clients."""
+        for table, file in ((table, f"{table}.parquet") for table in tables if self.state["state"] == "finished"):
+            if (table == "metrics" or file in self._sums) and not table_files(self.path, table):
+                raise DataError(f"{self.path / file}: is missing, although the run is finished")
+
     def _checked(self, table: str, read: Callable[[], Read]) -> Read:
         """Rows of a run that nobody is playing must be those that were written, as far as a checkpoint or a state tells."""
-        if table == "metrics" and self.state["state"] == "finished" and not table_files(self.path, "metrics"):
-            raise DataError(f"{self.path / 'metrics.parquet'}: is missing, although the run is finished")
+        if table == "metrics":  # memory is known without the clients
+            self.check_tables(table)
         if self.status != "running":
             for part in part_folders(self.path):
                 check_recorded(part, [f"{table}.jsonl"])

@@ -98,11 +98,12 @@ def read_head(path: Path) -> dict[str, Any]:
     head = read_sealed(path / HEAD, RECIPE)
     rows, files, sums = head.get("rows"), head.get("sha256"), head.get("sums", {})
     counts = [head.get("t"), *(rows.values() if isinstance(rows, dict) else ())]
-    texts = [*head.get("policies", ()), *files, *files.values()] if isinstance(files, dict) else [None]
+    names = [*head.get("policies", ()), *files.values()] if isinstance(files, dict) else [None]
     if (
         not isinstance(rows, dict)
         or not all(isinstance(each, int) and each >= 0 for each in counts)
-        or not all(isinstance(each, str) and "/" not in each for each in texts)
+        or not all(isinstance(each, str) for each in names)
+        or any("/" in file for file in files or ())
         or not isinstance(head.get("facts", {}), dict)
         or not (isinstance(sums, dict) and all(isinstance(each, list) for each in sums.values()))
         or head["t"] != int(path.name)

@@ -75,7 +75,7 @@ class Datasets(dict[str, Any]):
 class Here:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
-    where = "in this process"
+    where = ""
 
     def __init__(self, experiments: Mapping[Path, Experiment] | None = None) -> None:
         """`experiments`: what is played in these folders as it is; in others, what their config says."""

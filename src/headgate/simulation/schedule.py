@@ -33,10 +33,10 @@ from headgate.records.parts import (
     saying_how_to_go_on,
     tell,
 )
-from headgate.records.reader import CONFIG, ENVIRONMENT, read_config
+from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_config
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_text
-from headgate.records.tables import PARTS, part_folders
+from headgate.records.tables import PARTS, TABLES, part_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.devices import choose_device
@@ -61,7 +61,6 @@ def perform(
     executor: str = "auto",
     processes: int | None = None,
     ray: str | None = None,
-    resume: bool = False,
     trust: Sequence[str] = (),
     tick: Tick | None = None,
     watch: Watch | None = None,
@@ -69,8 +68,8 @@ def perform(
 ) -> list[Path]:
     """Plays an experiment in `folder`, or every labelled point of a sweep in a folder within it; the finished run folders.
 
-    `resume` goes on with what is there and starts what is not; `points` must then be what was begun, None stands for it.
-    A folder may be somebody else's: `trust` names the code outside the package that may run then, as `module` or
+    Goes on with what is there and starts what is not. `points` must be what was begun there; None stands for it, and as
+    the folder may be somebody else's, `trust` names the code outside the package that may run then, as `module` or
     `module:Class`.
 
     `processes`: how many single-thread processes play, by default one for each core unless there is little to do or a GPU
@@ -83,8 +82,11 @@ def perform(
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
     with FolderLock() as held:
-        runs = _found(points, folder, resume, held, trust)
+        runs = _found(points, folder, held, trust)
         left = [run for run in runs if not run.finished]
+        for run in (run for run in left if executor != "auto" and not run.fresh):
+            if (begun := Checkpoint(run.folder).fact("executor", str)) != executor:
+                raise SettingError(f"--executor {executor}: {run.folder} was begun by {begun}")
         began = time.monotonic()
         if any(run.fresh or run.left() for run in left):
             say = say or (lambda text: None)
@@ -115,20 +117,24 @@ class _Run:
         return [part for part in part_folders(self.folder) if played(part) < self.experiment.rounds]
 
 
-def _found(
-    points: Experiment | Points | None, folder: Path, resume: bool, held: FolderLock, trust: Sequence[str]
-) -> list[_Run]:
+def new_folder(points: Experiment | Points) -> Path:
+    """runs/NAME-TIME: where an experiment is played if nobody says where."""
+    experiment = points if isinstance(points, Experiment) else points[0][1]
+    return Path("runs") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _found(points: Experiment | Points | None, folder: Path, held: FolderLock, trust: Sequence[str]) -> list[_Run]:
     if points is None:
         if not folder.is_dir():
             raise DataError(f"{folder}: there is no such run folder")
         return [_begun(None, own, held, trust) for own in points_of(folder)]
     if isinstance(points, Experiment):
         points = [("", points)]
-    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder}: exists already; resume it, or choose another folder")
     for _, experiment in points:
         experiment.check_prices()
     alone = len(points) == 1 and not points[0][0]
+    if (folder / (SWEEP if alone else CONFIG)).exists():
+        raise DataError(f"{folder}: holds {'a sweep' if alone else 'a run, not a sweep'}; choose another folder")
     return [_begun(experiment, folder if alone else folder / folder_name(label), held, trust) for label, experiment in points]
 
 
@@ -138,6 +144,8 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if empty or (folder.is_dir() and left_by_a_killed_start(folder)):
         return _Run(wanted, folder, fresh=True) if wanted is not None else _never_begun(folder, trust)
+    if not (folder / CONFIG).exists():
+        raise DataError(f"{folder}: not a run folder, {CONFIG} is missing")
     kept = Checkpoint(folder)  # refuses what was changed or damaged
     finished = (folder / STATE).exists() and read_sealed(folder / STATE).get("state") == "finished"
     if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
@@ -148,6 +156,7 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
         raise DataError(f"{folder}: was begun with other settings ({other}); choose another folder, or remove it")
     experiment = wanted or _read(folder, trust)
     if finished:
+        RunFolder.open(folder).check_tables(*TABLES)
         return _Run(experiment, folder, finished=True)
     check_parts(folder)
     _refuse_other_code(folder)
@@ -186,10 +195,15 @@ def _read(folder: Path, trust: Sequence[str]) -> Experiment:
 
 
 def _refuse_other_code(folder: Path) -> None:
-    """Parts are read by whoever plays them: they may name no code that the whole does not name at the same place."""
-    whole = named_outside(read_config(folder))
+    """Parts are read by whoever plays them: they may name no code that the whole does not name at the same place, nor
+    another folder to look for it."""
+
+    def code(config: dict[str, Any]) -> dict[str, str]:
+        return named_outside(config) | {".run.folder": str(config["run"].get("folder"))}
+
+    whole = code(read_config(folder))
     for part in part_folders(folder):
-        for key, name in named_outside(read_config(part)).items():
+        for key, name in code(read_config(part)).items():
             if whole.get(key) != name:
                 raise DataError(f"{part / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says")
 
@@ -263,13 +277,18 @@ def _room(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
     return f"{sum(runs)} runs{cut_up}, about {need / 1e9:.1f} GB of {facts['free'] / 1e9:.1f} GB free on {where}"
 
 
-def _described(runs: Sequence[_Run], chunks: int, player: Player) -> str:
-    """60 runs by gram, 6 chunks on 2 processes"""
-    made = [read_sealed(run.folder / ENVIRONMENT) for run in runs]
-    executors, devices = (sorted({str(each[key]) for each in made}) for key in ("executor", "device"))
+def _described(runs: Sequence[_Run], player: Player) -> str:
+    """60 runs (6 policies × 10 seeds) on 2 processes"""
+    devices = sorted({str(read_sealed(run.folder / ENVIRONMENT)["device"]) for run in runs})
     where = player.where if "cpu" in devices else f"on {', '.join(devices)}"  # a GPU takes one chunk after the other
-    number = sum(runs_of(run.experiment) for run in runs)
-    return f"{number} runs by {', '.join(executors)}, {chunks} chunk{'s' if chunks > 1 else ''} {where}"
+    number, own = sum(runs_of(run.experiment) for run in runs), runs[0].experiment
+    each = f"{_counted(len(own.policies), 'policy', 'policies')} × {_counted(len(own.seeds), 'seed', 'seeds')}"
+    inside = each if len(runs) == 1 else f"{len(runs)} points of a sweep"
+    return f"{_counted(number, 'run', 'runs')} ({inside}) {where}".rstrip()
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 # looking after them
@@ -287,7 +306,7 @@ def _play(
     """Has all parts played that have rounds left."""
     left = [run for run in runs if not run.finished]
     chunks = [part for run in left for part in run.left()]
-    say(_described(left, len(chunks), player))
+    say(_described(left, player))
     looking = _Looking(runs, whole, tick, watch)
     try:
         with told_to_stop() as stop:

@@ -129,3 +129,19 @@ def test_budgets_that_are_none_are_refused(budgets, tmp_path):
     with pytest.raises(SettingError, match=re.escape(budgets)):
         call("digits", "--budgets", budgets, "--out", str(tmp_path / "out"), *SMALL)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypatch):
+    """A recipe that comes with headgate has a default set; both say which."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(
+        'base = "digits"\nrun = {rounds = 2, seeds = 1, policies = ["bare", "headgate"]}\n[policies.bare]\nkind = "constant"\n'
+    )
+    own = call("mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1")
+    assert own.stderr.splitlines()[0] == "comparing bare, headgate"
+    assert {row["policy"] for row in json.loads((tmp_path / "own" / "compare.json").read_text())["rows"]} == {
+        "bare",
+        "headgate",
+    }
+    shipped = call("digits", "--budgets", "20", "--rounds", "2", "--seeds", "1", "-q", "--out", "shipped", "--processes", "1")
+    assert shipped.stderr.startswith("comparing headgate, oracle, constant, acdpp, threshold, resolving, pacing, random\n")

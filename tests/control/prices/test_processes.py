@@ -81,7 +81,7 @@ def test_a_trace_that_ends_early_says_so_or_starts_over():
         ("a.csv", "cost\n1\n-2\n", "price -2.0 in row 2"),
         ("a.csv", "cost\n1\nnan\n", "price nan in row 2"),
         ("a.csv", "cost\n1\nmany\n", '"many" in row 2 of column "cost" is not a number'),
-        ("a.csv", "day\n1\n", 'no column "price"; it has day'),
+        ("a.csv", "day\n1\n", 'no column "price"; its header names "day"'),
         ("a.csv", "cost\n", "holds no prices"),
         ("a.csv", "cost\n0\n0\n", "every price is zero"),
         ("a.csv", b"\xff\xfe\x00", "cannot be read as CSV"),

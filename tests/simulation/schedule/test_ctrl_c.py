@@ -25,7 +25,7 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch
     assert RunFolder.open(folder).status == "interrupted"
     assert 1 <= len(list(folder.glob("parts/*/checkpoints/00000006"))) < 4
     (tmp_path / "armed").unlink()
-    perform(None, folder, processes=processes, resume=True, trust=["odd"])
+    perform(None, folder, processes=processes, trust=["odd"])
     (whole,) = perform(experiment, tmp_path / "whole", processes=1)
     assert tables(folder) == tables(whole)
 

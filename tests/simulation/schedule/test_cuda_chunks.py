@@ -71,7 +71,7 @@ def test_an_interrupted_run_goes_on_chunk_by_chunk_to_the_same_bytes(tmp_path, s
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(small, folder, device=DEVICE, processes=1, watch=Stopping())
-    perform(small, folder, device=DEVICE, processes=processes, resume=True)
+    perform(small, folder, device=DEVICE, processes=processes)
     assert tables(folder) == tables(whole)
     assert models(folder) == models(whole)
 
@@ -83,6 +83,6 @@ def test_want_of_memory_in_the_midst_is_told_and_loses_nothing(tmp_path, monkeyp
     with pytest.raises(HeadgateError, match=r"OutOfMemoryError: .*; go on with"):
         perform(experiment, folder, device=DEVICE, processes=2)
     (tmp_path / "armed").unlink()
-    perform(None, folder, device=DEVICE, processes=2, resume=True, trust=["odd"])
+    perform(None, folder, device=DEVICE, processes=2, trust=["odd"])
     (whole,) = perform(experiment, tmp_path / "whole", device=DEVICE, processes=1)
     assert tables(folder) == tables(whole)

@@ -95,7 +95,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     assert stopped.status == "interrupted"
     assert 0 < stopped.state["round"] < 250
     assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
-    perform(None, folder, processes=2, resume=True)
+    perform(None, folder, processes=2)
     assert (tables(folder), models(folder)) == long_run
     assert RunFolder.open(folder).state["round"] == 250
 
@@ -112,7 +112,7 @@ def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run)
     assert "(acdpp, seeds 0 to 1): its process was ended by SIGKILL" in said
     assert f"go on with: headgate run --resume {folder}" in said
     assert RunFolder.open(folder).status == "interrupted"
-    perform(None, folder, processes=1, resume=True)
+    perform(None, folder, processes=1)
     assert (tables(folder), models(folder)) == long_run
 
 
@@ -127,5 +127,5 @@ def test_children_of_a_killed_command_end_by_themselves(tmp_path, long_run):
     until(lambda: all(gone(pid) for pid in children))
     assert RunFolder.open(folder).status == "interrupted"
     assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
-    perform(None, folder, processes=2, resume=True)
+    perform(None, folder, processes=2)
     assert (tables(folder), models(folder)) == long_run

@@ -103,7 +103,7 @@ def test_what_an_executor_gave_up_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("headgate.simulation.executors.gram.Gram.note", "given up, slower", raising=False)
     said = []
     (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append)
-    assert said == ["8 runs by gram, 4 chunks in this process", "given up, slower"]
+    assert said == ["8 runs (2 policies × 4 seeds)", "given up, slower"]
     assert RunFolder.open(folder).state["note"] == "given up, slower"
 
 
@@ -112,4 +112,4 @@ def test_what_keeps_one_waiting_before_the_first_round_is_said_first(tmp_path, m
     said = []
     points = [(f"system.budget={budget}", load("digits", [*SETTINGS, f"system.budget={budget}"])) for budget in (20.0, 55.0)]
     perform(points, tmp_path / "runs", processes=1, say=said.append)
-    assert said == ["something is compiled", "16 runs by gram, 8 chunks in this process"]
+    assert said == ["something is compiled", "16 runs (2 points of a sweep)"]

@@ -25,7 +25,7 @@ def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeyp
     for path in folder.rglob("environment.json"):
         path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
     assert RunFolder.open(folder).metrics().height == 48
-    perform(None, folder, device="cpu", resume=True)
+    perform(None, folder, device="cpu")
     assert tables(folder) == tables(whole)
     assert RunFolder.open(folder).status == "finished"
 
@@ -39,24 +39,28 @@ def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeyp
     for path in folder.rglob("environment.json"):
         path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
     with pytest.raises(SettingError, match="began on NVIDIA H200, the device is now cpu"):
-        perform(None, folder, device="cpu", processes=1, resume=True)
+        perform(None, folder, device="cpu", processes=1)
 
 
 def test_folders_that_do_not_fit_are_refused(tmp_path):
     (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
-    with pytest.raises(DataError, match="exists already"):
-        perform(load("digits", SETTINGS), folder)
+    with pytest.raises(DataError, match="holds a run, not a sweep; choose another folder"):
+        perform([("a", load("digits", SETTINGS)), ("b", load("digits", SETTINGS))], folder)
+    (tmp_path / "swept").mkdir()
+    (tmp_path / "swept" / "sweep.json").write_text('{"points": []}')
+    with pytest.raises(DataError, match="holds a sweep; choose another folder"):
+        perform(load("digits", SETTINGS), tmp_path / "swept")
     with pytest.raises(DataError, match=r"was begun with other settings \(run.rounds, "):
-        perform(load("digits", [*SETTINGS, "run.rounds=7"]), folder, resume=True)
+        perform(load("digits", [*SETTINGS, "run.rounds=7"]), folder)
     with pytest.raises(DataError, match="there is no such run folder"):
-        perform(None, tmp_path / "nowhere", resume=True)
+        perform(None, tmp_path / "nowhere")
     with pytest.raises(SettingError, match="--processes 0"):
         perform(load("digits", SETTINGS), tmp_path / "zero", processes=0)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.toml").write_text("")
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
     with pytest.raises(DataError):
-        perform(load("digits", SETTINGS), tmp_path / "mine", resume=True)
+        perform(load("digits", SETTINGS), tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
 
 
@@ -66,7 +70,7 @@ def test_parts_that_are_missing_are_noticed(tmp_path):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
     shutil.rmtree(folder / "parts" / "002")
     with pytest.raises(DataError, match="its parts do not hold each of its 8 runs once") as refusal:
-        perform(None, folder, processes=1, resume=True)
+        perform(None, folder, processes=1)
     assert "go on with" not in str(refusal.value)
 
 
@@ -74,6 +78,8 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
+    with pytest.raises(SettingError, match=r"--executor flat: .*run was begun by gram"):
+        perform(load("digits", SETTINGS), folder, executor="flat")
     part = part_folders(folder)[1]
     for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
         with (part / "metrics.jsonl").open("a") as file:
@@ -82,21 +88,21 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         with FolderLock() as other:
             other.take(path, folder)
             with pytest.raises(DataError, match="run: is being played by another process; wait for it to end"):
-                perform(None, folder, processes=1, resume=True)
+                perform(None, folder, processes=1)
             with pytest.raises(DataError, match="is being played by another process"):
-                perform(load("digits", SETTINGS), folder, processes=1, resume=True)
+                perform(load("digits", SETTINGS), folder, processes=1)
         assert (part / "metrics.jsonl").read_bytes() == before
-    perform(None, folder, processes=1, resume=True)
+    perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().height == 48
 
 
 def test_a_start_that_was_killed_is_made_again(tmp_path):
-    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, resume=True)
+    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
     half = tmp_path / "half"
     (half / "parts" / "000").mkdir(parents=True)
     (half / "config.toml").write_text("")
     (half / ".environment.json.partial").write_text("{")
-    perform(load("digits", SETTINGS), half, processes=1, resume=True)
+    perform(load("digits", SETTINGS), half, processes=1)
     assert tables(half) == tables(whole)
 
 
@@ -108,7 +114,7 @@ def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_pat
     (half / "state.json").unlink()
     shutil.rmtree(half / "parts" / "003")
     shutil.rmtree(half / "parts" / "000" / "checkpoints", ignore_errors=True)
-    perform(None, half, processes=1, resume=True)
+    perform(None, half, processes=1)
     assert tables(half) == tables(whole)
     assert RunFolder.open(half).environment["executor"] == "flat"
     for name in ("environment.json", "config.toml"):
@@ -117,7 +123,7 @@ def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_pat
         if name != "config.toml":
             shutil.copy(whole / "config.toml", tmp_path / name)
         with pytest.raises(DataError, match="was stopped before anything was played"):
-            perform(None, tmp_path / name, resume=True)
+            perform(None, tmp_path / name)
 
 
 def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
@@ -134,6 +140,6 @@ def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert [point.name for point in points_of(folder)] == ["training.lr=0.1", "training.lr=0.5", "training.lr=0.7"]
     with pytest.raises(DataError, match=r"training.lr=0.1: was stopped before anything was played"):
-        perform(None, folder, resume=True)
-    perform(points[1:], folder, processes=1, resume=True)
+        perform(None, folder)
+    perform(points[1:], folder, processes=1)
     assert len(points_of(folder)) == 3  # some points at a time

@@ -35,7 +35,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
     assert sorted((row["policy"], row["seed"], row["t"]) for _, new in rows for row in new) == sorted(
         pl.read_parquet(two / "metrics.parquet").select("policy", "seed", "t").rows()
     )
-    assert said == ["8 runs by gram, 4 chunks on 2 processes"]
+    assert said == ["8 runs (2 policies × 4 seeds) on 2 processes"]
     assert not list(two.rglob("*.jsonl"))
     assert RunFolder.open(two).status == "finished"
 
@@ -71,9 +71,9 @@ def test_points_of_a_sweep_are_played_together(tmp_path):
     said = []
     folders = perform(points, tmp_path / "sweep", processes=2, say=said.append)
     assert [folder.name for folder in folders] == ["training.lr=0.1", "training.lr=0.5"]
-    assert said == ["16 runs by gram, 8 chunks on 2 processes"]
+    assert said == ["16 runs (2 points of a sweep) on 2 processes"]
     for (_, experiment), folder in zip(points, folders, strict=True):
         (alone,) = perform(experiment, tmp_path / "alone" / folder.name, processes=1)
         assert tables(alone) == tables(folder)
-    assert perform(points, tmp_path / "sweep", resume=True) == folders
-    assert perform(None, tmp_path / "sweep", resume=True) == folders
+    assert perform(points, tmp_path / "sweep") == folders
+    assert perform(None, tmp_path / "sweep") == folders

@@ -102,7 +102,8 @@ def _column(path: Path, asked: str | None, there: Sequence[str]) -> str:
     for name in wanted:
         if name in there:
             return name
-    raise DataError(f'{path}: no column "{wanted[0]}"; it has {shown(", ".join(there) or "none", 300)}')
+    named = ", ".join(f'"{name}"' for name in there) or "nothing"
+    raise DataError(f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}')
 
 
 def _csv_column(path: Path, asked: str | None) -> Sequence[float]:

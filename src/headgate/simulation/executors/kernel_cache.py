@@ -1,8 +1,8 @@
 """What numba compiled, kept on disk for the next process. Importing this needs numba.
 
-What is kept is code, and numba would run whatever it finds. Here a file counts only if it lies in a folder that nobody else
-may enter, belongs to this user and has its checksum; anything else is compiled anew and replaced. A checksum is also of what
-the code was made from: other sources, another numba or another processor are another file's.
+What is kept is code, and numba would run whatever it finds. Here a file counts only if it is sealed with this user's key,
+which lies outside the cache folder: an archive, a shared volume or another user cannot know it. Anything else is compiled
+again and replaced. The seal also covers what the code was made from: sources, numba and processor.
 
 The linker knows a function by its name, and of two that have the same it takes the one that came last. numba makes names
 differ by a number that each process counts from 1, so functions of one name with other closures, compiled by two processes
@@ -11,10 +11,12 @@ and found by a third, would be taken for each other. Here a name says what the f
 # mypy: allow-untyped-calls
 
 import hashlib
+import hmac
 import os
 import pickle
-import stat
+import secrets
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,20 +26,30 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.serialize import dumps
 
+from headgate.errors import DataError
+from headgate.reading import opened, read_bytes
 from headgate.writing import replace_file
 
 LARGEST = 1 << 24
 """bytes of a file; LeNet's take up to a hundred thousand"""
-_SEAL = hashlib.sha256().digest_size
-_PLAIN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_SEAL = _KEY = 32
 _user = getattr(os, "getuid", lambda: -1)
-"""where there are no users, nothing is known to be one's own, and nothing is kept"""
+"""where there are no users, no key is known to be one's own, and nothing is kept"""
 
 
 def kernel_folder() -> Path:
-    """`headgate-kernels` in $NUMBA_CACHE_DIR or the user's cache folder."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(chosen).expanduser() / "headgate-kernels"
+    """`headgate-kernels` in $NUMBA_CACHE_DIR, $XDG_CACHE_HOME or ~/.cache; a relative path is ignored."""
+    return _absolute("~/.cache", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME") / "headgate-kernels"
+
+
+def key_file() -> Path:
+    """In $XDG_STATE_HOME or ~/.local/state, likewise."""
+    return _absolute("~/.local/state", "XDG_STATE_HOME") / "headgate" / "kernel-key"
+
+
+def _absolute(default: str, *variables: str) -> Path:
+    said = (os.environ.get(each, "") for each in variables)
+    return Path(next(filter(os.path.isabs, said), os.path.expanduser(default)))
 
 
 def objection() -> str | None:
@@ -45,10 +57,9 @@ def objection() -> str | None:
     folder = kernel_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        own = _is_own(os.lstat(folder))
     except OSError as error:
         return f"compiled kernels are not kept: {folder} cannot be made ({error.strerror})"
-    return None if own else f"compiled kernels are not kept: others may enter {folder}, or it is not this user's"
+    return None if _key() else f"compiled kernels are not kept: {key_file()} cannot be made, or is not this user's alone"
 
 
 def is_empty() -> bool:
@@ -91,17 +102,21 @@ class KernelCache(FunctionCache):
 
     def _load_overload(self, signature: Any, context: Any) -> Any:
         name, known = self._named(signature, context.codegen())
-        content = _read(kernel_folder(), name)
-        if content is None or not _is_sealed(content, known):
+        try:
+            content = read_bytes(kernel_folder() / name, LARGEST)
+        except DataError:
+            return None
+        sealed = _sealed(content[_SEAL:], known)
+        if sealed is None or not hmac.compare_digest(content, sealed):
             return None
         return self._impl.rebuild(context, pickle.loads(content[_SEAL:]))
 
     def _save_overload(self, signature: Any, made: Any) -> None:
-        folder, (name, known) = kernel_folder(), self._named(signature, made.codegen)
-        content = dumps(self._impl.reduce(made))
-        if objection() is None:
+        name, known = self._named(signature, made.codegen)
+        sealed = _sealed(dumps(self._impl.reduce(made)), known)
+        if sealed is not None and objection() is None:
             with suppress(OSError):  # then the next process compiles
-                replace_file(folder / name, _sealed(content, known), durable=False)
+                replace_file(kernel_folder() / name, sealed, durable=False)
 
     def _named(self, signature: Any, codegen: Any) -> tuple[str, bytes]:
         """The file's name, and all that the code depends on."""
@@ -119,34 +134,26 @@ class _Parts(CompileResultCacheImpl):
         pass
 
 
-def _sealed(content: bytes, known: bytes) -> bytes:
-    return hashlib.sha256(known + content).digest() + content
+def _sealed(content: bytes, known: bytes) -> bytes | None:
+    key = _key()
+    return key and hmac.digest(key, hashlib.sha256(known).digest() + content, "sha256") + content
 
 
-def _is_sealed(content: bytes, known: bytes) -> bool:
-    return content == _sealed(content[_SEAL:], known)
-
-
-def _read(folder: Path, name: str) -> bytes | None:
-    """A plain file of this user's in a folder of this user's, neither of them a link. Not by name twice, so that nobody can
-    put another in its place meanwhile."""
+def _key() -> bytes | None:
+    """Made at first use; None where it cannot be, or where others may read it."""
+    file = key_file()
     try:
-        place = os.open(folder, _PLAIN | getattr(os, "O_DIRECTORY", 0))
-    except OSError:
+        if not file.exists():
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, made = tempfile.mkstemp(dir=file.parent)  # readable by this user alone
+            with open(descriptor, "wb") as new:
+                new.write(secrets.token_bytes(_KEY))
+            with suppress(FileExistsError):  # another process was quicker
+                os.link(made, file)
+            os.unlink(made)
+        with opened(file) as kept:
+            seen, key = os.fstat(kept.fileno()), kept.read()
+    except (OSError, DataError):
         return None
-    try:
-        if not _is_own(os.fstat(place)):
-            return None
-        descriptor = os.open(name, _PLAIN, dir_fd=place)
-    except OSError:
-        return None
-    finally:
-        os.close(place)
-    with open(descriptor, "rb") as file:
-        seen = os.fstat(descriptor)
-        plain = stat.S_ISREG(seen.st_mode) and seen.st_uid == _user() and seen.st_size <= LARGEST
-        return file.read(LARGEST) if plain else None
-
-
-def _is_own(folder: os.stat_result) -> bool:
-    return stat.S_ISDIR(folder.st_mode) and folder.st_uid == _user() and not folder.st_mode & 0o077
+    alone = seen.st_uid == _user() and not seen.st_mode & 0o077
+    return key if alone and len(key) == _KEY and file.is_absolute() else None

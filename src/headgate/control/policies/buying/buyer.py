@@ -4,6 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import zero_or_more
@@ -74,6 +75,7 @@ class Buyer(AdmissionPolicy):
     @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
         share, memory = self.wanted(view, memory)
+        share = _checked_share(share, view)
         if self.fill and view.t == 1:
             share = np.ones_like(view.price)
         places, most = self.places(view.system), self.spending_limit(view, memory)
@@ -106,3 +108,16 @@ class Buyer(AdmissionPolicy):
         bought, owed = affordable_by_client(view, evened, memory["owed"], places, most)
         whole = bought.astype(np.int64)
         return Ask(np.zeros_like(view.debt), given=whole), {**memory, "owed": owed, "bought": memory["bought"] + whole}
+
+
+def _checked_share(said: ArrayLike, view: View) -> Floats:
+    """What `wanted` returned, refused where it cannot be meant."""
+    share, (runs, clients) = np.asarray(said, dtype=np.float64), view.kept_by_client.shape
+    needed = dict.fromkeys([view.price.shape, (runs, clients)])
+    if share.shape not in needed:
+        shapes = " or ".join(map(str, needed))
+        raise SettingError(f"wanted: shares of shape {share.shape} for {runs} runs and {clients} clients; needs {shapes}")
+    if not (share.min() >= 0 and share.max() <= 1 + 1e-9):
+        worst = share.flat[np.argmax(np.abs(share - 0.5))]
+        raise SettingError(f"wanted: a share of {worst:g} of the places; must lie between 0 and 1")
+    return share
