@@ -89,6 +89,14 @@ def test_finished_runs_are_used_as_they_are(out, monkeypatch, capsys):
     assert (out / "mnist.md").read_bytes() == page
 
 
+def test_the_page_of_all_claims_is_made_from_results_alone(out, monkeypatch, capsys):
+    page, known = (out / "claims.md").read_bytes(), (out / "control.json").stat().st_size
+    (out / "claims.md").unlink()
+    headgate(monkeypatch, capsys, "claims", "--quick", "--quiet", "--out", out)
+    assert (out / "claims.md").read_bytes() == page
+    assert (out / "control.json").stat().st_size == known
+
+
 def test_runs_with_other_settings_are_refused(out, tmp_path, monkeypatch, capsys):
     copytree(out / "runs" / "mnist" / "released", tmp_path / "runs" / "mnist" / "written")
     _, err = headgate(monkeypatch, capsys, "mnist", "--quick", "--quiet", "--out", tmp_path, code=4)

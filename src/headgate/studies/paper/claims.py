@@ -132,7 +132,7 @@ def study_rows(study: str, found: Sides, command: str, alpha: float = ALPHA) -> 
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaims:
     """The claims of all data sets, their tests corrected together."""
 
     rows: list[ClaimRow]
@@ -141,13 +141,13 @@ class Judged:
     """the largest p that counts"""
 
 
-def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> Judged:
+def judge_all(studies: Mapping[str, Sides], command: Callable[[str], str]) -> JudgedClaims:
     def rows(alpha: float) -> list[ClaimRow]:
         return [row for name in NAMES for row in study_rows(name, studies.get(name, {}), command(name), alpha)]
 
     tests = [p for row in rows(ALPHA) for side in (row.written, row.released) for p in side.tests]
     alpha = corrected(tests)
-    return Judged(rows(alpha), len(tests), alpha)
+    return JudgedClaims(rows(alpha), len(tests), alpha)
 
 
 # As JSON and back

@@ -10,7 +10,7 @@ from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, bullets, filled
 from headgate.analysis.provenance import runs_of, with_doubts
 from headgate.studies.paper.batches import NAMES, OURS, about
-from headgate.studies.paper.claims import ClaimRow, Judged
+from headgate.studies.paper.claims import ClaimRow, JudgedClaims
 from headgate.studies.paper.control import Controls
 from headgate.studies.paper.scene import label
 from headgate.studies.paper.theory_claims import THEORY_RULES
@@ -20,7 +20,7 @@ PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
 
 
-def claims_page(judged: Judged, facts: Sequence[dict[str, Any]], control: Mapping[str, Controls]) -> str:
+def claims_page(judged: JudgedClaims, facts: Sequence[dict[str, Any]], control: Mapping[str, Controls]) -> str:
     """All claims. `facts` say of each study that has been run how it was made, `control` what was rehearsed for it."""
     made = []
     for each in facts:

@@ -84,7 +84,7 @@ def in_short(study: str, rows: Sequence[ClaimRow]) -> str:
         if fair is not None and fair.value is not None:
             text += f"; held to budget and buffers it gains {interval(fair.value, signs=True)}"
         said.append(f"{text}.")
-    return " ".join(said)
+    return " ".join([*said, *["These intervals are at 95 %."] * bool(said)])
 
 
 def precision_check() -> str:
