@@ -154,7 +154,7 @@ def _released(rows: Sequence[Row]) -> str:
 def _rivals(found: Found) -> str:
     """headgate beside the best that ACDPP comes to with any of the settings tried, held to the same limits."""
     lines = []
-    for name in (name for name in (*GRIDS, "cifar10", "imagenette") if name in found):
+    for name in (name for name in (*GRIDS, "cifar10") if name in found):
         ours, rivals = at(found[name], "headgate"), [row for row in found[name] if row["policy"].startswith("K")]
         tried = f"{len(rivals)}, {sum(row['spend'] > 0.9 * row['budget'] for row in rivals)}"
         for key in MEASURES:

@@ -58,7 +58,9 @@ class Clairvoyant(Buyer):
         system, k = self.known.system, self.bound or self.known.bound
         if self.aim == "bound":
             return np.cumsum(np.concatenate([foresee(own, system, k).purchases for own in self.path[:, None]]), axis=-1)
-        return np.cumsum([cheapest_first(own, system, self.most_in_first_round(system) if self.fill else 0.0) for own in self.path], axis=-1)
+        return np.cumsum(
+            [cheapest_first(own, system, self.most_in_first_round(system) if self.fill else 0.0) for own in self.path], axis=-1
+        )
 
     def start(self, system: System, runs: int) -> Arrays:
         if runs > len(self.known.seeds):
