@@ -16,6 +16,7 @@ from pictures import line, panels, spread  # pictures.py is on the page Tutorial
 import headgate
 from headgate.control import AdmissionPolicy, Ask
 from headgate.control.policies import Buyer
+from headgate.errors import SettingError
 from headgate.testing import check_policy
 
 folder = Path(tempfile.mkdtemp())
@@ -64,7 +65,7 @@ class Forgetful(BelowAverage):
 
 try:
     check_policy(Forgetful())
-except AssertionError as wrong:
+except SettingError as wrong:
     print(wrong)
 
 # %%

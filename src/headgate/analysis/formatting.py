@@ -89,9 +89,9 @@ def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> st
     if value is None:
         return DASH
     sign = "+" if signs else ""
-    text = f"{value.mean:{sign}.{digits}f}"
+    text = f"{value.mean:{sign}z.{digits}f}"
     if value.low is not None and value.high is not None:
-        text += f" ({value.low:{sign}.{digits}f} … {value.high:{sign}.{digits}f})"
+        text += f" ({value.low:{sign}z.{digits}f} … {value.high:{sign}z.{digits}f})"
     return _minus(text)
 
 
