@@ -10,7 +10,7 @@ from pathlib import Path
 from headgate.analysis.formatting import interval
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.markdown import table
-from headgate.studies.better.page import at
+from headgate.studies.better.page import at, seeds_said
 from headgate.studies.better.studies import title
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ def front_table() -> str:
     lines = [
         [
             title(name).removesuffix(", six budgets"),
-            str(own[1]["seeds"]),
+            seeds_said(own[1]),
             " / ".join(f"{100 * row['last'][0]:.2f}" for row in own),
             f"{interval(closed(name), 0)} %",
         ]

@@ -102,6 +102,11 @@ def _share(closed: Any) -> str:
     return share(None if closed is None else Estimate(*closed))
 
 
+def seeds_said(row: Row) -> str:
+    lost = row["diverged"]
+    return f"{row['seeds']}, {lost} more broke down" if lost else str(row["seeds"])
+
+
 def _points(row: Row, key: str = "best") -> str:
     return f"{100 * row[key][0]:.2f}"
 
@@ -117,7 +122,7 @@ def _closed(found: Found) -> str:
         lines.append(
             [
                 f"[{title(name)}]({name}.md)",
-                str(headgate["seeds"]),
+                seeds_said(headgate),
                 " / ".join(map(_points, (constant, headgate, oracle))),
                 *(_share(headgate[f"closed_{key}"]) for key in MEASURES),
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
