@@ -19,6 +19,7 @@ from headgate.control.policy import Given
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
+from headgate.parts import fill as filled
 from headgate.theory.bound import BoundConstants
 
 RUNS, EPSILON, TINY = 2, 2.0**-30, sys.float_info.min
@@ -156,6 +157,10 @@ def test_what_was_stated_stays():
     limited = Threshold(limit=2.0, share=0.5)
     assert completed(limited, Uniform(1, 10)) is limited
     assert completed(Random(chance=0.0), Uniform(1, 10)).chance == 0.0
+
+
+def test_a_recipe_may_state_a_limit_without_end():
+    assert filled(Threshold, {"limit": math.inf}, "policy").limit == math.inf
 
 
 def test_a_chance_that_is_left_out_spends_the_budget_at_the_mean_price():
