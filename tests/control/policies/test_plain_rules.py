@@ -6,7 +6,7 @@ Prices and budgets are multiples of 2^-6, so that sums of money are exact in wha
 import math
 import struct
 import sys
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
-from headgate.control.policies import Bucket, Pacing, Random, Threshold
+from headgate.control.policies import Bucket, Lookahead, Pacing, Pi, Random, Threshold
 from headgate.control.policy import Given
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
@@ -25,20 +25,20 @@ from headgate.theory.bound import BoundConstants
 RUNS, EPSILON, TINY = 2, 2.0**-30, sys.float_info.min
 FOREVER = math.inf
 
-# Each rule is given the prices up to today's, what earlier rounds cost, C, T and the places; it says which share of the places
-# it wants and how much this round may cost.
+# Each rule is given the prices up to today's, what earlier rounds cost, C, T, the most that may be spent so far, and the places.
+# It says which share of the places it wants and how much this round may cost.
 
 
-def threshold(prices, costs, C, T, places, limit, share=1.0):
+def threshold(prices, costs, C, T, L, places, limit, share=1.0):
     return (1.0 if prices[-1] < limit else share if prices[-1] == limit else 0.0), FOREVER
 
 
-def random(prices, costs, C, T, places, chance, seed=0):
+def random(prices, costs, C, T, L, places, chance, seed=0):
     low, high = struct.unpack("<II", struct.pack("<d", prices[-1]))
     return float(uniform(seed, Purpose.ADMISSION, len(prices), low ^ high) < chance), FOREVER
 
 
-def pacing(prices, costs, C, T, places, step=None, initial=None):
+def pacing(prices, costs, C, T, L, places, step=None, initial=None):
     mu = 1 / max(prices[0], TINY) if initial is None else initial
     for t in range(2, len(prices) + 1):
         mean, end = max(sum(prices[:t]) / t, TINY), 2 ** t.bit_length() if T is None else max(T, 2)
@@ -46,7 +46,7 @@ def pacing(prices, costs, C, T, places, step=None, initial=None):
     return float(mu * prices[-1] <= 1), FOREVER
 
 
-def bucket(prices, costs, C, T, places, depth=10.0):
+def bucket(prices, costs, C, T, L, places, depth=10.0):
     tokens, full = depth * C, depth * C
     for cost in [0.0, *costs]:
         tokens = min(tokens - cost, full) + C
@@ -54,12 +54,35 @@ def bucket(prices, costs, C, T, places, depth=10.0):
     return min(spend / (prices[-1] * places), 1.0) if prices[-1] else 1.0, tokens
 
 
+def pi(prices, costs, C, T, L, places, proportional=0.2, integral=0.05, windup=2.0, smoothing=10.0):
+    error = wound = 0.0
+    for cost in costs:
+        error += ((1 - cost / C) - error) / max(smoothing, 1.0)
+        wound = min(max(wound + integral * error, -windup), windup)
+    return float(prices[-1] <= sum(prices) / len(prices) * math.exp(proportional * error + wound)), FOREVER
+
+
+def lookahead(prices, costs, C, T, L, places, window=None):
+    c, t = prices[-1], len(prices)
+    mean, rounds = sum(prices) / t, max(t, 20) if T is None else max(T - t + 1, 1)
+    later = min(max(mean * places / C if window is None else window, 2), 64) - 1
+    money = max(L - sum(costs), 0.0) / rounds + (C * (1 - 1 / rounds) if T is None else 0.0)
+    variance = sum(each**2 for each in prices) / t - mean**2
+    covariance = sum(a * b for a, b in pairwise(prices)) / max(t - 1, 1) - mean**2
+    r = min(max(covariance / variance, 0.0), 0.99) if variance > 1e-12 * mean**2 else 0.0
+    pull = r * (1 - r**later) / (1 - r) / later
+    cheaper = sum(later / t * (pull * c + (1 - pull) * each) for each in prices if each < c)
+    equal = c + sum(later / t * each for each in prices if each == c)
+    share = (money / places * (later + 1) - cheaper) / equal if equal else 1.0
+    return min(max(share, 0.0), 1.0), FOREVER
+
+
 def bought(rule, setting, path, places, C, T, fill, overdraft):
     """What the rule buys in every round, with the purse of all buyers."""
     costs, owed, totals = [], 0.0, []
     for t, c in enumerate(path, start=1):
-        share, most = rule(path[:t], costs, C, T, places, **setting)
         S, L = sum(costs), C * (t + overdraft) if T is None else C * T
+        share, most = rule(path[:t], costs, C, T, L, places, **setting)
         if fill and t == 1:
             share, L = 1.0, max(min(fill * C, L / 2), C)
         L = min(L, S + most)
@@ -79,6 +102,8 @@ RULES = {
     random: (Random, {"chance": SHARE}, {"seed": st.integers(0, 3)}),
     pacing: (Pacing, {}, {"step": MAYBE, "initial": MAYBE | st.just(0.0)}),
     bucket: (Bucket, {}, {"depth": st.sampled_from([0.25, 1.0, 3.0, 20.0])}),
+    pi: (Pi, {}, {name: st.sampled_from([0.25, 1.0, 3.0]) for name in ("proportional", "integral", "windup", "smoothing")}),
+    lookahead: (Lookahead, {}, {"window": st.none() | st.sampled_from([1.0, 2.5, 7.0, 64.0, 100.0])}),
 }
 WORLD = {
     "clients": st.integers(1, 5),
@@ -187,6 +212,11 @@ def test_without_what_it_needs_a_policy_refuses_to_decide(policy):
         (Pacing, {"step": 0.0}, {"step": 1e-3}),
         (Pacing, {"initial": -1.0}, {"initial": 0.0}),
         (Bucket, {"depth": 0.0}, {"depth": 1e-3}),
+        (Pi, {"proportional": -1.0}, {"proportional": 0.0}),
+        (Pi, {"integral": 0.0}, {"integral": 1e-3}),
+        (Pi, {"windup": 0.0}, {"windup": 1e-3}),
+        (Pi, {"smoothing": 0.0}, {"smoothing": 1e-3}),
+        (Lookahead, {"window": 0.0}, {"window": 1e-3}),
     ],
 )
 @pytest.mark.parametrize("more", [{}, {"fill": -1.0}])
