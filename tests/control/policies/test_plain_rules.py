@@ -25,7 +25,7 @@ from headgate.theory.bound import BoundConstants
 RUNS, EPSILON, TINY = 2, 2.0**-30, sys.float_info.min
 FOREVER = math.inf
 
-# Each rule is given the prices up to today's, what earlier rounds cost, C, T, the most that may be spent so far, and the places.
+# Each rule is given the prices up to today's, what earlier rounds cost, C, T, the most that may be spent so far and the places.
 # It says which share of the places it wants and how much this round may cost.
 
 

@@ -57,6 +57,7 @@ def plain(losses, rate, fill, V=10.0, proportional=1.0, derivative=1.0):
 )
 @example([0.0, 0.046875], 0.03125, 0.0, 1, {"derivative": 0.0})  # just not enough
 @example([0.0, 0.046875], 0.03125, 0.0, 1, {"proportional": 0.0})
+@example([0.0, 0.5], 0.25, 0.5, 1, {"V": 0.5})  # the filling counts as an update, however small
 def test_it_renews_when_the_rule_says_so(losses, rate, fill, probe, setting):
     """Money is no object here, so nothing but the rule decides."""
     controller = Controller(TWO, Rccda(rate=rate, probe=probe / 20, fill=fill, **setting))
