@@ -20,8 +20,8 @@ from headgate.errors import Interrupted
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PLAN_KEYS = {
-    "policy", "K", "rate", "V", "rho", "spend", "peak_spend", "bound", "oracle_bound", "regret", "cost_violation", "buffer_violation",
-    "peak_buffer", "why", "warning",
+    "policy", "K", "rate", "V", "rho", "spend", "peak_spend", "bound", "oracle_bound", "regret", "cost_violation",
+    "buffer_violation", "peak_buffer", "why", "warning",
 }  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def test_a_source_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("no_such_module_at_all:make", "cannot be imported (ModuleNotFoundError"),
         ("broken_data_for_headgate:make", "cannot be imported (RuntimeError: no)"),
         (":make", "cannot be imported"),
-        (name.partition(":")[0] + ":", "must be a class, a subclass of DataSource"),
+        (name.partition(":")[0] + ":", "has no "),
     ):
         with pytest.raises(SettingError) as error:
             read(wrong)

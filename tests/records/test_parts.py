@@ -13,7 +13,7 @@ from headgate.experiment import load
 from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, tell
 from headgate.records.reader import RunFolder
 from headgate.records.tables import METRICS, part_folders
-from headgate.records.writer import Checkpoint, RunWriter
+from headgate.records.writer import RunWriter
 from headgate.simulation.cut import cut
 
 SETTINGS = ["run.seeds=2", "run.rounds=3", 'run.policies=["hybrid", "constant"]']
@@ -129,17 +129,3 @@ def in_parts_of_two(folder):
     whole = load("digits", SETTINGS)
     create(folder, whole.tables(), {"executor": "gram"}, [part.tables() for part in cut(whole, 2)])
     return part_folders(folder)
-
-
-def test_a_run_that_an_earlier_version_began_is_taken_up(tmp_path):
-    """Its table of clients was called occupancy, also in its checkpoint."""
-    folder = tmp_path / "run"
-    create(folder, {"run": {"rounds": 3, "policies": ["a"], "first_seed": 0, "seeds": 1}}, {}, [])
-    (folder / "clients.jsonl").unlink()
-    (folder / "occupancy.jsonl").write_text('{"policy": "a", "seed": 0, "t": 1, "n": [1]}\nrows after the checkpoint')
-    (folder / "checkpoints" / "00000001").mkdir(parents=True)
-    head = {"t": 1, "policies": ["a"], "rows": {"metrics.jsonl": 0, "occupancy.jsonl": 45}, "sha256": {}}
-    (folder / "checkpoints" / "00000001" / "checkpoint.json").write_text(json.dumps(head))
-    Checkpoint(folder).cut_rows()
-    assert not (folder / "occupancy.jsonl").exists()
-    assert (folder / "clients.jsonl").read_text() == '{"policy": "a", "seed": 0, "t": 1, "n": [1]}\n'

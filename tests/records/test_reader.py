@@ -91,45 +91,6 @@ def test_a_last_line_that_lacks_only_its_end_is_still_being_written(tmp_path):
     assert run.metrics().height == int(run.rows("metrics").reached([("acdpp", 0)])[0]) == 2
 
 
-def older(rows):
-    """As earlier versions wrote them: cost for price, and of clients only what they hold, as n."""
-    return [{"cost" if key == "price" else key: value for key, value in row.items()} for row in rows]
-
-
-OLDER_HELD = [{"policy": "acdpp", "seed": 0, "t": t, "n": [t, 4]} for t in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("as_parquet", [False, True])
-def test_folders_of_earlier_versions_are_read(tmp_path, as_parquet):
-    priced = [{**row, "price": 2.5} for row in ROWS]
-    tables = {"metrics": older(priced), "occupancy": OLDER_HELD}
-    folder = write(tmp_path / "run", metrics__jsonl=None, clients__jsonl=None)
-    for name, rows in tables.items():
-        if as_parquet:
-            kinds = {"N": pl.Int64, "n": pl.Int64} if name == "metrics" else None
-            pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None).write_parquet(folder / f"{name}.parquet")
-        else:
-            (folder / f"{name}.jsonl").write_text(lines(rows))
-    run = RunFolder.open(folder)
-    assert run.metrics()["price"].to_list() == [2.5] * 3
-    assert run.metrics().schema == METRICS
-    assert run.clients()["held"].to_list() == [[1, 4], [2, 4], [3, 4]]
-    assert run.clients()["admitted"].to_list() == [None] * 3
-    key = ("acdpp", 0)
-    assert run.rows("metrics", "price").of([key], 3)[0, :, 0].tolist() == [2.5] * 3
-    assert run.rows("clients", "held").of([key], 3)[0].tolist() == [[1, 4], [2, 4], [3, 4]]
-    assert run.rows("clients", "admitted").reached([key]).tolist() == [0]  # not recorded, and nobody guesses
-
-
-def test_a_run_that_an_earlier_version_began_and_this_one_went_on_with(tmp_path):
-    mixed = [*older([{**ROWS[0], "price": 2.0}]), *({**row, "price": 3.0} for row in ROWS[1:])]
-    clients = [OLDER_HELD[0], *HELD[1:]]
-    run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines(mixed), clients__jsonl=lines(clients)))
-    assert run.metrics()["price"].to_list() == [2.0, 3.0, 3.0]
-    assert run.clients()["held"].to_list() == [[1, 4], [3, 4], [3, 4]]
-    assert run.clients()["admitted"].to_list() == [None, [3, 4], [3, 4]]
-
-
 def test_a_round_written_twice_counts_as_last_written(tmp_path):
     run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines([*ROWS, row("acdpp", 0, 2, spend=6.0)])))
     assert sorted(run.metrics().select("t", "spend").rows()) == [(1, 5.0), (2, 6.0), (3, 5.0)]

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -286,22 +285,6 @@ def test_a_single_run_folder_is_shown_alone(runs):
         assert [row["name"] for row in served.get("/api/runs").json["rows"]] == ["done"]
         assert served.get("/api/runs/done").status == 200
         assert served.get("/api/runs/dead").status == 404
-
-
-def test_what_an_older_run_did_not_record_is_not_made_up(tmp_path):
-    run = MadeUp(tmp_path / "old").play(3)
-    path = run.folder / "clients.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    older = [{**{key: row[key] for key in ("policy", "seed", "t")}, "n": row["held"]} for row in rows]
-    path.unlink()
-    (run.folder / "occupancy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in older))
-    with Served(tmp_path) as served:
-        told = get(served, "/api/runs/old/trace?policy=acdpp&seed=0", shapes.TraceShape)
-        assert (told["admitted_by_client"], told["recorded"]) == (None, False)
-        assert told["held"] == [row["n"] for row in older if (row["policy"], row["seed"]) == ("acdpp", 0)]
-        assert get(served, "/api/runs/old", shapes.Detail)["recorded"] is True  # what they hold
-        lines = list(csv.DictReader(io.StringIO(served.get("/api/runs/old/table.csv?figure=clients").body.decode())))
-        assert {line["admitted"] for line in lines} == {""}
 
 
 def test_settings_that_differ_keep_their_kind():

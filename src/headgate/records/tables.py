@@ -56,11 +56,8 @@ TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
 """where the world changes: the share of the clients, by weight, whose concept is another one than in the round before"""
 MEASURED = tuple(name for name in METRICS if name not in KEY)
-OLDER_TABLES = {"clients": "occupancy"}
-OLDER_COLUMNS = {"metrics": {"price": "cost"}, "clients": {"held": "n"}}
-"""as folders of earlier versions have them; of clients they tell only what is held"""
 MAY_LACK = ("excess", "validation_accuracy", *LOOKS)
-"""what earlier versions did not record, or not every run does"""
+"""what not every run records"""
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """what polars says of a file that it cannot read"""
@@ -116,11 +113,10 @@ def part_folders(folder: Path) -> list[Path]:
 
 def table_files(folder: Path, table: str) -> dict[Path, Mark]:
     """Where a table is now: whole, in lines, or in the lines of the run's parts."""
-    names = [name for name in (table, OLDER_TABLES.get(table)) if name]
-    for candidate in [folder / f"{name}{suffix}" for name in names for suffix in (".parquet", ".jsonl")]:
+    for candidate in [folder / f"{table}{suffix}" for suffix in (".parquet", ".jsonl")]:
         if (mark := mark_of(candidate)) is not None:
             return {candidate: mark}
-    lines = [part / f"{name}.jsonl" for part in part_folders(folder) for name in names]
+    lines = [part / f"{table}.jsonl" for part in part_folders(folder)]
     return {path: mark for path in lines if (mark := mark_of(path)) is not None}
 
 
@@ -150,12 +146,12 @@ def read_table(
     if sums and sums.get(path.name, told := checksum(content)) != told:
         raise DataError(f"{path.name}: is not what was written, its checksum differs")
     if most is not None:
-        check_values(path.name, content, _written(table, columns), most)
+        check_values(path.name, content, columns, most)
     try:
         try:
             frame = pl.read_parquet(io.BytesIO(content), columns=list(columns))
-        except pl.exceptions.ColumnNotFoundError:  # of an earlier version
-            there = set(pl.read_parquet_schema(io.BytesIO(content))) & set(_written(table, columns))
+        except pl.exceptions.ColumnNotFoundError:  # not every run records all
+            there = set(pl.read_parquet_schema(io.BytesIO(content))) & set(columns)
             frame = pl.read_parquet(io.BytesIO(content), columns=sorted(there))
             frame = _named(path, frame, table, columns, there)
     except UNREADABLE as error:
@@ -179,9 +175,9 @@ def _check_flat(path: Path, frame: pl.DataFrame, table: str) -> None:
 
 
 def lines_as_table(path: Path, lines: bytes, table: str, columns: Sequence[str]) -> pl.DataFrame:
-    """Whole lines of `path`. In a run that was taken up again, older names may stand in some and newer ones in others."""
+    """Whole lines of `path`."""
     numbers = pl.List(pl.Float64()) if table == "clients" else pl.Float64()  # 12.0 may stand where a count is meant
-    schema = {name: pl.Float64() if name in KEY else numbers for name in _written(table, columns)} | {"policy": pl.String()}
+    schema = {name: pl.Float64() if name in KEY else numbers for name in columns} | {"policy": pl.String()}
     try:
         there = set(json.loads(lines.partition(b"\n")[0])) if lines else set(columns)
         frame = pl.read_ndjson(io.BytesIO(lines), schema=schema) if lines else pl.DataFrame(schema=schema)
@@ -190,24 +186,14 @@ def lines_as_table(path: Path, lines: bytes, table: str, columns: Sequence[str])
     return _named(path, frame, table, columns, there)
 
 
-def _written(table: str, columns: Sequence[str]) -> list[str]:
-    return [*columns, *(older for name, older in OLDER_COLUMNS[table].items() if name in columns)]
-
-
 def _named(path: Path, frame: pl.DataFrame, table: str, columns: Sequence[str], there: Collection[str]) -> pl.DataFrame:
-    """Under their names of today. What was not recorded of clients is missing or null."""
-    older = OLDER_COLUMNS[table]
-    missing = [name for name in columns if not {name, older.get(name)} & {*there}]
+    """What was not recorded of clients is missing or null."""
+    missing = [name for name in columns if name not in there]
     if table == "clients":
         missing = [name for name in missing if name in KEY]
     if needed := [name for name in missing if name not in MAY_LACK]:
         raise DataError(f"{path.name}: has no column {', '.join(needed)}")
-    frame = frame.with_columns(pl.lit(None, pl.Float64()).alias(name) for name in missing if name not in frame.columns)
-    for new, old in older.items():
-        if new in columns and old in frame.columns:
-            both = [pl.col(name) for name in (new, old) if name in frame.columns]
-            frame = frame.with_columns(pl.coalesce(both).alias(new))
-    return frame
+    return frame.with_columns(pl.lit(None, pl.Float64()).alias(name) for name in missing if name not in frame.columns)
 
 
 def damaged(path: Path, error: BaseException) -> DataError:

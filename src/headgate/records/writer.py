@@ -38,7 +38,7 @@ from headgate.records.sums import (
     sealed,
 )
 from headgate.records.sweeps import STATE
-from headgate.records.tables import OLDER_TABLES, TABLES
+from headgate.records.tables import TABLES
 from headgate.writing import append, check_no_link, clear_partial, cut, partial_of, replace_file, sync
 
 ROWS = tuple(f"{name}.jsonl" for name in TABLES)
@@ -162,13 +162,6 @@ class Checkpoint:
                 if not file.is_file() or file_checksum(file, "sha256") != digest:
                     raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
 
-    def _rename_older_rows(self) -> None:
-        """A run that an earlier version began goes on under the names of today; the rows that it wrote stay as they are."""
-        for name, older in ((f"{name}.jsonl", f"{older}.jsonl") for name, older in OLDER_TABLES.items()):
-            if (self.folder / older).exists():
-                (self.folder / older).rename(self.folder / name)
-            self.head["rows"].setdefault(name, self.head["rows"].get(older, 0))
-
     def fact(self, key: str, kind: type[Fact]) -> Fact:
         """What the environment says of how the run was begun."""
         said = self.environment.get(key)
@@ -210,7 +203,6 @@ class Checkpoint:
         The rows up to it must be those that were written; their checksums, to go on with. `tables` is the folder in which
         rows may have become tables already; the run's own, unless it is a part.
         """
-        self._rename_older_rows()
         for place in (self.folder, self.folder / CHECKPOINTS):
             clear_partial(place)
         if self.path is not None:

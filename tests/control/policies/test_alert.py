@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
@@ -74,6 +74,7 @@ LOUD = st.tuples(st.sampled_from([0.4, 1.0, 2.9, 3.1, 9.0, 30.0]), st.sampled_fr
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(LOUD, min_size=1, max_size=40), st.sampled_from([0.1, 1.0, 40.0]))
+@example([(30.0, 40), *[(1.0, 0)] * 11], 1.0)  # it is given up, and what is usual is learnt from the beginning
 def test_alarms_are_on_as_the_plain_one_says(rounds, stated):
     system, policy = System(np.array([90]), 1.0, 100), Alert(false_alarms=stated)
     memory, plain, admitted, t = policy.start(system, 2), PlainAlarm(math.log(100 / stated)), 0, 0

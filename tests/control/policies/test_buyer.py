@@ -10,6 +10,7 @@ from headgate.control.policies import Headgate
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,3 +93,38 @@ def test_the_first_day_of_a_fleets_year_costs_eight_days_budgets_and_not_half_of
     system = System(np.full(200, 500), 500.0, 365)
     first = rehearse(system, Headgate(), Uniform(0.1, 10.0), np.arange(20), 1).spend
     assert 3990 < first.min() < first.max() <= Headgate().most_in_first_round(system) == 4000.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Says(Buyer):
+    said: list
+
+    def wanted(self, view, memory):
+        return np.array(self.said), memory
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ([0.5, 0.5], r"shares of shape \(2,\) for 1 runs and 2 clients; needs \(1, 2\)"),
+        ([[0.5, 1.7]], "a share of 1.7 of the places; must lie between 0 and 1"),
+        ([[-0.2, 0.9]], "a share of -0.2 of"),
+        ([[-0.6, 1.3]], "a share of -0.6 of"),  # the worst is named
+        ([[-0.2, 2.0]], "a share of 2 of"),
+        ([[0.5, np.nan]], "a share of nan of"),
+        ([[1.0, 1.0 + 1e-8]], "a share of 1 of"),
+    ],
+)
+def test_shares_that_cannot_be_meant_are_refused(shares, message):
+    with pytest.raises(SettingError, match=message):
+        bought(Says(said=shares), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
+
+
+def test_what_rounding_adds_to_a_share_is_not_refused():
+    assert bought(Says(said=[[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
+
+
+@pytest.mark.parametrize("setting", [{"fill": -1.0}, {"overdraft": -1.0}, {"fairness": -0.1}, {"fairness": 1.1}])
+def test_what_means_nothing_is_refused(setting):
+    with pytest.raises(SettingError, match=f"{next(iter(setting))} = "):
+        Renews(**setting)

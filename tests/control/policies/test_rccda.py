@@ -1,14 +1,16 @@
 """RCCDA's rule as its source states it, bought with a purse that is never overdrawn."""
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Rccda
 from headgate.control.policy import Given
-from headgate.control.prices import PerClient, Uniform
+from headgate.control.prices import Fixed, PerClient, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_policy
@@ -23,38 +25,50 @@ def test_it_passes_the_public_check():
     check_policy(Rccda(), rounds=12, prices=PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3))
 
 
-def plain(losses, V, K_p, K_d, rate):
-    """Which rounds update: the rule word for word; losses[t] is heard before round t, and round 0 is the filling."""
-    queue, best, previous, updates = max(1 - rate, 0.0), None, None, [True]
-    for loss in losses:
-        best = loss if best is None else min(best, loss)
-        previous = loss if previous is None else previous
-        update = V * (K_p * (loss - best) + K_d * (loss - previous)) > queue + 0.5 - rate
+def plain(losses, rate, fill, V=10.0, proportional=1.0, derivative=1.0):
+    """Which rounds update: the rule word for word. A round's loss is heard before the next; NaN where nobody tells."""
+    queue, best, previous, updates = 0.0, None, None, []
+    for t, heard in enumerate([math.nan, *losses]):
+        loss = previous if math.isnan(heard) else heard
+        rise = 0.0
+        if loss is not None:
+            best, previous = (loss, loss) if best is None else (min(best, loss), previous)
+            rise = V * (proportional * (loss - best) + derivative * (loss - previous))
+        update = rise > queue + 0.5 - rate or (t == 0 and fill > 0)
         queue, previous = max(queue + update - rate, 0.0), loss
         updates.append(update)
     return updates
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0]), min_size=1, max_size=30),
-    st.sampled_from([0.5, 2.0, 10.0]),
-    st.sampled_from([0.0, 1.0, 5.0]),
-    st.sampled_from([0.0, 0.25, 1.0]),
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 0.75, 1.0, 2.0, 8.0, math.nan]), min_size=1, max_size=30),
     st.sampled_from([0.05, 0.25, 1.0]),
+    st.sampled_from([0.0, 0.5, 8.0]),
+    st.sampled_from([1, 2]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "V": st.sampled_from([0.5, 2.0]),
+            "proportional": st.sampled_from([0.0, 5.0]),
+            "derivative": st.sampled_from([0.0, 0.25]),
+        },
+    ),
 )
-def test_it_renews_when_the_rule_says_so(losses, V, K_p, K_d, rate):
+@example([0.0, 0.046875], 0.03125, 0.0, 1, {"derivative": 0.0})  # just not enough
+@example([0.0, 0.046875], 0.03125, 0.0, 1, {"proportional": 0.0})
+@example([0.0, 0.5], 0.25, 0.5, 1, {"V": 0.5})  # the filling counts as an update, however small
+def test_it_renews_when_the_rule_says_so(losses, rate, fill, probe, setting):
     """Money is no object here, so nothing but the rule decides."""
-    policy = Rccda(V=V, proportional=K_p, derivative=K_d, rate=rate, probe=0.1)
-    controller = Controller(TWO, policy)
+    controller = Controller(TWO, Rccda(rate=rate, probe=probe / 20, fill=fill, **setting))
     ledger, updates = controller.open(), []
     for loss in [*losses, 0.0]:
         orders = controller.decide(ledger, 1.0)
-        assert orders.admitted.sum() in (2, 20)  # a probe, or all places
+        assert orders.admitted.sum() in (probe, 20)  # a probe, or all places
         updates.append(orders.admitted.sum() == 20)
         told = np.full((1, 2), loss)
         ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
-    assert updates == plain(losses, V, K_p, K_d, rate)
+    assert updates == plain(losses, rate, fill, **setting)
 
 
 def test_a_round_of_which_nobody_tells_leaves_the_loss_as_it_was():
@@ -74,6 +88,15 @@ def test_its_rate_spends_the_budget():
     assert 5.5 * 100 * (policy.rate + 0.02 * (1 - policy.rate)) == pytest.approx(55.0)
     poor = Rccda(probe=0.5).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
     assert poor.rate == 0.0
+    probes = Rccda(probe=1.0).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
+    assert probes.rate == 0.0  # nothing is left for renewals
+    assert poor.completed(Given(system, prices, BoundConstants(), np.arange(2), 100)) is poor
+
+
+@pytest.mark.parametrize(("price", "rate"), [(2.0**-7, 0.5 / (100 * 2.0**-7)), (2.0**-8, 1.0)])
+def test_where_samples_are_cheap_it_may_renew_in_every_round(price, rate):
+    system = System(np.array([40, 60]), 0.5, 100)
+    assert Rccda(probe=0.0).completed(Given(system, Fixed(price), BoundConstants(), np.arange(2), 100)).rate == rate
 
 
 LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1e300]), st.floats(0.0, 20.0))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
@@ -17,13 +17,17 @@ SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 120)
 
 
 LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1.0, 1e300]), st.floats(0.0, 20.0))
-ROUND = st.tuples(st.lists(LOSS, min_size=3, max_size=3), st.integers(0, 40))
+ROUND = st.tuples(st.lists(LOSS, min_size=3, max_size=3), st.integers(0, 60))
+LARGE = 5, 25, 30
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(ROUND, min_size=1, max_size=20))
-def test_it_is_the_plain_one(rounds):
-    system, memory, plain, admitted = System(np.array([5, 20, 30]), 1.0, 50), surprise.unheard(2), PlainTest(), 0
+@given(st.lists(ROUND, min_size=1, max_size=20), st.sampled_from([LARGE, (1, 1, 1)]))
+@example([([1.0] * 3, 60), ([9.0] * 3, 5)], LARGE)  # of 60 samples 30 count, which just suffice
+@example([([0.0] * 3, 60), ([1.0] * 3, 5)], LARGE)  # nothing is usual yet
+@example([([1.0, np.nan, np.nan], 1)], (1, 1, 1))
+def test_it_is_the_plain_one(rounds, buffers):
+    system, memory, plain, admitted = System(np.array(buffers), 1.0, 50), surprise.unheard(2), PlainTest(), 0
     for losses, count in rounds:
         admitted += count
         memory, louder, samples = surprise.observe(told_of(system, np.array([losses] * 2), np.full(2, admitted)), memory)
