@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.nth import nth
 from headgate.control.types import Floats, Ints
 
 FEW = 64
@@ -88,7 +87,7 @@ def _smallest(values: Floats, count: Ints) -> NDArray[np.bool_]:
     chosen = np.zeros(values.shape, dtype=np.bool_)
     for own, row, wanted in zip(chosen, values, count, strict=True):
         if places := min(int(wanted), int(np.count_nonzero(row < np.inf))):
-            edge = nth(row, places - 1)
+            edge = np.partition(row, places - 1)[places - 1]
             np.less(row, edge, out=own)
             own[np.flatnonzero(row == edge)[: places - np.count_nonzero(own)]] = True
     return chosen

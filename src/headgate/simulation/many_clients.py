@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from headgate.control.apportion import apportion
 from headgate.control.loops import Loops
-from headgate.control.nth import AROUND, SAMPLE
 from headgate.control.renewed import Renewed, Windows, by_client, by_place, kind_of, renewed
 from headgate.control.types import Born, Floats, Ints
 from headgate.simulation.executors.kernel_cache import keep
@@ -24,6 +23,10 @@ BLOCK = 2**16
 """clients whose places are looked at together"""
 MOST_PLACES = 128
 """of a client, so that sums of two of them fit into a byte"""
+SAMPLE = 8192
+"""values by which the others are divided into below, between and above"""
+AROUND = 256
+"""values of the sample to either side of the place: five times as far off as that of a random sample usually is"""
 _SOURCES = Path(__file__).read_bytes()
 
 
