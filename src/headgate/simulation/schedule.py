@@ -195,7 +195,7 @@ def _read(folder: Path, trust: Sequence[str]) -> Experiment:
 
 
 def _refuse_other_code(folder: Path) -> None:
-    """Parts are read by whoever plays them: they may name no code that the whole does not name at the same place, nor
+    """Parts are read by the process that plays them: they may name no code that the whole does not name at the same place, nor
     another folder to look for it."""
 
     def code(config: dict[str, Any]) -> dict[str, str]:

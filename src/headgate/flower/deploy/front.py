@@ -55,7 +55,7 @@ BODY_SECONDS, LEAST_RATE = 30.0, 16 * 2**10
 CONNECTIONS = 1000
 """at once; beyond them the oldest without a request ends, of the address that has most of those"""
 REQUESTS = 8
-"""of a key at once; Flower's SuperNodes have three. Those beyond are told to come again"""
+"""of a key at once; Flower's SuperNodes have three. Further ones are answered with 503"""
 STRANGER = 412
 """Flower's answer to a key that it does not know, which its SuperNodes understand"""
 CLOCK = 409

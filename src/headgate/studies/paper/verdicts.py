@@ -267,7 +267,7 @@ def debt_is_stable(found: Sequence[Control], alpha: float = ALPHA) -> Finding:
 
 
 def _with_money(finding: Finding, ours: Side, other: Side, alpha: float, compare: float | None = None) -> Finding:
-    """The same with the money that both sides are expected to spend; what holds only for more money than allowed is said to."""
+    """The same with the money that both sides are expected to spend; the verdict names an overspend."""
     if not ours.control or not other.control:
         return finding
     mine, theirs = ours.control[0], other.control[0]
