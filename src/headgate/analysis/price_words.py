@@ -6,6 +6,8 @@ from typing import Any
 from headgate.control.prices import KINDS
 from headgate.escaping import shown
 
+CURRENCY = 8
+"""characters of a currency"""
 SHORT = 4
 """values of a list that are said one by one; of a longer one it is said how many there are"""
 
@@ -45,11 +47,15 @@ def _value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else shown(value)
 
 
-def unit_of(table: Any) -> str:
-    """What the money is counted in, where prices are recorded ones; else nothing.
+def unit_of(config: Mapping[str, Any]) -> str:
+    """What the money is counted in: the recipe's currency, or that of recorded prices; else nothing.
 
-    >>> unit_of({"kind": "brent"}), unit_of({"kind": "uniform"}), unit_of(None)
+    >>> unit_of({"prices": {"kind": "brent"}}), unit_of({"prices": {"kind": "uniform"}}), unit_of({})
     ('$', '', '')
+    >>> unit_of({"system": {"currency": "€"}, "prices": {"kind": "brent"}})
+    '€'
     """
-    kind = table.get("kind") if isinstance(table, Mapping) else None
-    return KINDS[kind].unit if isinstance(kind, str) and kind in KINDS else ""
+    system, prices = (own if isinstance(own, Mapping) else {} for own in (config.get("system"), config.get("prices")))
+    kind = prices.get("kind")
+    recorded = KINDS[kind].unit if isinstance(kind, str) and kind in KINDS else ""
+    return shown(system.get("currency") or recorded, CURRENCY)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.price_words import prices_said, unit_of
+from headgate.control.policies import KINDS
+from headgate.control.policies.held import REFERENCES as NEVER_HELD
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
@@ -29,7 +31,7 @@ MEASURES = {
     "chosen": "accuracy of the model chosen on held-out training data",
 }
 """what a run has learnt, each a number from 0 to 1: one for each seed"""
-REFERENCES = ("oracle", "periodic", "clairvoyant")
+REFERENCES = tuple(kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD))
 """kinds of policies that know or spend what nobody has: shown, never ranked"""
 
 
@@ -349,7 +351,7 @@ def runs_of(
         kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
         data=run.kind("data"),
         prices=prices_said(run.config.get("prices")),
-        unit=unit_of(run.config.get("prices")),
+        unit=unit_of(run.config),
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.studies.theory.rates import MeasuredRates
 
 
-What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "claims", "all", "better", "drift", "looking"])
+What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "claims", "all", "better", "savings", "drift", "looking"])
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def reproduce(
     """Make every number and figure of the paper's section 7, and judge every claim of the paper.
 
     WHAT is mnist, cifar10 or imagenette, the paper's data sets; theory; all of these; claims, the page of all claims from
-    the results that are there; better, ours beside the paper's; drift, policies when the world moves; or looking, which
-    samples to buy and to keep.
+    the results that are there; better, ours beside the paper's; savings, the money for the same accuracy; drift, policies
+    when the world moves; or looking, which samples to buy and to keep.
 
     Both as the text has it and as the released scripts do, with all policies on the same prices and samples. What is
     finished in --out is used as it is and what was interrupted goes on, so runs may come from another machine. What looks
@@ -83,9 +83,10 @@ def reproduce(
         _list(names, theory, what, quick)
         return
     folder = out or Path("reproduced-quick" if quick else "reproduced")
-    inside = folder / "better" if what in (What.better, What.drift, What.looking) else folder
+    ours = {What.better: _better, What.savings: _savings, What.drift: _drift, What.looking: _looking}
+    inside = folder / "better" if what in ours else folder
     asked = _Asked(folder / "runs", pages or inside, quick, device, processes, quiet)
-    own = {What.claims: _claims, What.better: _better, What.drift: _drift, What.looking: _looking}.get(what)
+    own = {What.claims: _claims, **ours}.get(what)
     made = _paper(names, theory, asked) if own is None else own(asked)
     for path in dict.fromkeys(made):
         say(path)
@@ -96,6 +97,7 @@ def reproduce(
 def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
     from headgate.studies.better.drift import DRIFT
     from headgate.studies.better.looking import LOOKING
+    from headgate.studies.better.savings import SAVINGS
     from headgate.studies.better.studies import NAMES, OBJECTIVES, SERVERS, study
     from headgate.studies.paper.batches import batches
 
@@ -110,7 +112,7 @@ def _list(names: list[str], theory: bool, what: What, quick: bool) -> None:
             say(f"{name}: about {total:.0f} s of H200 in all")
     if theory:
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
-    for name in {What.better: NAMES, What.drift: DRIFT, What.looking: LOOKING}.get(what, ()):
+    for name in {What.better: NAMES, What.savings: SAVINGS, What.drift: DRIFT, What.looking: LOOKING}.get(what, ()):
         say(study(name).command)
     for name in (*SERVERS, *OBJECTIVES) if what is What.better else ():
         points = study(name).points
@@ -169,6 +171,13 @@ def _better(asked: _Asked) -> list[Path]:
     return conclude_page(asked.pages, asked.quick)
 
 
+def _savings(asked: _Asked) -> list[Path]:
+    from headgate.studies.better.savings import SAVINGS
+
+    _compared(SAVINGS, asked)
+    return []
+
+
 def _drift(asked: _Asked) -> list[Path]:
     from headgate.studies.better.drift import DRIFT, conclude_drift
 
@@ -187,6 +196,7 @@ def _compared(names: "Sequence[str]", asked: _Asked) -> None:
     """Runs those of these comparisons that have no numbers yet and writes their pages; what needs a GPU only with one."""
     from headgate.analysis.compare.conclude import conclude
     from headgate.experiment.recipes import study_table
+    from headgate.studies.better.savings import SAVINGS, conclude_runs
     from headgate.studies.better.seed_by_seed import not_run
     from headgate.studies.better.studies import OBJECTIVES, SERVERS, study
     from headgate.studies.better.worth import conclude_worth
@@ -200,6 +210,8 @@ def _compared(names: "Sequence[str]", asked: _Asked) -> None:
             folders, _ = _play(own.points, asked.runs / "better" / name, asked)
             if name in (*SERVERS, *OBJECTIVES):
                 conclude_worth(folders, asked.pages, name, asked.quick)
+            elif name in SAVINGS:
+                conclude_runs(folders, asked.pages, name, own.command, asked.quick)
             else:
                 conclude(folders, asked.pages, name, own.command, asked.quick)
 

@@ -39,6 +39,8 @@ class System:
     budget: float
     horizon: int | None = None
     weight: Floats = field(default=None)  # type: ignore[arg-type]  # filled in below: equal weights
+    currency: str = ""
+    """what money is counted in, as in "$": printed beside amounts, and nothing else"""
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
@@ -58,6 +60,8 @@ class System:
             raise SettingError("system.weights: must be finite, zero or more, and not all zero")
         if abs(weight.sum() - 1) > 1e-9:  # what was normalised once keeps its bits
             weight = weight / weight.sum()
+        if len(self.currency) > 8 or not self.currency.isprintable():
+            raise SettingError(f'system.currency = "{shown(self.currency)}": must be at most 8 characters that can be printed')
         for array in (buffer, weight):
             array.setflags(write=False)
         object.__setattr__(self, "buffer", buffer)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from headgate.control.controller import Controller
+from headgate.control.policies.held import held
 from headgate.control.policy import AdmissionPolicy, Given, check_is_policy
 from headgate.control.prices import PriceProcess
 from headgate.control.prices.looking import WithLooks
@@ -128,8 +129,11 @@ class Experiment:
 
     def with_budget(self, budget: float) -> Self:
         """The same at another budget; what policies were not told is worked out anew."""
-        system = self.system
-        return replace(self, system=System(system.buffer, budget, system.horizon, system.weight))
+        return replace(self, system=replace(self.system, budget=budget))
+
+    def held(self) -> Self:
+        """The same with every policy held to the money and the buffers. References, such as the oracle, stay as they are."""
+        return replace(self, policies={name: held(stated) for name, (stated, _) in self.stated.items()})
 
     def only(self, policies: Mapping[str, AdmissionPolicy] | list[str], seeds: Ints | None = None) -> Self:
         """The same with these of its policies and neighbouring seeds."""

@@ -21,6 +21,8 @@ class SystemTable:
     budget: float
     clients: int | None = None
     weights: tuple[float, ...] | None = None
+    currency: str = ""
+    """what money is counted in, as in "$": printed beside amounts, and nothing else"""
 
     def __post_init__(self) -> None:
         if self.clients is not None and self.clients < 1:
@@ -36,7 +38,8 @@ class SystemTable:
         buffers = np.array(self.buffers, dtype=np.int64)
         if self.clients is not None:
             buffers = np.resize(buffers, self.clients) if buffers.size else buffers
-        return System(buffers, self.budget, horizon, None if self.weights is None else np.array(self.weights))  # type: ignore[arg-type]
+        weight = None if self.weights is None else np.array(self.weights)
+        return System(buffers, self.budget, horizon, weight, self.currency)  # type: ignore[arg-type]
 
 
 def system_table(system: System) -> dict[str, Any]:
@@ -47,6 +50,8 @@ def system_table(system: System) -> dict[str, Any]:
     table: dict[str, Any] = {"buffers": buffer[:period].tolist(), "clients": clients, "budget": float(system.budget)}
     if np.any(system.weight != system.weight[0]):
         table["weights"] = system.weight.tolist()
+    if system.currency:
+        table["currency"] = system.currency
     return table
 
 

@@ -25,7 +25,7 @@ SHARE = 0.8
 def work(experiment: Experiment) -> float:
     """Seconds on one core, very roughly: what tells a second from a minute without looking at data or model."""
     digits, linear = experiment.data.kind == "digits", experiment.model.kind == "logistic"
-    training = ((0.001 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
+    training = ((0.0006 if digits else 0.002) if linear else 0.15) * max(1.0, experiment.system.clients / 100)
     evaluation = (0.0001 if digits else 0.007) if linear else 1.0
     return runs_of(experiment) * experiment.rounds * (training + evaluation / max(experiment.training.evaluate_every, 1))
 

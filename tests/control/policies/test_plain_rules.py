@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
-from headgate.control.policies import Bucket, Lookahead, Pacing, Pi, Random, Threshold
+from headgate.control.policies import Below, Bucket, Lookahead, Pacing, Pi, Random, Threshold
 from headgate.control.policy import Given
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
@@ -62,6 +62,14 @@ def pi(prices, costs, C, T, L, places, proportional=0.2, integral=0.05, windup=2
     return float(prices[-1] <= sum(prices) / len(prices) * math.exp(proportional * error + wound)), FOREVER
 
 
+def below(prices, costs, C, T, L, places, quantile=0.5):
+    c, t = prices[-1], len(prices)
+    rounds = max(t, 20) if T is None else max(T - t + 1, 1)
+    money = (max(L - sum(costs), 0.0) / rounds + (C * (1 - 1 / rounds) if T is None else 0.0)) / quantile
+    limit = sorted(prices)[math.ceil(quantile * t) - 1]
+    return (min(money / (c * places), 1.0) if c * places > money else 1.0) * (c <= limit), FOREVER
+
+
 def lookahead(prices, costs, C, T, L, places, window=None):
     c, t = prices[-1], len(prices)
     mean, rounds = sum(prices) / t, max(t, 20) if T is None else max(T - t + 1, 1)
@@ -102,6 +110,7 @@ RULES = {
     random: (Random, {"chance": SHARE}, {"seed": st.integers(0, 3)}),
     pacing: (Pacing, {}, {"step": MAYBE, "initial": MAYBE | st.just(0.0)}),
     bucket: (Bucket, {}, {"depth": st.sampled_from([0.25, 1.0, 3.0, 20.0])}),
+    below: (Below, {}, {"quantile": st.sampled_from([0.25, 0.5, 1.0])}),
     pi: (Pi, {}, {name: st.sampled_from([0.25, 1.0, 3.0]) for name in ("proportional", "integral", "windup", "smoothing")}),
     lookahead: (Lookahead, {}, {"window": st.none() | st.sampled_from([1.0, 2.5, 7.0, 64.0, 100.0])}),
 }

@@ -1,6 +1,7 @@
 """The policies, one a file: what we recommend first, the others that buy, the paper's, and what they are held against."""
 
 from headgate.control.policies.buying.alert import Alert
+from headgate.control.policies.buying.below import Below
 from headgate.control.policies.buying.bucket import Bucket
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.headgate import Headgate
@@ -14,6 +15,7 @@ from headgate.control.policies.buying.resolving import Resolving
 from headgate.control.policies.buying.threshold import Threshold
 from headgate.control.policies.drift.acdpp import Acdpp
 from headgate.control.policies.drift.dpp import Dpp
+from headgate.control.policies.held import Held
 from headgate.control.policies.references.clairvoyant import Clairvoyant
 from headgate.control.policies.references.constant import Constant
 from headgate.control.policies.references.hybrid import Hybrid
@@ -31,6 +33,7 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "pacing": Pacing,
     "lookahead": Lookahead,
     "pi": Pi,
+    "below": Below,
     "bucket": Bucket,
     "random": Random,
     "rccda": Rccda,
@@ -42,5 +45,6 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "oracle": Oracle,
     "periodic": Periodic,
     "clairvoyant": Clairvoyant,
+    "held": Held,
 }
 """by their names in recipes; the recommended one first"""

@@ -1,0 +1,202 @@
+"""The money with which a policy reaches another's accuracy: from runs at several budgets."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.formatting import listed, percent
+from headgate.analysis.intervals import DECIDED, Estimate, Floats, t_quantile
+
+Row = Mapping[str, Any]
+"""of a comparison: one policy at one budget"""
+RESAMPLES = 4000
+WIDE = 0.6
+"""width of a share's interval, beyond which the share cannot be told"""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a policy needs to reach the accuracy that a rival has at one budget."""
+
+    policy: str
+    rival: str
+    measure: str
+    prices: str
+    unit: str
+    budget: float
+    """the rival's, a round"""
+    accuracy: float
+    """the rival's at this budget"""
+    rival_money: float
+    """what the rival really spends there, a round"""
+    money: Estimate | None
+    """what the policy spends a round where it is as accurate, with the 95 % interval; None where that cannot be told"""
+    why: str = ""
+    """why it cannot be told"""
+
+    @property
+    def share(self) -> Estimate | None:
+        """The same as a share of the rival's money."""
+        return None if self.money is None else self.money.scaled(1 / self.rival_money)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """A policy's mean accuracy over the money that it really spends, made monotone."""
+
+    money: Floats
+    """a round, mean over seeds, ascending, (budgets,)"""
+    by_seed: Floats
+    """accuracies, (seeds, budgets)"""
+
+    def accuracy(self, weights: Floats) -> Floats:
+        """Mean accuracy at each budget, (resamples, budgets), where seeds weigh `weights`, (resamples, seeds).
+
+        Made monotone by isotonic regression: the highest over beginnings of the lowest over ends of the means between them.
+        """
+        means, count = weights @ self.by_seed, self.money.size
+        sums = np.concatenate([np.zeros((len(means), 1)), means.cumsum(axis=-1)], axis=-1)
+        between = np.full((len(means), count, count), np.inf)
+        for first in range(count):
+            for last in range(first, count):
+                between[:, first, last] = (sums[:, last + 1] - sums[:, first]) / (last + 1 - first)
+        lowest = np.minimum.accumulate(between[:, :, ::-1], axis=-1)[:, :, ::-1]
+        return np.stack([lowest[:, : at + 1, at].max(axis=-1) for at in range(count)], axis=-1)
+
+    def money_for(self, wanted: Floats, weights: Floats) -> Floats:
+        """The least money with which the accuracy is `wanted`, (resamples,), by interpolation in the logarithm of money.
+
+        Zero where it is below that of the least budget, infinite where no budget reaches it.
+        """
+        curve, money = self.accuracy(weights), np.log(self.money)
+        after = (curve < wanted[:, None]).sum(axis=-1)  # the curve never falls
+        there, here = np.minimum(after, money.size - 1), np.maximum(after - 1, 0)
+        low, high = (np.take_along_axis(curve, at[:, None], axis=-1)[:, 0] for at in (here, there))
+        part = np.divide(wanted - low, high - low, out=np.ones_like(low), where=high > low)
+        found = np.exp(money[here] + part * (money[there] - money[here]))
+        at_least = np.where(wanted == curve[:, 0], self.money[0], 0.0)
+        return np.where(after == 0, at_least, np.where(after == money.size, np.inf, found))
+
+
+def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
+    """Each policy's, of the seeds that all of them have learnt at all budgets, and the number of these seeds."""
+    own = [row for row in rows if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")]
+    seeds = sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
+    found: dict[str, list[Row]] = {}
+    for row in sorted(own, key=lambda row: row["spend"]):
+        found.setdefault(row["policy"], []).append(row)
+
+    def chosen(row: Row) -> list[float]:
+        by_seed = dict(zip(row["learnt"], row[f"{measure}_by_seed"], strict=True))
+        return [by_seed[seed] for seed in seeds]
+
+    made = {
+        name: Frontier(np.array([row["spend"] for row in each]), np.array([chosen(row) for row in each]).T)
+        for name, each in found.items()
+        if len({row["spend"] for row in each}) > 1
+    }
+    return made, len(seeds)
+
+
+def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last") -> list[Saving]:
+    """For each kind of price and budget of the rival, what each other policy needs for the rival's accuracy.
+
+    Means are over the seeds that all policies have learnt. The interval is the 95 % percentile interval over seeds drawn with
+    replacement, the same draw for all policies and budgets, expanded for few seeds (Hesterberg 2015).
+    """
+    found: list[Saving] = []
+    for prices in dict.fromkeys(row["prices"] for row in rows):
+        own = [row for row in rows if row["prices"] == prices]
+        curves, seeds = frontiers(own, measure) if any(row["policy"] == rival for row in own) else ({}, 0)
+        if rival not in curves or not seeds:
+            continue
+        weights = _weights(seeds)
+        levels = curves[rival].accuracy(weights)
+        budgets = sorted((row["spend"], row["budget"]) for row in own if row["policy"] == rival)
+        for at, (spend, budget) in enumerate(budgets):
+            for name, curve in curves.items():
+                if name != rival:
+                    accuracy = float(levels[0, at])
+                    money, why = _needed(curve, levels[:, at], weights, spend)
+                    unit = str(own[0].get("unit") or "")
+                    found.append(Saving(name, rival, measure, prices, unit, budget, accuracy, spend, money, why))
+    return found
+
+
+def money_for(rows: Sequence[Row], accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
+    """What each policy spends a round where its mean accuracy is `accuracy`; None where no budget tells."""
+    curves, seeds = frontiers(rows, measure)
+    weights = _weights(seeds) if seeds else np.empty((0, 0))
+    wanted = np.full(len(weights), accuracy)
+    return {name: _needed(curve, wanted, weights, None)[0] for name, curve in curves.items()}
+
+
+def _weights(seeds: int) -> Floats:
+    """How much each seed counts, (1 + resamples, seeds): all alike first, then as often as it was drawn."""
+    drawn = np.random.default_rng(0).multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES)
+    return np.concatenate([np.ones((1, seeds)), drawn]) / seeds
+
+
+def _needed(curve: Frontier, wanted: Floats, weights: Floats, beside: float | None) -> tuple[Estimate | None, str]:
+    """The money with its interval, or why it cannot be told; `beside` is the rival's."""
+    needs, seeds = curve.money_for(wanted, weights), weights.shape[1]
+    if needs[0] == np.inf:
+        return None, "does not reach it"
+    if needs[0] == 0:
+        return None, f"reaches it with less than {curve.money[0]:.4g}"
+    if seeds == 1:
+        return Estimate(float(needs[0])), ""
+    tail = _normal(-t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)))
+    low, high = np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
+    if high == np.inf or (beside is not None and high - low > WIDE * beside):
+        return None, "cannot be told from these seeds"
+    return Estimate(float(needs[0]), max(float(low), float(curve.money[0])), float(high), seeds), ""
+
+
+def _normal(z: float) -> float:
+    return 0.5 * math.erfc(-z / math.sqrt(2))
+
+
+# in words
+
+
+def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[Saving]:
+    """Those at this budget of the rival, or at the middle one of those at which most is known."""
+    by_budget: dict[float, list[Saving]] = {}
+    for one in found:
+        by_budget.setdefault(one.budget, []).append(one)
+    if budget in by_budget:
+        return by_budget[budget]
+    known = {each: sum(one.money is not None for one in own) for each, own in by_budget.items()}
+    most = [each for each in sorted(known) if known[each] == max(known.values())]
+    return by_budget[most[len(most) // 2]] if most else []
+
+
+def amount(unit: str, value: float) -> str:
+    """
+    >>> amount("", 9.41), amount("$", 0.00123), amount("", 549.0)
+    ('9.4', '$ 0.0012', '549')
+    """
+    digits = 0 if value >= 100 else 1 if value >= 1 else 1 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{unit} {value:,.{digits}f}".strip()
+
+
+def sentence(found: Sequence[Saving]) -> str:
+    """What each policy needs for the rival's accuracy, in one sentence; empty where nothing was found."""
+    if not found:
+        return ""
+    first = found[0]
+    said = [_needs(one) for one in found]
+    called = {"constant": "constant admission"}.get(first.rival, first.rival)
+    return f"{called} reaches {percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)} a round; {listed(said)}."
+
+
+def _needs(one: Saving) -> str:
+    share = one.share
+    if one.money is None or share is None:
+        return f"{one.policy} {one.why}"
+    ends = "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} … {100 * share.high:.0f} %)"
+    return f"{one.policy} needs {amount(one.unit, one.money.mean)}, {100 * share.mean:.0f}{ends or ' %'} of it"

@@ -1,0 +1,105 @@
+"""Any policy held to its limits: never over its money, never over a buffer, and as it was alone until a limit is reached."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate import load
+from headgate.control import Controller, System
+from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Held, Hybrid, Oracle, Released
+from headgate.control.policies.held import held
+from headgate.control.policy import Given
+from headgate.control.prices import Uniform
+from headgate.errors import SettingError
+from headgate.testing import check_policy
+from headgate.theory.bound import BoundConstants
+
+POLICIES = [Constant(), Acdpp(), Dpp(), Hybrid(), Hybrid(paid=True), Released(), Oracle(), Constant(rate=30.0, K=9)]
+
+
+def played(policy, system, prices):
+    """Spend and what each client holds, after each round."""
+    controller = Controller(system, policy)
+    ledger, spent, held_by = controller.open(), [], []
+    for price in prices:
+        ledger = controller.post(ledger, controller.decide(ledger, np.atleast_1d(price)[None] if np.ndim(price) else price))
+        spent.append(float(ledger.spent[0]))
+        held_by.append(ledger.occupancy[0])
+    return np.array(spent), np.array(held_by)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    policy=st.sampled_from(POLICIES),
+    buffers=st.lists(st.integers(1, 9), min_size=2, max_size=4),
+    budget=st.floats(1.0, 60.0),
+    prices=st.lists(st.floats(0.0, 20.0), min_size=2, max_size=25),
+    open_end=st.booleans(),
+)
+def test_keeps_both_limits(policy, buffers, budget, prices, open_end):
+    system = System(buffers, budget, None if open_end else len(prices))
+    made = Held(policy).completed(Given(system, Uniform(1.0, 10.0), BoundConstants(), np.arange(1), len(prices)))
+    spent, held_by = played(made, system, prices)
+    rounds = np.arange(1, len(prices) + 1)
+    assert (spent <= budget * (rounds if open_end else len(prices))).all()
+    assert (held_by <= np.array(buffers)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    prices=st.lists(st.lists(st.floats(0.0, 20.0), min_size=3, max_size=3), min_size=2, max_size=20),
+    policy=st.sampled_from([Constant(rate=4.5, K=2), Hybrid(rate=2.0, K=2, stale=(2,)), Headgate()]),
+    budget=st.floats(1.0, 60.0),
+)
+def test_keeps_both_limits_with_a_price_for_each_client(prices, policy, budget):
+    system = System([4, 5, 6], budget, len(prices))
+    spent, held_by = played(Held(policy), system, prices)
+    assert spent[-1] <= budget * len(prices)
+    assert (held_by <= system.buffer).all()
+
+
+def test_buys_as_alone_while_no_limit_is_near():
+    system, prices = System([20, 20], 1000.0, 30), Uniform(1.0, 10.0).path(np.arange(1), 1, 31)[0]
+    policy = Constant(rate=2.0, K=2)
+    np.testing.assert_array_equal(played(policy, system, prices)[0], played(Held(policy), system, prices)[0])
+
+
+def test_keeps_its_samples_when_the_money_is_spent():
+    system, policy = System([4, 4], 4.0, 10), Constant(rate=4.0, K=2)
+    _, alone = played(Constant(rate=4.0, K=2, purse=True), system, [2.0] * 10)
+    _, inside = played(Held(policy), system, [2.0] * 10)
+    assert (alone[-1].sum(), inside[-1].sum()) == (0, 8)
+
+
+def test_pays_for_what_is_free_alone():
+    system = System([4, 4], 20.0, 5)
+    policy = Hybrid(rate=0.5, K=2, stale=(1,))
+    alone, inside = (played(each, system, [3.0] * 5)[0] for each in (policy, Held(policy)))
+    assert alone[0] < 4 * 3.0 <= inside[0]
+
+
+@pytest.mark.parametrize("policy", [Constant(), Acdpp(), Hybrid(), Released()])
+def test_passes_the_checks_for_policies(policy):
+    check_policy(Held(policy))
+
+
+def test_leaves_buyers_and_references_as_they_are():
+    ours, reference = Headgate(), Oracle()
+    assert held(ours) is ours
+    assert held(reference) is reference
+    assert held(held_once := held(Constant())) is held_once
+
+
+def test_refuses_a_number_for_each_run():
+    with pytest.raises(SettingError, match=r"policy\.K: must be one number"):
+        Held(Constant(K=np.array([1, 2])))
+
+
+def test_an_experiment_holds_all_its_policies_and_reads_them_back():
+    experiment = load("digits", 'run.policies=["headgate", "constant", "acdpp", "oracle"]', "run.rounds=9").held()
+    kinds = {name: table["kind"] for name, table in experiment.tables()["policies"].items()}
+    assert kinds == {"headgate": "headgate", "constant": "held", "acdpp": "held", "oracle": "oracle"}
+    assert load(experiment.tables()).tables() == experiment.tables()
+    tighter = experiment.with_budget(experiment.system.budget / 4)
+    assert tighter.policies["constant"].policy.rate < experiment.policies["constant"].policy.rate  # worked out again
