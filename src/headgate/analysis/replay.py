@@ -25,6 +25,7 @@ LINES = 20
 """of the table that is shown, at most"""
 NEAR = 1e-3
 """of the money paid: how near the least budget for as many samples is searched for"""
+KINDS = {"as_many": "for as many samples", "as_much": "for as much money"}
 ROUNDING = 1e-9
 """relative difference below which two sums of money are the same"""
 
@@ -93,13 +94,13 @@ class ReplayResult(Shown):
         known = self.purchases.price[self.purchases.offered]
         if (known == known[0]).all():
             return f"{paid} The price never changed, so there was nothing to save."
-        much = f"{self.as_much.samples:,} for as much"
+        much = self.as_much
         if many is None or self.cheapest is None:
-            return f"{paid} headgate would have bought {much}; this capacity does not allow as many."
-        share = percent(many.paid / you.paid)
+            said = f"headgate would have bought {much.samples:,} for {self._money(much.paid)}"
+            return f"{paid} {said}; this capacity does not allow as many."
         said = (
-            f"{paid} headgate would have paid {self._money(many.paid)} ({share}) for as many, or bought {much}; "
-            f"the cheapest possible was {self._money(self.cheapest)}."
+            f"{paid} headgate would have paid {self._money(many.paid)} ({percent(many.paid / you.paid)}) for as many, "
+            f"or bought {much.samples:,} for as much; the cheapest possible was {self._money(self.cheapest)}."
         )
         if self.cheapest >= you.paid * (1 - ROUNDING):
             return f"{said} With this capacity there was nothing to save."
@@ -109,9 +110,10 @@ class ReplayResult(Shown):
     def note(self) -> str:
         """How it was compared, and what was not."""
         least, most = int(self.capacity.min()), int(self.capacity.max())
-        room = f"{most:,}" if least == most else f"{least:,} to {most:,}, by client,"
+        room = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        each = " and client" if self.capacity.size > 1 else ""
         return (
-            f"headgate saw each price in its round and no later one, and bought at most {room} samples a round "
+            f"headgate saw each price in its round and no later one, and bought at most {room} samples a round{each} "
             "(capacity). The budget for as many is the least that suffices, found afterwards. Samples and money are "
             "compared, not accuracy: a sample that is bought later is in use for a shorter time."
         )
@@ -120,7 +122,7 @@ class ReplayResult(Shown):
         return money_in(self.currency, value)
 
     def figure(self, path: str | Path) -> Path:
-        """Draw money and samples over time into an .svg, .png or .pdf."""
+        """Draw both answers, prices and purchases into an .svg, .png or .pdf."""
         from headgate.analysis.replay_figure import draw_replay
 
         draw_replay(self, Path(path))
@@ -128,12 +130,8 @@ class ReplayResult(Shown):
 
     @property
     def kind(self) -> str:
-        """Which of headgate's purchases table and figure show: for as many samples, where the capacity allows so many."""
+        """Which of headgate's purchases table and figure show: as_many, where the capacity allows as many samples."""
         return "as_much" if self.for_as_many is None else "as_many"
-
-    @property
-    def kind_said(self) -> str:
-        return "for as much money" if self.for_as_many is None else "for as many samples"
 
     def shown(self) -> Sequence[RenderableType]:
         size = -(-self.frame.height // LINES)
@@ -153,7 +151,7 @@ class ReplayResult(Shown):
             ]
             for line in lines.iter_rows(named=True)
         ]
-        title = f"{self.kind_said}, {counted(size, 'round')} a line; paid: so far"
+        title = f"{KINDS[self.kind]}, {counted(size, 'round')} a line; paid: so far"
         return [f"{self.sentence}\n", a_table(title, header, cells), self.note]
 
 

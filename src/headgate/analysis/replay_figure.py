@@ -1,24 +1,22 @@
 """Both answers of a replay as bars, and below them when who bought, and at which price."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, save_figure
-from headgate.analysis.formatting import in_unit, percent
+from headgate.analysis.formatting import in_unit, number, percent
 from headgate.analysis.purchases import moment
+from headgate.analysis.replay import KINDS, ReplayResult
 from headgate.escaping import label
-
-if TYPE_CHECKING:
-    from headgate.analysis.replay import ReplayResult
 
 YOU, HEADGATE, POSSIBLE = "#777777", COLOURS[0], "#cccccc"
 
 
-def draw_replay(result: "ReplayResult", path: Path) -> None:
+def draw_replay(result: ReplayResult, path: Path) -> None:
     """headgate's rounds are those for as many samples, or those for as much money where as many cannot be bought."""
     frame, you, unit = result.frame, result.you, result.currency
     when: Any = [moment(text) for text in frame["time"]]
@@ -29,7 +27,7 @@ def draw_replay(result: "ReplayResult", path: Path) -> None:
         )  # fmt: skip
         many = {} if result.as_many is None else {"headgate": result.as_many.paid, "cheapest possible": result.cheapest}
         _bars(axes["many"], in_unit(f"Paid for {you.samples:,} samples", unit), {"you": you.paid, **many})
-        title = f"Samples for {unit} {you.paid:,.0f}".replace("  ", " ")
+        title = f"Samples for {f'{unit} {number(you.paid)}'.strip()}"
         _bars(axes["much"], title, {"you": you.samples, "headgate": result.as_much.samples})
         axes["price"].step(when, frame["price"], where="mid", color="black", linewidth=1.2)
         axes["price"].set_title(label(in_unit("Price of a sample", unit)), loc="left", fontsize=11)
@@ -40,7 +38,7 @@ def draw_replay(result: "ReplayResult", path: Path) -> None:
         bought.vlines(when, -frame[f"{result.kind}_bought"], 0, color=HEADGATE, linewidth=width)
         bought.axhline(0, color="black", linewidth=0.8)
         bought.yaxis.set_major_formatter(lambda value, _: f"{abs(value):,.0f}")
-        bought.set_title(f"Samples bought: you above, headgate below ({result.kind_said})", loc="left", fontsize=11)
+        bought.set_title(f"Samples bought: you above, headgate below ({KINDS[result.kind]})", loc="left", fontsize=11)
         bought.sharex(axes["price"])
         save_figure(figure, path)
 
@@ -49,7 +47,7 @@ def _bars(axes: Axes, title: str, values: dict[str, Any]) -> None:
     """The first is the whole that the others are a share of."""
     whole = next(iter(values.values()))
     bars = axes.barh(list(values), list(values.values()), color=(YOU, HEADGATE, POSSIBLE)[: len(values)], height=0.7)
-    said = [f"{value:,.0f}" + (f" ({percent(value / whole)})" if i else "") for i, value in enumerate(values.values())]
+    said = [number(value) + (f" ({percent(value / whole)})" if i else "") for i, value in enumerate(values.values())]
     axes.bar_label(bars, said, padding=4)
     axes.set_title(label(title), loc="left", fontsize=11)
     axes.invert_yaxis()
