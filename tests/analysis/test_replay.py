@@ -111,7 +111,7 @@ def test_what_is_said_where_nothing_could_be_saved_or_headgate_loses(tmp_path):
     same = headgate.replay(written(tmp_path, [(t, 0, 2.0, t % 3) for t in range(9)]))
     assert same.sentence.endswith("The price never changed, so there was nothing to save.")
     full = headgate.replay(written(tmp_path, [(t, 0, 2.0 + t % 3, 5) for t in range(9)]))
-    assert full.sentence.endswith("With this capacity there was nothing to save.")
+    assert full.sentence.endswith("With this capacity there was nothing to save; a larger one may be stated.")
     lucky = headgate.replay(written(tmp_path, [(t, 0, 9.0 - t, 20 if t == 8 else 1 if t > 5 else 0) for t in range(9)]))
     assert lucky.as_many.paid > lucky.you.paid
     assert lucky.as_much.samples < lucky.you.samples

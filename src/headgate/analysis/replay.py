@@ -103,7 +103,7 @@ class ReplayResult(Shown):
             f"or bought {much.samples:,} for as much; the cheapest possible was {self._money(self.cheapest)}."
         )
         if self.cheapest >= you.paid * (1 - ROUNDING):
-            return f"{said} With this capacity there was nothing to save."
+            return f"{said} With this capacity there was nothing to save; a larger one may be stated."
         return f"{said} Your own purchases were cheaper." if many.paid > you.paid * (1 + ROUNDING) else said
 
     @property
