@@ -132,6 +132,23 @@ def test_rehearse_draws(headgate, tmp_path):
     assert path.read_bytes() == first
 
 
+def test_replay_prints_a_sentence_and_json_and_writes_its_rows(headgate, tmp_path):
+    purchases, rows, figure = str(EXAMPLES / "purchases.csv"), tmp_path / "rows.csv", tmp_path / "f.svg"
+    out, err = headgate("replay", purchases, "--currency", "$", "--out", str(rows), "--figure", str(figure))
+    assert out.startswith("You paid $ ")
+    assert err == f"wrote {rows}\nwrote {figure}\n"
+    told = json.loads(headgate("replay", purchases, "--format", "json")[0])
+    frame = pl.read_csv(rows)
+    assert frame.columns == list(told["rounds"][0])
+    for key, prefix in (("you", ""), ("as_much", "as_much_"), ("as_many", "as_many_")):
+        assert told[key] == {"samples": frame[f"{prefix}bought"].sum(), "paid": pytest.approx(frame[f"{prefix}paid"].sum())}
+    wider = json.loads(headgate("replay", purchases, "--capacity", "200", "--format", "json")[0])
+    assert wider["capacity"] == [200]
+    assert wider["cheapest"] < told["cheapest"] < told["as_many"]["paid"]
+    assert "--capacity" not in headgate("replay", purchases, "--capacity", "0", code=2)[1]
+    assert "none.csv: cannot be read" in headgate("replay", "none.csv", code=4)[1]
+
+
 def test_empty_rounds_are_infinite_in_the_table_and_null_in_json(headgate):
     words = ("rehearse", "mnist", "--rounds", "5", "--seeds", "1", "--policies", "constant", "-q")
     small = ("--set", "policies.constant.rate=0.1")

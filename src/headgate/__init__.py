@@ -16,6 +16,7 @@ Functions
     run               learn, into a run folder
     open              read a run folder
     compare           accuracy against the money spent, at every budget
+    replay            purchases that were made, beside those that headgate would have made
 
 Classes: what these return
 
@@ -24,6 +25,7 @@ Classes: what these return
     RehearsalResult   of `rehearse`: tables of what is spent, held and used
     Run               of `run` and `open`: tables of all that a run folder holds
     Comparison        of `compare`: a table, the page and which policy is best where
+    ReplayResult      of `replay`: what as many samples cost, what as much money buys, a table and a figure
     HeadgateError     the base of every error that headgate raises
 
 Classes: for a loop or parts of one's own (policies, prices and rules that ship are in `headgate.control`)
@@ -47,6 +49,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from headgate.analysis.replay import ReplayResult, replay
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
     from headgate.control import (
         AdmissionPolicy,
@@ -67,6 +70,7 @@ if _typing.TYPE_CHECKING:
     __version__: str
 
 _HOME = {
+    "headgate.analysis.replay": "replay ReplayResult",
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
     "headgate.control": "AdmissionPolicy Ask Candidates Controller Offered Report Retention Selection System View",
     "headgate.control.prices": "PriceProcess",

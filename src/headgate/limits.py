@@ -26,6 +26,8 @@ FORESEEN = 1_000_000
 """samples that the money of a run buys, where prices are foreseen"""
 PRICES = 10_000_000
 """of a trace"""
+PURCHASES = 20_000
+"""of a file that is replayed: rows, and times multiplied by clients"""
 CONCEPTS = 256
 """between which a world changes"""
 WINDOW = 1_000

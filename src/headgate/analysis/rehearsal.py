@@ -41,8 +41,9 @@ def check_out(path: Path) -> None:
 def write(frame: pl.DataFrame, path: Path) -> None:
     """By suffix."""
     check_out(path)
-    if path.suffix == ".csv":  # a name may look like a formula
-        frame = frame.with_columns(pl.col("policy").replace({name: cell(name) for name in frame["policy"].unique()}))
+    if path.suffix == ".csv":  # a text may look like a formula
+        texts = frame.select(pl.col(pl.String))
+        frame = frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
     write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
 
 

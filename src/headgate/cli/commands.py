@@ -10,6 +10,7 @@ from headgate.cli import control, flower, learning, theory
 from headgate.cli.command_group import CommandGroup
 from headgate.cli.compare import compare
 from headgate.cli.leaderboard import leaderboard
+from headgate.cli.replay import replay
 from headgate.cli.reproduce import reproduce
 from headgate.cli.saying import say
 from headgate.cli.serve import serve
@@ -55,6 +56,7 @@ app.command()(control.rehearse)
 app.command()(control.recipes)
 app.command()(compare)
 app.command()(leaderboard)
+app.command()(replay)
 app.command()(reproduce)
 app.command()(serve)
 app.add_typer(data, name="data")

@@ -1,0 +1,263 @@
+"""Purchases that were made, beside those that headgate would have made at the same prices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from rich.console import RenderableType
+
+from headgate.analysis.formatting import counted, money_in, number, percent
+from headgate.analysis.purchases import Purchases, read_purchases
+from headgate.analysis.shown import Shown, a_table
+from headgate.control.controller import Controller
+from headgate.control.policies import Headgate
+from headgate.control.retention import KStep
+from headgate.control.types import Floats, Ints, Report, System
+from headgate.errors import SettingError
+from headgate.escaping import shown
+from headgate.limits import NUMBER, SAMPLES
+
+LINES = 20
+"""of the table that is shown, at most"""
+NEAR = 1e-3
+"""of the money paid: how near the least budget for as many samples is searched for"""
+KINDS = {"as_many": "for as many samples", "as_much": "for as much money"}
+ROUNDING = 1e-9
+"""relative difference below which two sums of money are the same"""
+
+
+class Total(NamedTuple):
+    """What was bought in all rounds together, and what was paid for it."""
+
+    samples: int
+    paid: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplayResult(Shown):
+    """What headgate would have bought at the prices of somebody's purchases."""
+
+    purchases: Purchases
+    capacity: Ints
+    """the most samples that each client can buy in a round, (M,)"""
+    for_as_much: Ints
+    """what headgate buys in each round for as much money as was paid, (T, M)"""
+    for_as_many: Ints | None
+    """likewise with the least budget that buys as many samples; None: the capacity does not allow so many"""
+    cheapest: float | None
+    """the least that so many samples could have cost, had all prices been known beforehand; None likewise"""
+    currency: str = ""
+
+    @cached_property
+    def you(self) -> Total:
+        """What was really bought and paid."""
+        return self._total(self.purchases.bought)
+
+    @cached_property
+    def as_much(self) -> Total:
+        """headgate, for as much money."""
+        return self._total(self.for_as_much)
+
+    @cached_property
+    def as_many(self) -> Total | None:
+        """headgate, for as many samples."""
+        return None if self.for_as_many is None else self._total(self.for_as_many)
+
+    def _total(self, bought: Ints) -> Total:
+        return Total(int(bought.sum()), float(self.purchases.paid(bought).sum()))
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """One row per round: the mean price offered, and what was bought and paid, by you and twice by headgate."""
+        own = self.purchases
+        columns: dict[str, Any] = {"time": list(own.times), "price": np.nanmean(own.price, axis=-1)}
+        for prefix, bought in (("", own.bought), ("as_much_", self.for_as_much), ("as_many_", self.for_as_many)):
+            columns[f"{prefix}bought"] = None if bought is None else bought.sum(axis=-1)
+            columns[f"{prefix}paid"] = None if bought is None else own.paid(bought)
+        return pl.DataFrame(columns)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """As `headgate replay --format json` has them."""
+        totals = {"you": self.you, "as_much": self.as_much, "as_many": self.as_many, "cheapest": self.cheapest}
+        return {**totals, "capacity": self.capacity.tolist(), "said": self.sentence, "rounds": self.frame.to_dicts()}
+
+    @property
+    def sentence(self) -> str:
+        """The answer in plain words."""
+        you, many, times = self.you, self.as_many, self.purchases.times
+        paid = f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')} from {times[0]} to {times[-1]}."
+        known = self.purchases.price[self.purchases.offered]
+        if (known == known[0]).all():
+            return f"{paid} The price never changed, so there was nothing to save."
+        much = self.as_much
+        if many is None or self.cheapest is None:
+            said = f"headgate would have bought {much.samples:,} for {self._money(much.paid)}"
+            return f"{paid} {said}; this capacity does not allow as many."
+        said = (
+            f"{paid} headgate would have paid {self._money(many.paid)} ({percent(many.paid / you.paid)}) for as many, "
+            f"or bought {much.samples:,} for as much; the cheapest possible was {self._money(self.cheapest)}."
+        )
+        if self.cheapest >= you.paid * (1 - ROUNDING):
+            return f"{said} With this capacity there was nothing to save; a larger one may be stated."
+        return f"{said} Your own purchases were cheaper." if many.paid > you.paid * (1 + ROUNDING) else said
+
+    @property
+    def note(self) -> str:
+        """How it was compared, and what was not."""
+        least, most = int(self.capacity.min()), int(self.capacity.max())
+        room = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        each = " and client" if self.capacity.size > 1 else ""
+        return (
+            f"headgate saw each price in its round and no later one, and bought at most {room} samples a round{each} "
+            "(capacity). The budget for as many is the least that suffices, found afterwards. Samples and money are "
+            "compared, not accuracy: a sample that is bought later is in use for a shorter time."
+        )
+
+    def _money(self, value: float) -> str:
+        return money_in(self.currency, value)
+
+    def figure(self, path: str | Path) -> Path:
+        """Draw both answers, prices and purchases into an .svg, .png or .pdf."""
+        from headgate.analysis.replay_figure import draw_replay
+
+        draw_replay(self, Path(path))
+        return Path(path)
+
+    @property
+    def kind(self) -> str:
+        """Which of headgate's purchases table and figure show: as_many, where the capacity allows as many samples."""
+        return "as_much" if self.for_as_many is None else "as_many"
+
+    def shown(self) -> Sequence[RenderableType]:
+        size = -(-self.frame.height // LINES)
+        bought, paid = ["bought", f"{self.kind}_bought"], ["paid", f"{self.kind}_paid"]
+        lines = (
+            self.frame.group_by(pl.int_range(pl.len()) // size, maintain_order=True)
+            .agg(pl.col("time").last(), pl.col("price").mean(), pl.col(bought + paid).sum())
+            .with_columns(pl.col(paid).cum_sum())
+        )
+        header = ["until" if size > 1 else "time", "price", "you\nbought", "headgate\nbought", "you\npaid", "headgate\npaid"]
+        cells = [
+            [
+                line["time"],
+                number(line["price"]),
+                *(f"{line[each]:,}" for each in bought),
+                *(number(line[each]) for each in paid),
+            ]
+            for line in lines.iter_rows(named=True)
+        ]
+        title = f"{KINDS[self.kind]}, {counted(size, 'round')} a line; paid: so far"
+        return [f"{self.sentence}\n", a_table(title, header, cells), self.note]
+
+
+def replay(file: str | Path, capacity: int | None = None, currency: str = "") -> ReplayResult:
+    """Compare purchases that were made with those that headgate would have made at the same prices.
+
+    Parameters
+    ----------
+    file
+        A CSV file with the columns `time` (numbers or ISO dates), `price` (of one sample), `samples` (or `bought`)
+        and perhaps `client`. Rows of one time are one round; a client without a row in a round has no offer in it.
+    capacity
+        The most samples that each client can buy in a round. Default: the most that it ever bought in one.
+    currency
+        What the money is counted in, for display.
+
+    Returns
+    -------
+    ReplayResult
+        The totals, `frame` with one row per round, and `figure(path)`.
+
+    Raises
+    ------
+    DataError
+        Where the file cannot be read, or a value in it is refused.
+    SettingError
+        Where the capacity is not a whole number above 0.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
+    ...     print("time,price,samples\\n1,4,10\\n2,2,0\\n3,1,0\\n4,5,10", file=file, flush=True)
+    ...     answer = replay(file.name, currency="$")
+    >>> answer.you, answer.as_much, answer.cheapest
+    (Total(samples=20, paid=90.0), Total(samples=33, paid=90.0), 30.0)
+    """
+    if capacity is not None and not (isinstance(capacity, int) and 1 <= capacity <= SAMPLES):
+        raise SettingError(f"capacity = {shown(capacity)}: must be a whole number from 1 to {SAMPLES:,}")
+    made = read_purchases(Path(file))
+    most = made.bought.max(axis=0)
+    if capacity is None:
+        made, most = made.of_clients(most > 0), most[most > 0]
+    else:
+        most = np.full_like(most, capacity)
+    wanted, paid = int(made.bought.sum()), float(made.paid(made.bought).sum())
+    cheapest, bought = _cheapest(made, most, wanted), _bought(made, most, paid)
+    as_many = None if cheapest is None else _as_many(made, most, wanted, paid, bought, cheapest)
+    return ReplayResult(made, most, bought, as_many, cheapest, currency)
+
+
+def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
+    """What headgate buys for a budget of all rounds together, (T, M). It is shown the prices round by round.
+
+    Of a client without an offer it is shown the last price, or the mean of the round where it had none yet, and what it
+    orders there is not bought.
+    """
+    rounds = len(made.times)
+    controller = Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1)))
+    ledger, bought = controller.open(), np.zeros_like(made.bought)
+    for t, price in enumerate(_shown_prices(made)):
+        orders = controller.decide(ledger, price[None])
+        bought[t] = np.where(made.offered[t], orders.admitted[0], 0)
+        ledger = controller.post(ledger, orders, Report(bought[t : t + 1]))
+    return bought
+
+
+def _shown_prices(made: Purchases) -> Floats:
+    prices = made.price.copy()
+    for t in range(1, len(prices)):
+        prices[t] = np.where(made.offered[t], prices[t], prices[t - 1])
+    return np.where(np.isnan(prices), np.nanmean(made.price, axis=-1, keepdims=True), prices)
+
+
+def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: Ints, least: float) -> Ints:
+    """What headgate buys with the least budget found that buys at least as many samples as wanted.
+
+    `bought` is for the money `paid`; no budget below `least` can suffice. With the cost of a whole capacity in the dearest
+    round for every round it buys all that is offered.
+    """
+    below, above, found = (least, paid, bought) if bought.sum() >= wanted else (max(least, paid), paid, None)
+    most = len(made.times) * min(float((_shown_prices(made) * capacity).sum(axis=-1).max()), NUMBER)
+    while found is None:
+        above = min(2 * above, most)
+        tried = _bought(made, capacity, above)
+        if tried.sum() >= wanted or above == most:
+            found = tried
+        else:
+            below = above
+    while above - below > NEAR * paid:
+        middle = (below + above) / 2
+        tried = _bought(made, capacity, middle)
+        if tried.sum() >= wanted:
+            above, found = middle, tried
+        else:
+            below = middle
+    return found
+
+
+def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
+    """What the cheapest offers cost that hold as many samples."""
+    places = np.broadcast_to(capacity, made.price.shape)[made.offered]
+    prices = made.price[made.offered]
+    order = np.argsort(prices, kind="stable")
+    places, prices = places[order], prices[order]
+    before = np.cumsum(places) - places
+    if before[-1] + places[-1] < wanted:
+        return None
+    return float((prices * np.clip(wanted - before, 0, places)).sum())
