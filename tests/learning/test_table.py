@@ -88,7 +88,7 @@ def test_a_fifth_is_held_unless_something_is_said(tmp_path):
 
 
 def test_columns_that_are_no_features_may_deal_the_rows(tmp_path):
-    path = of_text(tmp_path, "shop,a,note,y\n" + "".join(f"s{i % 3},{i},hi,{i % 2}\n" for i in range(30)))
+    path = of_text(tmp_path, "shop,a,note,y\n" + "".join(f"s{i % 3},{i},{'hi' * (i + 1) ** 3},{i % 2}\n" for i in range(30)))
     data = read(path, features=("a",))
     assert data.shape == (1, 1, 1)
     assert set(data.columns) == {"shop", "note"}
@@ -97,7 +97,7 @@ def test_columns_that_are_no_features_may_deal_the_rows(tmp_path):
     table = f"data={{kind='table', file='{path}', label='y', features=['a']}}"
     experiment = load("digits", [table, by_shop, "system.clients=3"])
     owned = experiment.data.partition.split(data.train_labels, 3, 0, data.columns)
-    assert [set(data.columns["shop"][rows]) for rows in owned] == [{"s0"}, {"s1"}, {"s2"}]
+    assert [set(data.columns["shop"][rows]) for rows in owned] == [{1}, {2}, {3}]
 
 
 def test_odd_but_plain_tables_are_read(tmp_path):
@@ -105,9 +105,13 @@ def test_odd_but_plain_tables_are_read(tmp_path):
     data = read(of_text(tmp_path, b"\xef\xbb\xbfa,b,y\r\n 1, 2,true\r\n" + b" 3, 4,false\r\n" * 5))
     assert data.classes == ("false", "true")
     assert data.shape == (1, 1, 2)
-    frame = pl.DataFrame({"a": [True, False] * 3, "y": pl.Series(KINDS, dtype=pl.Categorical)})
-    frame.write_parquet(tmp_path / "x.parquet")
-    assert read(tmp_path / "x.parquet").classes == ("cat", "dog")
+    kinds = pl.Series(KINDS, dtype=pl.Categorical)
+    pl.DataFrame({"*": WEIGHTS, "^.*$": HEIGHTS, "a": [1] * 6, "y": KINDS}).write_parquet(tmp_path / "x.parquet")
+    assert read(tmp_path / "x.parquet", features=("*", "^.*$")).shape == (1, 1, 2)
+    pl.DataFrame({"a": [True, False] * 3, "shop": kinds, "y": kinds}).write_parquet(tmp_path / "x.parquet")
+    data = read(tmp_path / "x.parquet", features=("a",))
+    assert data.classes == ("cat", "dog")
+    assert (data.columns["shop"] == data.train_labels + 1).all()
     np.savez_compressed(tmp_path / "x.npz", only=np.arange(6), other=1, y=np.arange(6) % 2 == 0)
     assert read(tmp_path / "x.npz", features=("only",)).classes == ("false", "true")
 
@@ -223,8 +227,9 @@ def test_a_test_file_has_the_same_columns_and_no_other_labels(tmp_path):
         ("label='y'", "data.file: is missing"),
         ("file='x.csv', test=1.0", "data.test = 1.0: must lie strictly between 0 and 1"),
         ("file='x.csv', test=0.5, test_file='x.csv'", "data.test = 0.5: with a test_file"),
-        ("file='x.csv', features=[]", "data.features = []: must name a column"),
-        ("file='x.csv', label='y', features=['y']", "data.features = ['y']: names the label"),
+        ("file='x.csv', features=[]", "data.features = []: must name columns"),
+        ("file='x.csv', label='y', features=['y']", "data.features = ['y']: must name columns, each once, and not the label"),
+        ("file='x.csv', features=['a', 'a']", "data.features = ['a', 'a']: must name columns, each once"),
         ("file='x.csv', lable='y'", "data.lable: unknown key; did you mean label?"),
         ("file='x.csv', sha256='0'", "was changed since the run began"),
     ],

@@ -108,9 +108,8 @@ class TableFile(DataSource):
             inside_unit("test", self.test)
         if self.test is not None and self.test_file is not None:
             raise SettingError(f"test = {self.test:g}: with a test_file no row of the other file is held for testing")
-        if self.features is not None and (not self.features or self.label in self.features):
-            said = "must name a column" if not self.features else "names the label"
-            raise SettingError(f"features = {shown(list(self.features))}: {said}")
+        if self.features is not None and not 0 < len(self.features) == len({*self.features} - {self.label}):
+            raise SettingError(f"features = {shown(list(self.features))}: must name columns, each once, and not the label")
         self._contents()  # a file that is missing or was changed is refused before anything runs
 
     def _contents(self) -> list[tuple[Path, bytes]]:

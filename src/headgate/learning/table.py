@@ -4,6 +4,7 @@ import csv
 import io
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
@@ -19,7 +20,7 @@ from headgate.escaping import shown
 from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import Labels
 from headgate.learning.formats.checks import reason
-from headgate.learning.formats.parquet import is_plain, plain
+from headgate.learning.formats.parquet import is_plain
 from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
 from headgate.parquet_pages import check_growth, check_parquet
 
@@ -39,7 +40,7 @@ class _Rows(NamedTuple):
     names: tuple[str, ...]
     """of the features"""
     columns: dict[str, NDArray[Any]]
-    """neither features nor labels"""
+    """neither features nor labels; texts are numbered in their order, for one of them may be very long"""
 
 
 def arrays_of(
@@ -85,15 +86,15 @@ def _csv(path: Path, content: bytes) -> pl.DataFrame:
         if not name.isprintable():
             raise DataError(f'{path}: the name "{shown(name)}" of column {number} has characters that cannot be shown')
     _check_size(path, content.count(b"\n"), len(header))
-    for name in header if len(set(header)) < len(header) else ():
-        if header.count(name) > 1:
-            raise DataError(f'{path}: {header.count(name)} columns are called "{shown(name)}"')
+    for name, times in Counter(header).most_common(1):
+        if times > 1:
+            raise DataError(f'{path}: {times} columns are called "{shown(name)}"')
     return pl.read_csv(content, infer_schema_length=None)
 
 
 def _parquet(path: Path, content: bytes) -> pl.DataFrame:
     _check_size(path, check_parquet(path, content), len(pl.read_parquet_schema(io.BytesIO(content))))
-    return pl.read_parquet(io.BytesIO(content))
+    return pl.read_parquet(io.BytesIO(content)).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
@@ -110,30 +111,29 @@ def _from_frame(path: Path, frame: pl.DataFrame, label: str, features: tuple[str
         raise DataError(f"{path}: holds no {'row' if names else f'column beside {shown(label)}'}")
     if "" in names:
         raise DataError(f"{path}: column {frame.columns.index('') + 1} has no name; name it, or those to learn from: features")
-    numbers = [_numbers(path, frame[name]) for name in names]
-    others = frame.drop(label, *names).iter_columns()
-    columns = {column.name: plain(path, column) for column in others if is_plain(column)}
-    return _Rows(pl.DataFrame(numbers).to_numpy(), _labels(path, frame[label]), names, columns)
+    used = {label, *names}
+    others = (frame[name] for name in frame.columns if name not in used)
+    columns = {own.name: (own.rank("dense") if own.dtype == pl.String else own).to_numpy() for own in others if is_plain(own)}
+    return _Rows(_numbers(path, frame[list(names)]), _labels(path, frame[label]), names, columns)
 
 
-def _numbers(path: Path, column: pl.Series) -> pl.Series:
-    """As float64; text is taken where all of it reads as numbers."""
-    called = f'{path}: column "{shown(column.name)}"'
-    if column.dtype == pl.String:
-        numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
-        odd = numbers.is_null() & column.is_not_null()
-        if odd.any():
-            row = int(odd.arg_max() or 0)
-            said = f'holds text ("{shown(column[row])}" in row {row + 1})'
-            raise DataError(f"{called} {said}; make numbers of it, or name the columns to learn from: features = [...]")
-    elif column.dtype.is_numeric() or column.dtype == pl.Boolean:
-        numbers = column.cast(pl.Float64)
-    else:
-        raise DataError(f"{called} holds {shown(column.dtype)}, no numbers; name the columns to learn from: features = [...]")
-    missing = ~numbers.is_finite().fill_null(False)
-    if missing.any():
-        row = int(missing.arg_max() or 0)
-        said = "is empty" if column[row] is None else f"is {shown(column[row])}, no finite number"
+def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
+    """(N, d), all of them finite; text is taken where all of it reads as numbers."""
+    for name, kind in frame.schema.items():
+        called = f'{path}: column "{shown(name)}"'
+        if kind == pl.String:
+            odd = frame[name].str.strip_chars().cast(pl.Float64, strict=False).is_null() & frame[name].is_not_null()
+            if odd.any():
+                row = int(odd.arg_max() or 0)
+                said = f'holds text ("{shown(frame[name][row])}" in row {row + 1})'
+                raise DataError(f"{called} {said}; make numbers of it, or name the columns to learn from: features = [...]")
+        elif not kind.is_numeric() and kind != pl.Boolean:
+            raise DataError(f"{called} holds {shown(kind)}, no numbers; name the columns to learn from: features = [...]")
+    numbers = frame.with_columns(pl.col(pl.String).str.strip_chars()).select(pl.all().cast(pl.Float64)).to_numpy()
+    if not np.isfinite(numbers).all():
+        row, column = (int(each) for each in np.argwhere(~np.isfinite(numbers))[0])
+        said = "is empty" if frame[row, column] is None else f"is {shown(frame[row, column])}, no finite number"
+        called = f'{path}: column "{shown(frame.columns[column])}"'
         raise DataError(f"{called} {said} in row {row + 1}; fill it in, or leave the row out")
     return numbers
 
@@ -187,8 +187,9 @@ def _array(path: Path, archive: zipfile.ZipFile, name: str, size: int) -> NDArra
 
 
 def _check_there(path: Path, what: str, wanted: Sequence[str], there: Sequence[str]) -> None:
+    known = set(there)
     for name in wanted:
-        if name not in there:
+        if name not in known:
             named = ", ".join(f'"{each}"' for each in there) or "nothing"
             raise DataError(f'{path}: no {what} "{shown(name)}"; it has {shown(named, 300)}')
 
@@ -196,8 +197,7 @@ def _check_there(path: Path, what: str, wanted: Sequence[str], there: Sequence[s
 def _labels(path: Path, column: pl.Series) -> pl.Series:
     """Whole numbers or text, one for each row."""
     called = f'{path}: column "{shown(column.name)}"'
-    if column.dtype in (pl.Boolean, pl.Categorical, pl.Enum):
-        column = column.cast(pl.String)
+    column = column.cast(pl.String) if column.dtype == pl.Boolean else column
     if not column.dtype.is_integer() and column.dtype != pl.String:
         raise DataError(f"{called} holds {shown(column.dtype)}; labels are whole numbers or text")
     if column.null_count():

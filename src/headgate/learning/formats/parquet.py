@@ -109,7 +109,7 @@ class _Rows:
         check_labels(path, labels, classes)
         pictures = [Encoded(f"{path}: row {row}", content) for row, content in enumerate(data.to_list())]
         others = frame.drop(image, label).iter_columns()
-        return cls(pictures, labels, {column.name: plain(path, column) for column in others if is_plain(column)})
+        return cls(pictures, labels, {column.name: _plain(path, column) for column in others if is_plain(column)})
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -129,10 +129,9 @@ def is_plain(column: pl.Series) -> bool:
     return (numbers or kind in (pl.Boolean, pl.String)) and column.null_count() == 0
 
 
-def plain(path: Path, column: pl.Series) -> NDArray[Any]:
-    """As an array; texts all become as long as the longest."""
+def _plain(path: Path, column: pl.Series) -> NDArray[Any]:
     if column.dtype == pl.String:
-        longest = int(column.str.len_chars().to_numpy().max(initial=0))
+        longest = int(column.str.len_chars().to_numpy().max(initial=0))  # which all of them become
         check_growth(path, 4 * len(column) * longest, path.stat().st_size)
     return np.array(column.to_list(), dtype=str) if column.dtype == pl.String else np.array(column.to_numpy())
 
