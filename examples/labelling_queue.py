@@ -18,11 +18,12 @@ QUEUES = {
     "unsure": {**PATIENT, "selection": "margin"},  # those between whose classes the model hesitates
     "every-hour": {"kind": "constant", "purse": True},
 }
+CUSTOMERS = {"kind": "table", "file": str(Path(__file__).with_name("customers.csv")), "label": "stays"}
 RECIPE = {
     "system": {"buffers": [6, 8, 10, 12, 14] * 2, "budget": 20.0},
     "prices": {"kind": "ercot", "scale": 0.1},
     "run": {"rounds": 72, "seeds": 20, "policies": list(QUEUES)},
-    "data": {"kind": "my_table:Customers", "window": 4, "look": 0.05, "keep": 10, "late": LATE},
+    "data": {**CUSTOMERS, "window": 4, "look": 0.05, "keep": 10, "late": LATE},
     "model": {"kind": "logistic"},
     "training": {"lr": 0.1, "steps": 10},
     "policies": QUEUES,
@@ -31,7 +32,6 @@ RECIPE = {
 
 def main(out: Path, *changes: str) -> headgate.Run:
     """Plans, runs and reports. `changes` are words as for `--set`."""
-    sys.path.insert(0, str(Path(__file__).parent))  # where my_table lies
     e = headgate.load(RECIPE, *changes)
     print(headgate.plan(e))
     run = headgate.run(e, out)

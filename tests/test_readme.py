@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,12 @@ WITH_PYTHON = [page for page in (ROOT / "README.md", *PAGES) if PYTHON.search(pa
 
 
 def put_files(page, folder):
-    """A block that is to be put `into NAME.py` is put there, as a reader would."""
-    for name, block in re.findall(r"into `(\w+\.py)`:\n\n```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+    """A block that is to be put `into NAME` is put there, and tables of the examples beside it, as a reader would."""
+    text = page.read_text("utf-8")
+    for name, block in re.findall(r"into `(\w+\.\w+)`[^`]*:\n\n```\w+\n(.*?)```", text, re.DOTALL):
         (folder / name).write_text(block, "utf-8")
+    for name in re.findall(r"examples/(\w+\.csv)\)", text):
+        shutil.copy(ROOT / "examples" / name, folder)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,7 @@ def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():
     blocks = PYTHON.findall((ROOT / "docs" / "do" / "parts.md").read_text("utf-8"))
-    files = ["policy", "buyer", "rule", "prices", "data", "table", "model", "server", "objective"]
+    files = ["policy", "buyer", "rule", "prices", "data", "model", "server", "objective"]
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')
@@ -93,7 +97,6 @@ def class_of(text, name):
     ("tutorial", "example", "name"),
     [
         ("2_your_own_policy", "my_policy", "BelowAverage"),
-        ("3_your_own_data_model_and_prices", "my_data", "Stripes"),
         ("3_your_own_data_model_and_prices", "my_model", "TwoLayers"),
     ],
 )

@@ -20,33 +20,29 @@ import headgate
 folder = Path(tempfile.mkdtemp())
 
 # %%
-# A module and a recipe
-# ---------------------
+# Data: a file
+# ------------
 #
-# A part is a frozen data class whose fields are its settings. Its module lies beside the recipe, and the recipe names it
-# as ``module:Class``. Here the data are stripes under noise, and the model has one hidden layer.
+# A table is a file with a row for each sample: ``.csv``, ``.parquet``, or ``.npz`` with an array of samples, which may be
+# images, and one of labels. Here they are stripes under noise.
+
+labels = np.arange(1500) % 3
+images = np.random.default_rng(0).integers(0, 216, (1500, 8, 8), dtype=np.uint8)
+images[labels == 0, ::2, :] += 40
+images[labels == 1, :, ::2] += 40
+np.savez(folder / "stripes.npz", x=images, y=labels)
+
+# %%
+# A model: a class
+# ----------------
+#
+# What no file can say is a frozen data class whose fields are its settings. Its module lies beside the recipe, and the
+# recipe names it as ``module:Class``. This model has one hidden layer.
 
 (folder / "shop.py").write_text('''
 from dataclasses import dataclass
 
-import numpy as np
-
-from headgate.learning.data import DataSource
 from headgate.learning.models import Model
-
-
-@dataclass(frozen=True)
-class Stripes(DataSource):
-    """Horizontal stripes, vertical stripes or neither, under noise."""
-
-    count: int = 1500
-
-    def load(self):
-        labels, test = np.arange(self.count) % 3, self.count // 5
-        images = np.random.default_rng(0).integers(0, 216, (self.count, 8, 8), dtype=np.uint8)
-        images[labels == 0, ::2, :] += 40
-        images[labels == 1, :, ::2] += 40
-        return images[test:], labels[test:], images[:test], labels[:test]
 
 
 @dataclass(frozen=True)
@@ -63,6 +59,9 @@ class TwoLayers(Model):
 ''')
 
 # %%
+# Prices: a file
+# --------------
+#
 # Prices that were recorded are a file with a column ``price``: one row a round.
 
 t = np.arange(48)
@@ -85,7 +84,9 @@ seeds = 3
 policies = ["headgate", "constant"]
 
 [data]
-kind = "shop:Stripes"
+kind = "table"
+file = "stripes.npz"
+label = "y"
 partition = "iid"
 
 [model]

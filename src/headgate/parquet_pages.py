@@ -4,6 +4,7 @@ Readers take the sizes in these headers at their word, so a few bytes may ask fo
 protocol; of it only what they use is read here.
 """
 
+import io
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -25,16 +26,17 @@ _PATH = 3
 _DAMAGES = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
-def check_parquet(path: Path) -> int:
-    """The rows of the file, refused where it would take more memory than it may."""
+def check_parquet(path: Path, content: bytes | None = None) -> int:
+    """The rows of the file, refused where it would take more memory than it may. `content`: what was read of it already."""
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if content is None else io.BytesIO(content) as file:
             rows, wanted = _sizes(file)
+            size = file.seek(0, os.SEEK_END)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except _DAMAGES as error:
         raise DataError(f"{path}: damaged parquet file ({str(error)[:100] or type(error).__name__})") from None
-    check_growth(path, wanted, path.stat().st_size)
+    check_growth(path, wanted, size)
     return rows
 
 

@@ -1,7 +1,6 @@
 """The same recipe and seed in the simulator and on Flower: the same admissions, prices, debts and buffers, the same model."""
 
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -195,12 +194,9 @@ def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
 
 
 def test_a_table_of_features_is_learnt_on_flower_as_in_the_simulator(tmp_path, no_fsync):
-    shutil.copy(EXAMPLES / "my_table.py", tmp_path / "table_of_a_client.py")
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text('base = "digits"\n[data]\nkind = "table_of_a_client:Customers"\npartition = "iid"\n')
-    overrides = [*SMALL, 'run.policies=["headgate"]']
-    task = task_of(str(recipe), tuple(overrides))
-    app = recipe_client(str(recipe), overrides, store=tmp_path / "stores")
+    recipe, overrides = str(EXAMPLES / "customers.toml"), [*SMALL, 'run.policies=["headgate"]']
+    task = task_of(recipe, tuple(overrides))
+    app = recipe_client(recipe, overrides, store=tmp_path / "stores")
     grid = FakeGrid({100 + m: Node(app, m) for m in range(task.experiment.system.clients)})
     with closing(AdmissionStrategy(task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0))) as strategy:
         strategy.start(grid, task.start(), evaluate_fn=task.evaluate)

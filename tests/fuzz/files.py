@@ -16,6 +16,7 @@ import numpy as np
 from limited import tried
 
 from headgate.control.prices import Trace
+from headgate.learning.data import Data, TableFile
 from headgate.learning.formats import recognise
 from learning.formats import written
 
@@ -27,6 +28,8 @@ LAYOUTS = {
     "python2": lambda folder, grey, colour: written.write_batches(folder, colour, 0),
     "pictures": lambda folder, grey, colour: written.write_pictures(folder, colour),
     "trace.csv": lambda folder, grey, colour: (folder / "trace.csv").write_text("price\n1\n2.5\n3\n", "utf-8"),
+    "table.csv": lambda folder, grey, colour: (folder / "table.csv").write_text("a,b,y\n" + "1,2.5,no\n3,4,yes\n" * 5, "utf-8"),
+    "table.npz": lambda folder, grey, colour: np.savez(folder / "table.npz", x=np.eye(10), y=np.arange(10) % 2),
 }
 NUMBERS = [b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x00" * 4, b"\xff" * 8, b"\x80", b"\x00", b"nan", b"1e999", b"9" * 5000]
 CORPUS = [
@@ -42,13 +45,17 @@ def originals(layout):
         folder = Path(name)
         if layout == "parquet":
             written.write_parquet(folder, written.Sample(3, 32), classes=[str(i) for i in range(10)])
+        elif layout == "table.parquet":
+            import polars as pl
+
+            pl.DataFrame({"a": np.arange(10), "y": ["no", "yes"] * 5}).write_parquet(folder / layout)
         else:
             LAYOUTS[layout](folder, written.Sample(1, 28), written.Sample(3, 32))
         return [(path.relative_to(folder), path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
 def make(pick):
-    layout = pick.choice([*LAYOUTS, "parquet"])
+    layout = pick.choice([*LAYOUTS, "parquet", "table.parquet"])
     changes = []
     for _ in range(pick.choice([1, 1, 2, 5, 20])):
         what = pick.choice(["put", "put", "cut", "repeat", "drop"])
@@ -88,6 +95,9 @@ def run(given):
                 (folder / path).write_bytes(changed(content, given["changes"]) if i == which else content)
             if given["layout"] == "trace.csv":
                 Trace(file=str(folder / "trace.csv"), at_end="repeat").path(np.arange(2), 1, 10)
+                return "read"
+            if given["layout"].startswith("table."):
+                Data(TableFile(str(folder / given["layout"]), label="y")).load()
                 return "read"
         found = recognise(folder)
         if found is None:

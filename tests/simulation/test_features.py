@@ -24,7 +24,8 @@ from headgate.simulation.linear import Judged
 from headgate.simulation.schedule import perform
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FEW = ["run.seeds=2", "run.rounds=15", 'run.policies=["headgate"]', "data.kind=my_table:Customers", "data.partition=iid"]
+TABLE = "data={kind='table', file='customers.csv', label='stays', partition='iid'}"
+FEW = ["run.seeds=2", "run.rounds=15", 'run.policies=["headgate"]', TABLE]
 NET = ["model.kind=my_model:TwoLayers", "training.lr=0.1"]
 
 
@@ -38,7 +39,7 @@ def net():
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    for name in ("my_table.py", "my_model.py"):
+    for name in ("customers.csv", "my_model.py"):
         shutil.copy(EXAMPLES / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path

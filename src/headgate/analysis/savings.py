@@ -151,9 +151,11 @@ def _needed(curve: Frontier, wanted: Floats, weights: Floats, beside: float | No
         return Estimate(float(needs[0])), ""
     tail = _normal(-t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)))
     low, high = np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
+    low = max(low, curve.money[0])
     if high == np.inf or (beside is not None and high - low > WIDE * beside):
-        return None, "cannot be told from these seeds"
-    return Estimate(float(needs[0]), max(float(low), float(curve.money[0])), float(high), seeds), ""
+        most = f"more than {curve.money[-1]:.3g}" if high == np.inf else f"{high:.3g}"
+        return None, f"cannot be told: {low:.3g} … {most}"
+    return Estimate(float(needs[0]), float(low), float(high), seeds), ""
 
 
 def _normal(z: float) -> float:

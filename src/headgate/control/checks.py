@@ -1,11 +1,12 @@
 """What a setting may be; each check refuses with the setting's name and value."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.errors import SettingError
+from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.limits import NUMBER, TINY
 
@@ -55,3 +56,13 @@ def _array(value: ArrayLike) -> NDArray[Any] | None:
 
 def _said(value: ArrayLike) -> str:
     return shown(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+
+
+def checksum(named: object, known: str | None, *contents: bytes) -> str:
+    """The sha256 of what files hold, to be written down with a run; refused where another one is known already."""
+    found = hashlib.sha256()
+    for content in contents:
+        found.update(content)
+    if known not in (None, found.hexdigest()):
+        raise DataError(f"file = {named}: was changed since the run began")
+    return found.hexdigest()

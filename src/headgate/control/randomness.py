@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     CONCEPT_SHARE = 15
     GENERATED = 16
     SELECTION = 17
+    TEST = 18
 
 
 def philox(

@@ -13,11 +13,12 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.experiment.older import modern
 from headgate.experiment.tables import read_toml
+from headgate.learning.data import DATA
 from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
 from headgate.parts import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
-SLOTS = {"prices": PRICES, "policies": POLICY}
+SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}
 
 
 def recipe_names(folder: str = "") -> list[str]:
@@ -117,7 +118,7 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
         return {own: _from_here(own, each, folder) for own, each in value.items()}
     if isinstance(value, list):
         return [_from_here(key, each, folder) for each in value]
-    named = key == "file" and isinstance(value, str) and folder is not None and not os.path.isabs(value)
+    named = key in ("file", "test_file") and isinstance(value, str) and folder is not None and not os.path.isabs(value)
     return os.path.relpath(value, folder) if named else value
 
 

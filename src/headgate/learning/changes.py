@@ -1,7 +1,6 @@
 """When the world moves: which concept each client's stream is in, round by round. Draws are addressed, so all policies of a
 seed meet the same changes, and nothing is remembered."""
 
-import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headgate.control.checks import checksum
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
@@ -194,10 +194,7 @@ class FromFile(Changes):
     def __post_init__(self) -> None:
         if self.every < 1:
             raise SettingError(f"every = {self.every}: must be rounds, 1 or more")
-        found = hashlib.sha256(self._text.encode()).hexdigest()
-        if self.sha256 not in (None, found):
-            raise DataError(f"file = {self.file}: was changed since the run began")
-        object.__setattr__(self, "sha256", found)
+        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, self._text.encode()))
         _ = self._rows
 
     @cached_property

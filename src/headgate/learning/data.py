@@ -6,15 +6,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headgate.control.checks import zero_or_more
+from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.learning.changes import CHANGES, Changes
 from headgate.learning.concepts import CONCEPT, Concept
 from headgate.learning.partition import PARTITION, Pairs, Partition
 from headgate.learning.sea import THRESHOLD, above, features
-from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW
+from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
+from headgate.reading import read_bytes
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset
@@ -78,6 +80,52 @@ class Sea(DataSource):
 
 
 @dataclass(frozen=True)
+class TableFile(DataSource):
+    """A file of one's own, a row for each sample: .csv with a header, .parquet, or .npz, whose samples may be images.
+
+    Classes are the labels in order. Each feature is brought to mean 0 and deviation 1 by the training rows. A column that is
+    neither label nor feature may deal the rows to clients: `partition = { kind = "column", column = "site" }`.
+    """
+
+    file: str = field(metadata={"path": True})
+    """relative to the recipe that names it"""
+    label: str = "label"
+    """the column of labels, whole numbers or text; of an .npz, the array of them"""
+    features: tuple[str, ...] | None = None
+    """columns of numbers to learn from; of an .npz, the one array, (N, d), or uint8 images. Left out: all but the label"""
+    test: float | None = None
+    """share of the rows of each class that is held for testing; left out: 0.2, or none where there is a `test_file`"""
+    test_file: str | None = field(default=None, metadata={"path": True})
+    """a second file with the rows for testing"""
+    sha256: str | None = None
+    """of the file, with `test_file` behind it; other content is refused"""
+
+    def __post_init__(self) -> None:
+        for name in ("file", "test_file"):
+            if (said := getattr(self, name)) is not None and not said.endswith(TABLES):
+                raise SettingError(f"{name} = {shown(said)}: must end in {', '.join(TABLES)}")
+        if self.test is not None:
+            inside_unit("test", self.test)
+        if self.test is not None and self.test_file is not None:
+            raise SettingError(f"test = {self.test:g}: with a test_file no row of the other file is held for testing")
+        if self.features is not None and not 0 < len(self.features) == len({*self.features} - {self.label}):
+            raise SettingError(f"features = {shown(list(self.features))}: must name columns, each once, and not the label")
+        self._contents()  # a file that is missing or was changed is refused before anything runs
+
+    def _contents(self) -> list[tuple[Path, bytes]]:
+        files = [Path(each) for each in (self.file, self.test_file) if each is not None]
+        contents = [read_bytes(path, int(memory())) for path in files]
+        named = " or ".join(map(str, files))
+        object.__setattr__(self, "sha256", checksum(named, self.sha256, *contents))
+        return list(zip(files, contents, strict=True))
+
+    def load(self) -> dict[str, Any]:
+        from headgate.learning.table import arrays_of
+
+        return arrays_of(self._contents(), self.label, self.features, 0.2 if self.test is None else self.test)
+
+
+@dataclass(frozen=True)
 class OwnData(DataSource):
     """A user's `module:Class`, a `DataSource`, imported when the data are read."""
 
@@ -95,9 +143,10 @@ class OwnData(DataSource):
         return call_outside("data.kind", self.name, part.load, folder=self.folder)
 
 
+TABLES = (".csv", ".parquet", ".npz")
 BOUGHT = ("window", "look", "keep", "late")
 """settings of [data] that are written down where they say something"""
-KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea}
+KINDS = {"digits": Digits, "mnist": Mnist, "cifar10": Cifar10, "imagenette": Imagenette, "sea": Sea, "table": TableFile}
 DATA = Slot("data set", DataSource, KINDS, OwnData)
 
 

@@ -208,12 +208,7 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
     """
     if fraction == 0:
         return dataset
-
-    def some(rows: Labels) -> Labels:
-        order = np.argsort(uniform(0, Purpose.VALIDATION, rows), kind="stable")
-        return np.asarray(rows[order[: int(fraction * len(rows))]])
-
-    held = _of_each_class(dataset.train_labels, some)
+    held = share_of_each_class(dataset.train_labels, fraction, Purpose.VALIDATION)
     if not held.any():
         raise SettingError(f"data.validation = {fraction:g}: holds out no image, no class of {dataset.name} has enough of them")
     return replace(
@@ -224,6 +219,16 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
         validation_labels=dataset.train_labels[held],
         columns={name: column[~held] for name, column in dataset.columns.items()},
     )
+
+
+def share_of_each_class(labels: Labels, share: float, purpose: Purpose) -> NDArray[np.bool_]:
+    """This share of the rows of each class, rounded down and drawn at random, but the same for all seeds."""
+
+    def some(rows: Labels) -> Labels:
+        order = np.argsort(uniform(0, purpose, rows), kind="stable")
+        return np.asarray(rows[order[: int(share * len(rows))]])
+
+    return _of_each_class(labels, some)
 
 
 def _of_each_class(labels: Labels, choose: Callable[[Labels], Labels]) -> NDArray[np.bool_]:

@@ -1,7 +1,6 @@
 """Recorded prices, from Python or from a column of a CSV or parquet file."""
 
 import csv
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from headgate.control.checks import checksum
 from headgate.control.prices.process import PriceProcess
 from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
@@ -69,10 +69,7 @@ class Trace(PriceProcess):
         if path.suffix not in readers:
             raise DataError(f"file = {path}: must end in .csv or .parquet")
         values = np.asarray(readers[path.suffix](path, self.column), dtype=np.float64)
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if self.sha256 not in (None, found):
-            raise DataError(f"file = {path}: was changed since the run began")
-        object.__setattr__(self, "sha256", found)
+        object.__setattr__(self, "sha256", checksum(path, self.sha256, path.read_bytes()))
         return values
 
     def _upto(self, stop: int) -> Floats:

@@ -109,7 +109,7 @@ class _Rows:
         check_labels(path, labels, classes)
         pictures = [Encoded(f"{path}: row {row}", content) for row, content in enumerate(data.to_list())]
         others = frame.drop(image, label).iter_columns()
-        return cls(pictures, labels, {column.name: _plain(path, column) for column in others if _is_plain(column)})
+        return cls(pictures, labels, {column.name: _plain(path, column) for column in others if is_plain(column)})
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
@@ -122,7 +122,7 @@ class _Rows:
         )
 
 
-def _is_plain(column: pl.Series) -> bool:
+def is_plain(column: pl.Series) -> bool:
     """Worth keeping: numbers, truth values or text, filled in every row."""
     kind = column.dtype
     numbers = kind.is_float() or (kind.is_integer() and kind not in (pl.Int128, pl.UInt128))

@@ -1,0 +1,230 @@
+"""Tables of one's own, a row for each sample: .csv, .parquet, or an .npz with an array of samples and one of labels."""
+
+import csv
+import io
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from headgate.control.randomness import Purpose
+from headgate.errors import DataError, SettingError
+from headgate.escaping import shown
+from headgate.learning.datasets import share_of_each_class
+from headgate.learning.formats import Labels
+from headgate.learning.formats.checks import reason
+from headgate.learning.formats.parquet import is_plain
+from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
+from headgate.parquet_pages import check_growth, check_parquet
+
+BY_CELL = 40
+"""bytes for every value, until a table is scaled and split"""
+_DAMAGES = (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+"""what zipfile and numpy raise where a file is damaged or packed in another way"""
+
+
+class _Rows(NamedTuple):
+    """What one file holds."""
+
+    samples: NDArray[Any]
+    """(N, d) float64, or whatever an .npz has"""
+    labels: pl.Series
+    """whole numbers or text"""
+    names: tuple[str, ...]
+    """of the features"""
+    columns: dict[str, NDArray[Any]]
+    """neither features nor labels; texts are numbered in their order, for one of them may be very long"""
+
+
+def arrays_of(
+    files: Sequence[tuple[Path, bytes]], label: str, features: tuple[str, ...] | None, share: float
+) -> dict[str, Any]:
+    """The arrays of a data set: of one file, this share of the rows of each class is held for testing; a second one is that."""
+    train = _read(*files[0], label, features)
+    classes = _classes(files[0][0], label, train.labels)
+    labels = _numbered(files[0][0], label, train, classes)
+    if len(files) > 1:
+        test = _read(*files[1], label, train.names)
+        own: dict[str, Any] = {"test_images": test.samples, "test_labels": _numbered(files[1][0], label, test, classes)}
+        kept = np.ones(len(labels), np.bool_)
+    else:
+        kept = ~share_of_each_class(labels, share, Purpose.TEST)
+        if kept.all():
+            raise SettingError(f"data.test = {share:g}: holds no row for testing, no class of {files[0][0]} has enough of them")
+        own = {"test_images": train.samples[~kept], "test_labels": labels[~kept]}
+    columns = {name: column[kept] for name, column in train.columns.items()}
+    own |= {"train_images": train.samples[kept], "train_labels": labels[kept], "columns": columns}
+    return {**own, "classes": [str(each) for each in classes]}
+
+
+def _read(path: Path, content: bytes, label: str, features: tuple[str, ...] | None) -> _Rows:
+    if path.suffix == ".npz":
+        return _npz(path, content, label, features)
+    try:
+        frame = _csv(path, content) if path.suffix == ".csv" else _parquet(path, content)
+        return _from_frame(path, frame, label, features)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DataError(f"{path}: cannot be read as {path.suffix[1:]} ({reason(error)})") from None
+
+
+# columns
+
+
+def _csv(path: Path, content: bytes) -> pl.DataFrame:
+    try:
+        header = next(csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as csv ({reason(error)})") from None
+    for number, name in enumerate(header, 1):  # polars would unpack what begins with certain bytes
+        if not name.isprintable():
+            raise DataError(f'{path}: the name "{shown(name)}" of column {number} has characters that cannot be shown')
+    _check_size(path, content.count(b"\n"), len(header))
+    for name, times in Counter(header).most_common(1):
+        if times > 1:
+            raise DataError(f'{path}: {times} columns are called "{shown(name)}"')
+    return pl.read_csv(content, infer_schema_length=None)
+
+
+def _parquet(path: Path, content: bytes) -> pl.DataFrame:
+    _check_size(path, check_parquet(path, content), len(pl.read_parquet_schema(io.BytesIO(content))))
+    return pl.read_parquet(io.BytesIO(content)).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def _check_size(path: Path, rows: int, columns: int) -> None:
+    """Before memory is taken for them."""
+    if columns > COLUMNS:
+        raise DataError(f"{path}: {columns:,} columns; at most {COLUMNS:,}")
+    check_memory(f"{path}: {rows:,} rows of {columns:,} columns take", rows * columns * BY_CELL)
+
+
+def _from_frame(path: Path, frame: pl.DataFrame, label: str, features: tuple[str, ...] | None) -> _Rows:
+    _check_there(path, "column", (label, *(features or ())), frame.columns)
+    names = features or tuple(name for name in frame.columns if name != label)
+    if not names or not frame.height:
+        raise DataError(f"{path}: holds no {'row' if names else f'column beside {shown(label)}'}")
+    if "" in names:
+        raise DataError(f"{path}: column {frame.columns.index('') + 1} has no name; name it, or those to learn from: features")
+    used = {label, *names}
+    others = (frame[name] for name in frame.columns if name not in used)
+    columns = {own.name: (own.rank("dense") if own.dtype == pl.String else own).to_numpy() for own in others if is_plain(own)}
+    return _Rows(_numbers(path, frame[list(names)]), _labels(path, frame[label]), names, columns)
+
+
+def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
+    """(N, d), all of them finite; text is taken where all of it reads as numbers."""
+    for name, kind in frame.schema.items():
+        called = f'{path}: column "{shown(name)}"'
+        if kind == pl.String:
+            odd = frame[name].str.strip_chars().cast(pl.Float64, strict=False).is_null() & frame[name].is_not_null()
+            if odd.any():
+                row = int(odd.arg_max() or 0)
+                said = f'holds text ("{shown(frame[name][row])}" in row {row + 1})'
+                raise DataError(f"{called} {said}; make numbers of it, or name the columns to learn from: features = [...]")
+        elif not kind.is_numeric() and kind != pl.Boolean:
+            raise DataError(f"{called} holds {shown(kind)}, no numbers; name the columns to learn from: features = [...]")
+    numbers = frame.with_columns(pl.col(pl.String).str.strip_chars()).select(pl.all().cast(pl.Float64)).to_numpy()
+    if not np.isfinite(numbers).all():
+        row, column = (int(each) for each in np.argwhere(~np.isfinite(numbers))[0])
+        said = "is empty" if frame[row, column] is None else f"is {shown(frame[row, column])}, no finite number"
+        called = f'{path}: column "{shown(frame.columns[column])}"'
+        raise DataError(f"{called} {said} in row {row + 1}; fill it in, or leave the row out")
+    return numbers
+
+
+# arrays
+
+
+def _npz(path: Path, content: bytes, label: str, features: tuple[str, ...] | None) -> _Rows:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            _check_there(path, "array", (label, *(features or ())), names)
+            found = features or tuple(name for name in names if name != label)
+            if len(found) != 1:
+                many = shown(", ".join(found), 300) or "none"
+                raise DataError(f'{path}: needs one array beside "{shown(label)}", has {many}; name it: features = ["x"]')
+            samples, labels = (_array(path, archive, name, len(content)) for name in (found[0], label))
+    except _DAMAGES as error:
+        raise DataError(f"{path}: cannot be read as npz ({reason(error)})") from None
+    if labels.ndim != 1 or not samples.ndim or len(samples) != len(labels) or not labels.size:
+        said = f'"{shown(found[0])}" is {samples.shape}, "{shown(label)}" {labels.shape}'
+        raise DataError(f"{path}: {said}; must be (N, d) or images, and (N,) with a label for each")
+    samples = samples.reshape(len(samples), 1) if samples.ndim == 1 else samples
+    if samples.dtype.kind == "f" and not np.isfinite(samples).all():
+        place = tuple(int(each) for each in np.argwhere(~np.isfinite(samples))[0])
+        where = f"row {place[0] + 1}, column {place[1] + 1}" if len(place) == 2 else f"image {place[0] + 1}"
+        raise DataError(f'{path}: "{shown(found[0])}" is {samples[place]} in {where}; fill it in, or leave the row out')
+    return _Rows(samples, _labels(path, pl.Series(label, labels)), found, {})
+
+
+def _array(path: Path, archive: zipfile.ZipFile, name: str, size: int) -> NDArray[Any]:
+    """One array; never an object, and none that its bytes could not hold."""
+    info = archive.getinfo(f"{name}.npy")
+    check_growth(path, info.file_size, size)
+    with archive.open(info) as file:
+        version = np.lib.format.read_magic(file)
+        heads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in heads:
+            raise DataError(f'{path}: "{shown(name)}" is of version {version}, which no array of numbers or text needs')
+        shape, _, kind = heads[version](file)
+    if kind.kind not in "fiubU":
+        raise DataError(f'{path}: "{shown(name)}" holds {shown(kind)}, neither numbers nor text')
+    if prod(shape) * max(kind.itemsize, 1) > info.file_size:
+        raise DataError(f'{path}: "{shown(name)}" is damaged, it holds less than its {shape} values')
+    check_memory(f"{path}: takes", prod(shape) * (1 if kind == np.uint8 else BY_CELL))
+    with archive.open(info) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+# labels
+
+
+def _check_there(path: Path, what: str, wanted: Sequence[str], there: Sequence[str]) -> None:
+    known = set(there)
+    for name in wanted:
+        if name not in known:
+            named = ", ".join(f'"{each}"' for each in there) or "nothing"
+            raise DataError(f'{path}: no {what} "{shown(name)}"; it has {shown(named, 300)}')
+
+
+def _labels(path: Path, column: pl.Series) -> pl.Series:
+    """Whole numbers or text, one for each row."""
+    called = f'{path}: column "{shown(column.name)}"'
+    column = column.cast(pl.String) if column.dtype == pl.Boolean else column
+    if not column.dtype.is_integer() and column.dtype != pl.String:
+        raise DataError(f"{called} holds {shown(column.dtype)}; labels are whole numbers or text")
+    if column.null_count():
+        raise DataError(f"{called} is empty in row {int(column.is_null().arg_max() or 0) + 1}; every row needs a label")
+    return column if column.dtype == pl.String else column.cast(pl.Int64)
+
+
+def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
+    """The distinct labels in order."""
+    classes = labels.unique().sort()
+    called = f'{path}: column "{shown(label)}" has {len(classes):,} different labels'
+    if len(classes) < 2:
+        raise DataError(f"{called}; there must be at least 2 to learn anything")
+    if len(classes) > CLASSES:
+        raise DataError(f"{called}; at most {CLASSES:,}: is it a number to be predicted? Labels are classes")
+    named = classes.to_list()
+    if max(len(str(each)) for each in named) > TEXT:
+        raise DataError(f'{path}: column "{shown(label)}" has a label of more than {TEXT:,} characters')
+    return named
+
+
+def _numbered(path: Path, label: str, rows: _Rows, classes: list[Any]) -> Labels:
+    """Which class each row is of."""
+    own = rows.labels.cast(pl.String if isinstance(classes[0], str) else pl.Int64, strict=False)
+    numbers = own.replace_strict(classes, range(len(classes)), default=None, return_dtype=pl.Int64)
+    if numbers.null_count():
+        row = int(numbers.is_null().arg_max() or 0)
+        said = f'"{shown(rows.labels[row])}" in row {row + 1} of column "{shown(label)}"'
+        raise DataError(f"{path}: {said} is a label that no training row has")
+    return np.array(numbers.to_numpy(), np.int64)
