@@ -31,7 +31,7 @@ $(READY): $(MAIN) pins/rest.txt pins/torch.txt pins/cuda.txt
 	touch $@
 
 run: $(MAIN)
-	$(BIN)/headgate run digits
+	$(BIN)/headgate compare digits
 
 # Tests of one file share what they start and make, so one worker takes them all; tests/longest.txt says which files come first.
 # Compiled Python is kept even where the environment forbids it: some hundred processes are started.

@@ -13,7 +13,7 @@ from headgate.analysis.planned import plan_json, plan_shown
 from headgate.analysis.rehearsal import Summary, rows, summarise
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.shown import Shown
-from headgate.analysis.tables import run_shown, summaries_shown
+from headgate.analysis.tables import runs_shown, summaries_shown
 from headgate.control.plan import Plan
 from headgate.control.plan import plan as make_plan
 from headgate.control.policies import KINDS, Acdpp
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-SHARES = (0.5, 0.75, 1.0, 1.5, 2.0)
+SHARES = (0.25, 0.5, 1.0, 2.0)
 """of the recipe's budget: where policies are compared unless other budgets are stated"""
 Points = Sequence[tuple[str, Experiment]]
 
@@ -221,7 +221,7 @@ class Run(Shown):
         return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
 
     def shown(self) -> "Sequence[RenderableType]":
-        return [thing for folder in self.folders for thing in run_shown(folder, read_runs([folder]))]
+        return runs_shown(self.folders)
 
 
 def run(
@@ -282,18 +282,37 @@ def compare(
     quiet: bool = False,
     page: tuple[Path, str] | None = None,
     command: str = "headgate.compare",
+    as_printed: bool = False,
 ) -> Comparison:
-    """Accuracy against the money really spent, at every budget; by default 0.5 to 2 times the experiment's.
+    """Compare policies at equal money: what each learns at every budget, and what it needs for the same accuracy.
 
-    The points of a sweep are compared as they are, each with its own budget and prices.
-    Runs and page go to `out`, by default compared/NAME; what is finished there is used, so that a policy or a budget can be
-    added later. `page` is where else the page is written: a folder and a name.
+    Every policy is held to the money and the buffers (`headgate.control.policies.Held`); references are not.
+
+    Parameters
+    ----------
+    experiment : Experiment or list of (str, Experiment)
+        The points of a sweep are compared as they are, each with its own budget and prices.
+    budgets : sequence of float, optional
+        Money a round; by default 0.25, 0.5, 1 and 2 times the experiment's.
+    out : path, optional
+        Folder of runs, page and report; by default compared/NAME. What is finished there is used, so that a policy or a
+        budget can be added later.
+    page : (Path, str), optional
+        Where else the page is written: a folder and a name.
+    as_printed : bool
+        Leave policies as they are, also those that break their limits.
+
+    Returns
+    -------
+    Comparison
+        It shows itself; `money_for` and `saved_against` answer further questions.
     """
     from headgate.simulation.held import in_order, look
     from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)
     points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
+    points = points if as_printed else [(label, point.held()) for label, point in points]
     folder = Path(out) if out is not None else Path("compared") / points[0][1].name
     held, left = look(points, folder)
     with counted("learning", quiet) as tick:
@@ -305,7 +324,9 @@ def compare(
     where, name = page if page is not None else (folder, "compare")
     where.mkdir(parents=True, exist_ok=True)
     order = list(dict.fromkeys(name for _, experiment in points for name in experiment.policies))
-    return conclude_comparison(in_order(points, {**held, **played}), where, name, command, order=order)
+    own = experiment.system.budget if isinstance(experiment, Experiment) else None
+    runs = in_order(points, {**held, **played})
+    return conclude_comparison(runs, where, name, command, order=order, budget=own, report=page is None)
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:

@@ -12,6 +12,7 @@ from headgate.analysis.dips import changes_in
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
+from headgate.analysis.savings import Row, Saving
 
 POINTS = 500
 """a line is thinned to at most so many"""
@@ -21,7 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", ":", "-.")
 MARKED = 20
 """changes of the world that a figure marks, the first of them"""
-MONEY = "Money spent per run so far"
+MONEY = "Money spent a round"
 
 
 class Look(NamedTuple):
@@ -40,13 +41,14 @@ def looks(policies: Sequence[Runs]) -> list[Look]:
 
 
 class Curve(NamedTuple):
-    """A policy's line: where, mean over runs, half the interval's width (NaN for none), and the round of each point."""
+    """A policy's line: where, mean over runs, half the interval's width (NaN for none), and the rounds of its points."""
 
     policy: int
     x: Floats
     mean: Floats
     half: Floats
-    t: NDArray[np.int64]
+    t: NDArray[np.int64] | None
+    """None where its points are no rounds"""
 
 
 class Level(NamedTuple):
@@ -54,6 +56,15 @@ class Level(NamedTuple):
 
     axis: str
     value: float
+    text: str
+
+
+class Gap(NamedTuple):
+    """Between the money of two policies at the same accuracy."""
+
+    money: float
+    beside: float
+    accuracy: float
     text: str
 
 
@@ -70,6 +81,7 @@ class Panel:
     """how the page writes numbers of the y axis, as a d3 format"""
     curves: list[Curve]
     levels: list[Level]
+    gap: Gap | None = None
 
     @property
     def log(self) -> bool:
@@ -82,9 +94,8 @@ class Panel:
 
     @property
     def log_x(self) -> bool:
-        """The same for money, where one policy spends several times as much as another."""
-        ends = [curve.x[-1] for curve in self.curves if curve.x[-1] > 0]
-        return self.x == MONEY and bool(ends) and bool(max(ends) > 5 * min(ends))
+        """The same for money, of which each budget is a multiple of the one before."""
+        return self.x == MONEY
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
@@ -94,7 +105,7 @@ def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
     return np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
-def curve(policy: int, values: Floats, x: Floats | None = None) -> Curve | None:
+def curve(policy: int, values: Floats) -> Curve | None:
     """The mean of (runs, rounds) over runs, at the rounds where there is one; None where nothing was measured."""
     mean, half = means(values)
     places = np.flatnonzero(np.isfinite(mean))
@@ -102,18 +113,16 @@ def curve(policy: int, values: Floats, x: Floats | None = None) -> Curve | None:
         return None
     places = places[thinned(places.size)]
     t = places + 1
-    return Curve(policy, t.astype(np.float64) if x is None else x[places], mean[places], half[places], t)
+    return Curve(policy, t.astype(np.float64), mean[places], half[places], t)
 
 
 VALUES: dict[str, Callable[[Runs], Floats]] = {
     "accuracy": lambda p: 100 * p.best_so_far[:, : p.complete],
     "accuracy-daily": lambda p: 100 * p.column("test_accuracy") if changes_in(p) else np.full((1, p.complete), np.nan),
-    "accuracy-money": lambda p: 100 * p.best_so_far[:, : p.complete],
     "spend": lambda p: p.spent / np.arange(1, p.complete + 1),
 }
 """of the panels that show no column of the metrics as it is"""
 LEVELS: dict[str, tuple[str, Callable[[Runs], float], str]] = {
-    "accuracy-money": ("x", lambda p: p.budget * p.complete, "budget in all"),
     "spend": ("y", lambda p: p.budget, "budget"),
     "n": ("y", lambda p: float(p.buffers.sum()), "all buffers"),
 }
@@ -127,13 +136,29 @@ def panels(policies: Sequence[Runs]) -> list[Panel]:
 
 def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) -> Panel:
     values: Callable[[Runs], Floats] = VALUES.get(key, lambda p: p.column(key))
-    paid = key == "accuracy-money"
-    curves = [curve(i, values(p), p.spent.mean(axis=0) if paid else None) for i, p in enumerate(policies) if p.complete]
+    curves = [curve(i, values(p)) for i, p in enumerate(policies) if p.complete]
     levels = _levels(policies, *LEVELS[key]) if key in LEVELS else []
     if key == "accuracy-daily":
         rounds = sorted({t for policy in policies for t in changes_in(policy)})
         levels = [Level("x", t, f"change in round {t}") for t in rounds[:MARKED]]
-    return Panel(key, title, MONEY if paid else "Round", y, digits, [c for c in curves if c], levels)
+    return Panel(key, title, "Round", y, digits, [c for c in curves if c], levels)
+
+
+def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving], measure: str = "last") -> Panel:
+    """Accuracy over the money really spent: whole runs, a point for each budget."""
+    curves = []
+    for i, name in enumerate(names):
+        own = sorted((row for row in rows if row["policy"] == name and row["learnt"]), key=lambda row: row["spend"])
+        if own and not own[0]["reference"]:
+            mean, half = zip(*(means(100 * np.array(row[f"{measure}_by_seed"])) for row in own), strict=True)
+            curves.append(Curve(i, np.array([row["spend"] for row in own]), np.array(mean), np.array(half), None))
+    ours = next((one for one in saved if one.policy == names[0] and one.money is not None), None)
+    gap = None
+    if ours is not None and ours.money is not None and ours.share is not None:
+        text = f"{100 * ours.share.mean:.0f} % of the money"
+        gap = Gap(ours.money.mean, ours.rival_money, 100 * ours.accuracy, text)
+    title, y = "Test accuracy for the money", "Test accuracy, last tenth of the rounds (%)"
+    return Panel("accuracy-money", title, MONEY, y, ".1f", curves, [], gap)
 
 
 def _levels(policies: Sequence[Runs], axis: str, value: Callable[[Runs], float], text: str) -> list[Level]:

@@ -24,10 +24,11 @@ def number(value: float | None) -> str:
 
 def money(value: float | None) -> str:
     """
-    >>> money(1234.567), money(None)
-    ('1,234.57', '–')
+    >>> money(1234.567), money(0.0012345), money(0.0), money(None)
+    ('1,234.57', '0.0012', '0.00', '–')
     """
-    return DASH if value is None or math.isnan(value) else _minus(f"{value:,.2f}")
+    small = value is not None and 0 < abs(value) < 0.01
+    return DASH if value is None or math.isnan(value) else _minus(f"{value:.2g}" if small else f"{value:,.2f}")
 
 
 def money_in(unit: str, value: float | None) -> str:

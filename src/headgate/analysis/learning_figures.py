@@ -12,21 +12,25 @@ from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from headgate.analysis.compare.figure import draw as draw_money
+from headgate.analysis.compare.page import rows as rows_of
+from headgate.analysis.compare.page import several_budgets
 from headgate.analysis.curves import COLOURS, DASHES, Curve, Heat, Panel, heats, looks, panels, thinned
 from headgate.analysis.figures import STYLE, SUFFIXES, horizontal_line, save_figure, vertical_line
 from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.savings import chosen_budget, savings
 from headgate.errors import DataError, SettingError
 from headgate.escaping import label
 from headgate.records.reader import RunFolder
 
-ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily", "accuracy-money")} | {"money": ("spend", "debt")}
+ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily")} | {"money": ("spend", "debt")}
 """files and the panels in them"""
 
 
 def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str] = (".svg", ".png")) -> list[Path]:
-    """accuracy, accuracy-money, occupancy and money, and accuracy-daily where the world changes, as files in `out_folder`;
-    lines are means, bands their 80 % interval."""
+    """accuracy, occupancy and money as files in `out_folder`; accuracy-money where there are several budgets, accuracy-daily
+    where the world changes. Lines are means, bands their 80 % interval."""
     for suffix in suffixes:
         if suffix not in SUFFIXES:
             raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")
@@ -51,6 +55,11 @@ def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str
             for suffix in suffixes:
                 paths.append(out_folder / f"{name}{suffix}")
                 save_figure(draw(), paths[-1])
+    if several_budgets(policies):
+        rows = rows_of(policies)
+        for suffix in suffixes:
+            paths.append(out_folder / f"accuracy-money{suffix}")
+            draw_money(rows, chosen_budget(savings(rows)), paths[-1])
     return paths
 
 

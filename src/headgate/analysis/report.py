@@ -5,33 +5,46 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headgate.analysis.curves import Curve, Heat, Look, Panel, heats, looks, panels
-from headgate.analysis.formatting import duration
+from headgate.analysis.compare.page import opened, several_budgets
+from headgate.analysis.compare.page import rows as rows_of
+from headgate.analysis.curves import Curve, Heat, Look, Panel, heats, looks, money_panel, panels
+from headgate.analysis.formatting import duration, percent
 from headgate.analysis.inlined import drawing, script
 from headgate.analysis.intervals import Floats
 from headgate.analysis.limits import conclusion
 from headgate.analysis.pages import beside, write_whole
 from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
 from headgate.records.scored import read_scored
 
 
-def write_report(runs: Sequence[RunFolder], out: Path, target: float | None = None) -> Path:
-    """Everything about these runs in one file that can be sent to somebody."""
+def write_report(
+    runs: Sequence[RunFolder],
+    out: Path,
+    target: float | None = None,
+    found: Sequence[Runs] | None = None,
+    budget: float | None = None,
+) -> Path:
+    """Everything about these runs in one file that can be sent to somebody.
+
+    Where they were played at several budgets the page begins with what each policy needs for the same accuracy, and its
+    figures over rounds are of the runs at `budget`. `found` are the runs where they have been read already.
+    """
     check_target(target)
     if not runs:
         raise SettingError("report: at least one run is needed")
     if not out.parent.is_dir():
         raise DataError(f"report {out}: there is no folder {out.parent}")
-    policies = read_runs(runs)
-    page = _page(runs, policies, [summarise(policy, target) for policy in policies], target)
+    page = _page(runs, read_runs(runs) if found is None else found, target, budget)
     write_whole("report", out, page.encode())
     return out
 
@@ -48,24 +61,51 @@ def _plotly() -> str:
     return str(get_plotlyjs())
 
 
-def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], summaries: Sequence[PolicySummary], target: float | None) -> str:
+def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], target: float | None, budget: float | None) -> str:
     """It may load nothing, from nowhere: all it needs is in it."""
+    summaries = [summarise(policy, target) for policy in policies]
+    compared = rows_of(policies) if several_budgets(policies) else []
+    saved = chosen_budget(savings(compared), budget) if compared else []
+    said, broke = opened(saved) if saved else conclusion(policies), breakdown_note(runs)
+    drawn = [replace(one, label=one.policy) for one in policies if one.budget == saved[0].budget] if saved else policies
+    shown = [run for run in runs if run.budget == saved[0].budget][:1] if saved else runs
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
-    said, broke = conclusion(policies), breakdown_note(runs)
+    title = f"{shown[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets" if saved else title
+    first = [money_panel(compared, [one.policy for one in drawn], saved)] if saved else []
     return beside(__file__, "report.html").format(
         title=_escape(title),
         styles="".join(map(drawing, ("base.css", "parts.css", "report.css"))),
         early=drawing("early.js"),
         lede=f'<p class="lede">{_unbroken(said)}</p>' if said else "",
-        facts="".join(_facts(run, len(runs) > 1) for run in runs),
+        saved=_saved(saved),
+        facts="".join(_facts(run, len(shown) > 1) for run in shown),
         note="" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>',
         warning=f'<p class="note warn">{_escape(broke)}</p>' if broke else "",
         table=_table(summaries, looks(policies), columns(target, summaries)),
         settings="".join(_settings(run) for run in runs),
-        data=_data(policies),
+        data=_data(drawn, first),
         plotly=_plotly(),
         script=script("report"),
     )
+
+
+def _saved(saved: Sequence[Saving]) -> str:
+    """The figure that compares whole runs stands here, and below it what each policy needs."""
+    if not saved:
+        return ""
+    first = saved[0]
+    rows = ""
+    for one in saved:
+        cells = "".join(f"<td>{_escape(each)}</td>" for each in needed(one))
+        rows += f'<tr><th scope="row">{_escape(one.policy)}</th>{cells}</tr>'
+    money = amount(first.unit, first.rival_money)
+    reached = f"for {percent(first.accuracy, 1)}, which {first.rival} reaches for {money} a round"
+    return f"""<section aria-labelledby="money"><h2 id="money">Money for the same accuracy</h2>
+<div id="over-money"></div>
+<div class="scroll"><table class="summary"><thead><tr><th scope="col">Policy</th><th scope="col">Needs a round</th>
+<th scope="col">Of what {_escape(first.rival)} spends (95 % interval)</th></tr></thead><tbody>{rows}</tbody></table></div>
+<p class="hint">What each policy needs {_escape(reached)}. Accuracy is that of the last tenth of the rounds, mean over seeds; \
+between budgets it is interpolated. The figures over rounds below are of the runs at {first.budget:g} a round.</p></section>"""
 
 
 def _unbroken(text: str) -> str:
@@ -140,11 +180,11 @@ def _settings(run: RunFolder) -> str:
 # What the figures are drawn from
 
 
-def _data(policies: Sequence[Runs]) -> str:
+def _data(policies: Sequence[Runs], first: Sequence[Panel] = ()) -> str:
     """JSON that can stand inside a script element."""
     data = {
         "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, looks(policies), strict=True)],
-        "panels": [_panel_data(panel) for panel in panels(policies)],
+        "panels": [_panel_data(panel) for panel in (*first, *panels(policies))],
         "heats": [_heat_data(heat) for heat in heats(policies)],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -154,15 +194,15 @@ def _data(policies: Sequence[Runs]) -> str:
 def _panel_data(panel: Panel) -> dict[str, Any]:
     same = {name: getattr(panel, name) for name in ("key", "title", "x", "y", "digits", "log", "log_x")}
     curves = [_curve_data(curve) for curve in panel.curves]
-    return {**same, "curves": curves, "levels": [level._asdict() for level in panel.levels]}
+    gap = None if panel.gap is None else panel.gap._asdict()
+    return {**same, "curves": curves, "levels": [level._asdict() for level in panel.levels], "gap": gap}
 
 
 def _curve_data(curve: Curve) -> dict[str, Any]:
-    by_round = bool((curve.x == curve.t).all())
     return {
         "series": curve.policy,
-        "t": curve.t.tolist(),
-        "x": None if by_round else _short(curve.x),
+        "t": None if curve.t is None else curve.t.tolist(),
+        "x": _short(curve.x) if curve.t is None else None,
         "mean": _short(curve.mean),
         "half": None if np.isnan(curve.half).all() else _short(curve.half),
     }

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import listed, percent
-from headgate.analysis.intervals import DECIDED, Estimate, Floats, t_quantile
+from headgate.analysis.formatting import DASH, interval, listed, percent
+from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, student, t_quantile
+from headgate.errors import DataError
 
 Row = Mapping[str, Any]
 """of a comparison: one policy at one budget"""
@@ -90,7 +91,7 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
         found.setdefault(row["policy"], []).append(row)
 
     def chosen(row: Row) -> list[float]:
-        by_seed = dict(zip(row["learnt"], row[f"{measure}_by_seed"], strict=True))
+        by_seed = _by_seed(row, measure)
         return [by_seed[seed] for seed in seeds]
 
     made = {
@@ -132,6 +133,21 @@ def money_for(rows: Sequence[Row], accuracy: float, measure: str = "last") -> di
     weights = _weights(seeds) if seeds else np.empty((0, 0))
     wanted = np.full(len(weights), accuracy)
     return {name: _needed(curve, wanted, weights, None)[0] for name, curve in curves.items()}
+
+
+def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
+    """One less the other over the seeds that both have, in points, or as `scale` says."""
+    ours, theirs = (_by_seed(row, key) for row in (one, other))
+    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
+    if not both:
+        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
+    return student(scale * np.array([ours[seed] - theirs[seed] for seed in both]))
+
+
+def _by_seed(row: Row, key: str) -> dict[int, Any]:
+    """Results of before seeds were named lost none: they are numbered."""
+    found = row[f"{key}_by_seed"]
+    return dict(zip(row["learnt"] if "learnt" in row else range(len(found)), found, strict=True))
 
 
 def _weights(seeds: int) -> Floats:
@@ -191,14 +207,22 @@ def sentence(found: Sequence[Saving]) -> str:
     if not found:
         return ""
     first = found[0]
-    said = [_needs(one) for one in found]
     called = {"constant": "constant admission"}.get(first.rival, first.rival)
-    return f"{called} reaches {percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)} a round; {listed(said)}."
+    reached = f"{called} reaches {percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)} a round"
+    return f"{reached}; {listed([_needs(one) for one in found])}."
 
 
 def _needs(one: Saving) -> str:
-    share = one.share
-    if one.money is None or share is None:
-        return f"{one.policy} {one.why}"
-    ends = "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} … {100 * share.high:.0f} %)"
-    return f"{one.policy} needs {amount(one.unit, one.money.mean)}, {100 * share.mean:.0f}{ends or ' %'} of it"
+    money, share = needed(one)
+    return f"{one.policy} {one.why}" if one.money is None else f"{one.policy} needs {money}, {share} of it"
+
+
+def needed(one: Saving) -> tuple[str, str]:
+    """The money and its share of the rival's with the 95 % interval, as text; or why they cannot be told.
+
+    >>> needed(Saving("a", "b", "last", "", "$", 20.0, 0.85, 20.0, Estimate(9.4, 8.4, 11.0)))
+    ('$ 9.4', '47 (42 … 55) %')
+    """
+    if one.money is None or one.share is None:
+        return one.why, DASH
+    return amount(one.unit, one.money.mean), f"{interval(one.share.scaled(100), 0)} %"

@@ -198,6 +198,10 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
     ]
 
 
+def _broken(s: PolicySummary) -> str:
+    return " and ".join(["money"] * (s.runs_over_budget > 0) + ["memory"] * ((s.peak_excess or 0) > 0))
+
+
 def _over_budget(s: PolicySummary) -> str:
     if not s.runs:
         return DASH
@@ -238,6 +242,7 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Dip costs": lambda s: _in_unit(s, None if s.dip_money is None else s.dip_money.mean),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
+    "Limits": lambda s: "reference" if s.reference else "kept" if s.kept_limits else f"over: {_broken(s)}",
     "Paid in all": lambda s: money_in(s.unit, s.paid),
     "For looks": lambda s: _in_unit(s, s.paid_for_looks),
     "Paid a sample": _paid,
@@ -251,6 +256,7 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Bound": lambda s: number(s.bound),
 }
 BROKEN: dict[str, Callable[[PolicySummary], bool]] = {
+    "Limits": lambda s: not s.reference and not s.kept_limits,
     OVER_BUDGET: lambda s: s.runs_over_budget > 0,
     EXCESS: lambda s: (s.peak_excess or 0) > 0,
 }

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from headgate.analysis.compare.page import rows as rows_of
+from headgate.analysis.compare.page import several_budgets
 from headgate.analysis.compare.scores import Offer
-from headgate.analysis.formatting import DASH, counted, money, number, percent, plus_minus, signed
-from headgate.analysis.intervals import Estimate
-from headgate.analysis.limits import Place, conclusion
+from headgate.analysis.formatting import DASH, counted, listed, money, number, percent, plus_minus, signed
+from headgate.analysis.intervals import DECIDED, Difference, Estimate
+from headgate.analysis.limits import Place, conclusion, holm
 from headgate.analysis.rehearsal import Summary
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
 from headgate.analysis.shown import a_table, plain_text
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.experiment import Experiment
@@ -20,9 +23,17 @@ from headgate.records.reader import RunFolder
 if TYPE_CHECKING:
     from headgate.learning.datasets import Found
 
+NARROW = ("Best", "Last", "Mean", "Daily", "Spend a round", "Limits")
+"""columns of a finished run unless all are asked for"""
 BOUND = (
     "Money and memory are those of a run. The bound is Theorem 1's: it tells settings of one policy apart, not policies; "
     "headgate compare does, by learning."
+)
+RIVAL = "constant"
+"""against which all policies are tested"""
+LAST = (
+    "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval; *: differs from constant (paired "
+    "test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %."
 )
 VAGUE = 1.0
 """half the width of an interval of what is closed, beyond which it says nothing"""
@@ -48,8 +59,65 @@ def summaries_shown(experiment: Experiment, summaries: Sequence[Summary]) -> lis
     return [a_table(title, names.split(","), lines), plain_text(BOUND)]
 
 
-def comparison_shown(rows: Sequence[dict[str, Any]], places: Mapping[Offer, list[Place]]) -> list[RenderableType]:
-    """A table for each budget and kind of price, and then who is best where."""
+def comparison_shown(rows: Sequence[Row], budget: float | None = None, measure: str = "last") -> list[RenderableType]:
+    """For each kind of price the sentence, then a table of the policies at one budget: what each learnt and what it needs."""
+    shown: list[RenderableType] = []
+    for prices in dict.fromkeys(row["prices"] for row in rows):
+        own = [row for row in rows if row["prices"] == prices]
+        saved = chosen_budget(savings(own, RIVAL, measure), budget)
+        at = saved[0].budget if saved else budget if budget in {row["budget"] for row in own} else own[-1]["budget"]
+        shown += [sentence(saved)] * bool(saved) + [_at_budget([row for row in own if row["budget"] == at], saved, measure)]
+    shown += [_dips_shown(rows)] * any("dips" in row for row in rows)
+    return [*shown, "\n".join(_notes(rows))]
+
+
+def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str) -> RenderableType:
+    """All policies with the same money: at most six columns."""
+    rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
+    others = [row for row in own if row is not rival and rival is not None and row["learnt"]]
+    gaps = holm({row["policy"]: paired(row, rival, measure) for row in others if not row["reference"]})  # type: ignore[arg-type]
+    needs = {one.policy: needed(one) for one in saved}
+    header = ["policy", f"{measure} (%)", *[f"less {RIVAL}"] * bool(gaps), "spent"]
+    header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"] if saved else []
+    lines = []
+    for row in own:
+        name, gap = row["policy"], gaps.get(row["policy"])
+        line = [name, _points(row[measure], 1)]
+        line += [_starred(gap)] if gaps else []
+        line += [amount(row.get("unit") or "", row["spend"])]
+        line += (
+            needs.get(name, (amount(row.get("unit") or "", row["spend"]), "100 %") if row is rival else (DASH, DASH))
+            if saved
+            else ()
+        )
+        lines.append(line)
+    first = own[0]
+    size = f"{counted(first['rounds'], 'round')}, {counted(first['seeds'] + first['diverged'], 'seed')}"
+    return a_table(f"at {amount(first.get('unit') or '', first['budget'])} a round, {size}", header, lines)
+
+
+def _starred(gap: Difference | None) -> str:
+    """A star where the two differ."""
+    return (
+        DASH if gap is None else plus_minus(gap, 1, signs=True) + ("*" if gap.p is not None and gap.p <= 1 - DECIDED else " ")
+    )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """What the columns mean, and who kept to the money and the buffers."""
+    broken = list(dict.fromkeys(row["policy"] for row in rows if not row["kept_limits"] and not row["reference"]))
+    references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
+    beyond = f" {listed(references)} is no policy to use: it spends or knows what nobody has." if references else ""
+    kept = (
+        f"over its money or its buffers in some run: {listed(broken)}."
+        if broken
+        else "every policy kept its money and its buffers in every run."
+    )
+    return [f"{LAST} {kept[:1].upper()}{kept[1:]}{beyond}"]
+
+
+def comparison_wide(rows: Sequence[Row], places: Mapping[Offer, list[Place]]) -> list[RenderableType]:
+    """All columns: a table for each budget and kind of price, and then who is best where."""
     measures = [place.measure for place in next(iter(places.values()))]
     learnt = [f"{measure} %" for measure in measures]
     closed = [f"closed, {measure}" for measure in measures]
@@ -71,8 +139,6 @@ def comparison_shown(rows: Sequence[dict[str, Any]], places: Mapping[Offer, list
             if Offer(row["prices"], row["budget"]) == offer
         ]
         tables.append(a_table(f"budget {offer.said(places)}", header, lines))
-    if any("dips" in row for row in rows):
-        tables.append(_dips_shown(rows))
     best = [
         [offer.said(places), place.measure, place.best.policy if place.best else "nobody", ", ".join(place.level_with) or DASH]
         for offer, own in places.items()
@@ -81,7 +147,7 @@ def comparison_shown(rows: Sequence[dict[str, Any]], places: Mapping[Offer, list
     return [*tables, a_table("best within the limits", ["budget", "by", "policy", "not told apart (p > 0.05)"], best)]
 
 
-def _dips_shown(rows: Sequence[dict[str, Any]]) -> RenderableType:
+def _dips_shown(rows: Sequence[Row]) -> RenderableType:
     """Where the world changed: one line a budget and policy."""
     header = ["budget", "policy", "daily %", "dip, points", "lasts, rounds", "recovered", "costs"]
     lines = [
@@ -100,8 +166,8 @@ def _dips_shown(rows: Sequence[dict[str, Any]]) -> RenderableType:
     return a_table("after changes of the world", header, lines)
 
 
-def _points(value: list[float | None] | None) -> str:
-    return DASH if value is None else plus_minus(Estimate(*value).scaled(100), 2)  # type: ignore[arg-type]
+def _points(value: list[float | None] | None, digits: int = 2) -> str:
+    return DASH if value is None else plus_minus(Estimate(*value).scaled(100), digits)  # type: ignore[arg-type]
 
 
 def _share(value: list[float | None] | None) -> str:
@@ -114,14 +180,23 @@ def _share(value: list[float | None] | None) -> str:
     return f"{plus_minus(share.scaled(100), 0)} %"
 
 
-def run_shown(run: RunFolder, found: Sequence[Runs]) -> list[RenderableType]:
+def run_shown(run: RunFolder, found: Sequence[Runs], wide: bool = False) -> list[RenderableType]:
     """The closing table of a run: never accuracy without what it cost and held; and what to take from it."""
     summaries = [summarise(one, run.target) for one in found]
-    shown = [column for column in columns(run.target, summaries) if column.title not in ("N_eff", "Bound")]  # in the report
+    shown = [column for column in columns(run.target, summaries) if wide or column.title in NARROW]
     title = f"{run.name}: {counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
     lines = [[summary.policy, *(column.text(summary) for column in shown)] for summary in summaries]
     notes = [note for note in (breakdown_note([run]), conclusion(found)) if note]
     return [a_table(title, ["policy", *(column.title for column in shown)], lines), *notes]
+
+
+def runs_shown(runs: Sequence[RunFolder], wide: bool = False) -> list[RenderableType]:
+    """One run after the other; and where they were played at several budgets, what each policy needs for the same accuracy."""
+    found = {run.path: read_runs([run]) for run in runs}
+    every = [one for own in found.values() for one in own]
+    if several_budgets(every) and not wide:
+        return comparison_shown(rows_of(every))
+    return [thing for run in runs for thing in run_shown(run, found[run.path], wide)]
 
 
 def list_shown(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:

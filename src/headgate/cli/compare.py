@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Recipe, Set, print_json, recipe_overrides
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
 from headgate.cli.saying import say
 from headgate.errors import SettingError
 
-POLICIES = "headgate,oracle,constant,acdpp,threshold,resolving,pacing,random"
+POLICIES = "headgate,constant,acdpp,below,oracle"
 """compared where a recipe comes with headgate"""
 
 
@@ -21,7 +21,7 @@ def compare(
         str | None,
         typer.Option(
             metavar="A,B,...",
-            help="Budgets a round, or `recipe`: the points of its sweep; default: 0.5, 0.75, 1, 1.5 and 2 times its own.",
+            help="Budgets a round, or `recipe`: the points of its sweep; default: 0.25, 0.5, 1 and 2 times its own.",
         ),
     ] = None,
     policies: Annotated[
@@ -42,15 +42,19 @@ def compare(
     pages: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.md, NAME.json and NAME.svg.")
     ] = None,
+    as_printed: Annotated[
+        bool, typer.Option("--as-printed", help="Leave policies as they are, also those that break their limits.")
+    ] = False,
     format_: AsFormat = Format.table,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    wide: Wide = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Compare policies at equal spend: accuracy against the money really spent, at every budget.
+    """Compare policies at equal money: what each learns at every budget, and what it needs for the same accuracy.
 
-    RECIPE is a name from `headgate recipes` or a TOML file. A policy counts only where no run goes over its budget and no
-    client ever holds more than its buffer; what breaks a limit is shown and marked, and so are references. Says which policy
-    is best where, with paired tests over the seeds, and what the accuracy of those that broke a limit costs within the
-    limits. Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
+    RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the money and the buffers: it buys nothing
+    more once C·T is spent, and no client holds more than its buffer. References, such as the oracle, are not held. Every policy
+    is tested against constant admission, seed by seed. Writes compare.md, compare.json, compare.svg and report.html.
+    Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
     """
     from headgate.analysis.shown import show
     from headgate.experiment.recipes import is_shipped
@@ -58,7 +62,8 @@ def compare(
     chosen = policies or (POLICIES if is_shipped(recipe) else "recipe")
     overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
     experiment = headgate.load(recipe, *overrides)
-    say(f"comparing {', '.join(experiment.policies)}", error=True)
+    held = "" if as_printed else ", each held to the money and the buffers"
+    say(f"comparing {', '.join(experiment.policies)}{held}", error=True)
     money = None if budgets == "recipe" else _budgets(budgets, experiment.system.budget)
     found = headgate.compare(
         experiment if money is not None else headgate.sweep(recipe, *overrides),
@@ -68,13 +73,15 @@ def compare(
         processes=processes,
         quiet=quiet or format_ is Format.json,
         page=None if pages is None else (pages, experiment.name),
-        command=_command(recipe, money, policies, rounds, seeds, set_ or []),
+        command=_command(recipe, money, policies, rounds, seeds, set_ or [], as_printed),
+        as_printed=as_printed,
     )
     if format_ is Format.json:
-        print_json(found.rows)
+        rival = "constant" in experiment.policies
+        print_json({"savings": found.saved_against() if rival else [], "rows": found.rows})
     else:
-        show(*found.shown())
-    say(f"wrote {found.path}", error=True)
+        show(*(found.wide() if wide else found.shown()))
+    say(f"report: {found.report}" if found.report else f"wrote {found.path}", error=format_ is Format.json)
 
 
 def _budgets(said: str | None, own: float) -> list[float]:
@@ -92,7 +99,13 @@ def _budgets(said: str | None, own: float) -> list[float]:
 
 
 def _command(
-    recipe: str, money: list[float] | None, policies: str | None, rounds: int | None, seeds: int | None, set_: list[str]
+    recipe: str,
+    money: list[float] | None,
+    policies: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    set_: list[str],
+    as_printed: bool,
 ) -> str:
     """What makes the same page again."""
     said = "recipe" if money is None else ",".join(f"{each:g}" for each in money)
@@ -102,4 +115,5 @@ def _command(
         parts += [] if value is None else [option, str(value)]
     for each in set_:
         parts += ["--set", each]
+    parts += ["--as-printed"] * as_printed
     return shlex.join(parts)

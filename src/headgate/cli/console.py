@@ -27,6 +27,7 @@ Set = Annotated[
     ),
 ]
 AsFormat = Annotated[Format, typer.Option("--format", help="A table for people or JSON for machines.")]
+Wide = Annotated[bool, typer.Option("--wide", help="All columns, not only those that fit 80 characters.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Gamma = Annotated[float, typer.Option(help="V = T^gamma.")]
 Phi = Annotated[float, typer.Option(help="rho = 1 - T^-phi.")]

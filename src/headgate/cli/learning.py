@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, print_json, recipe_overrides
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
 from headgate.cli.saying import say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
@@ -62,6 +62,7 @@ def run(
     track: Annotated[str | None, typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb.")] = None,
     show: Annotated[Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")] = Show.bar,
     format_: AsFormat = Format.table,
+    wide: Wide = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn from streams: all policies and seeds of a recipe, and all points of its sweep, over the cores of this machine.
@@ -95,7 +96,7 @@ def run(
             watch=watching.watch if watching.wanted else None,
             say=bar.console.print if show is Show.bar else None,
         )
-    show_and_conclude(folders, folder, format_)
+    show_and_conclude(folders, folder, format_, wide)
 
 
 def _check_options(context: typer.Context) -> None:
@@ -194,17 +195,16 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
     say(f"{name}: {len(paths)} files in {folder / name}")
 
 
-def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Format.table) -> None:
+def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Format.table, wide: bool = False) -> None:
     """What finished runs come to, on the screen and in their folders."""
     from headgate.analysis.conclude import conclude, summary_rows
-    from headgate.analysis.runs import read_runs
     from headgate.analysis.shown import show
-    from headgate.analysis.tables import run_shown
+    from headgate.analysis.tables import runs_shown
 
     runs, page = conclude(folders, whole)
-    for run in runs:
-        if format_ is Format.json:
+    if format_ is Format.json:
+        for run in runs:
             print_json({"folder": str(run.path), "policies": summary_rows(run)})
-        else:
-            show(*run_shown(run, read_runs([run])))
+    else:
+        show(*runs_shown(runs, wide))
     say(f"report: {page}", error=format_ is Format.json)

@@ -12,7 +12,7 @@ from headgate.experiment import Experiment
 
 LIGHT = 5.0
 """seconds of work that are not worth a second process"""
-TOGETHER = {"gram": 10}
+TOGETHER = {"gram": 40}
 """runs in a chunk on the CPU: linear models share the products of their evaluation"""
 TOGETHER_ELSE = 2
 """and others a policy's decision, which for AC-DPP takes as long for one seed as for ten"""

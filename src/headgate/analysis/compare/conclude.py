@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from headgate.analysis.compare import page
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import as_json, write
 from headgate.analysis.provenance import facts_of, machine
+from headgate.analysis.report import write_report
 from headgate.analysis.runs import Runs, read_finished
+from headgate.analysis.savings import Saving, chosen_budget, money_for, savings
 from headgate.analysis.shown import Shown
-from headgate.analysis.tables import comparison_shown
-from headgate.escaping import markdown
+from headgate.analysis.tables import comparison_shown, comparison_wide
+from headgate.errors import SettingError
+from headgate.escaping import markdown, shown
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
@@ -29,6 +33,10 @@ class Comparison(Shown):
     runs: Sequence[Runs]
     rows: list[dict[str, Any]]
     """one for each budget and policy"""
+    budget: float | None = None
+    """the experiment's own: at which policies are shown"""
+    report: Path | None = None
+    """a self-contained page with all figures"""
 
     @property
     def frame(self) -> "pl.DataFrame":
@@ -37,8 +45,50 @@ class Comparison(Shown):
 
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
+    def money_for(self, accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
+        """Return what each policy spends a round where its mean accuracy over seeds is `accuracy`.
+
+        Parameters
+        ----------
+        accuracy : float
+            Test accuracy, from 0 to 1.
+        measure : {"last", "best", "mean"}
+            Which accuracy of a run is meant.
+
+        Returns
+        -------
+        dict
+            By policy, money with its 95 % interval over seeds; None where the budgets that were run do not tell.
+        """
+        if len({row["prices"] for row in self.rows}) > 1:
+            raise SettingError("money_for: prices differ between the runs; saved_against takes them one by one")
+        return money_for(self.rows, accuracy, measure)
+
+    def saved_against(self, rival: str = "constant", measure: str = "last") -> list[Saving]:
+        """Return what every other policy needs for the rival's accuracy, at each budget of the rival.
+
+        Parameters
+        ----------
+        rival : str
+            A policy of the comparison.
+        measure : {"last", "best", "mean"}
+            Which accuracy of a run is meant.
+
+        Returns
+        -------
+        list of Saving
+            Money and share of the rival's money, with 95 % intervals over seeds; or why they cannot be told.
+        """
+        if rival not in (names := list(dict.fromkeys(row["policy"] for row in self.rows))):
+            raise SettingError(f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}")
+        return savings(self.rows, rival, measure)
+
     def shown(self) -> list[RenderableType]:
-        return comparison_shown(self.rows, page.places(self.runs))
+        return comparison_shown(self.rows, self.budget)
+
+    def wide(self) -> list[RenderableType]:
+        """All columns, a table for each budget, and who is best where."""
+        return comparison_wide(self.rows, page.places(self.runs))
 
 
 def conclude(
@@ -48,8 +98,11 @@ def conclude(
     command: str,
     quick: bool = False,
     order: Sequence[str] = (),
+    budget: float | None = None,
+    report: bool = False,
 ) -> Comparison:
-    """Writes NAME.md, NAME.json and NAME.svg into `folder`. `runs` may say which policies of each run folder are meant."""
+    """Writes NAME.md, NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` may say which policies of
+    each run folder are meant; `budget` is the one at which policies are shown."""
     from headgate.analysis.compare.figure import draw
 
     paths = list(runs)
@@ -59,11 +112,13 @@ def conclude(
         found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = page.rows(found)  # refuses what cannot be compared before anything is written
     facts = facts_of(command, [machine(run) for run in folders], quick)
-    text = page.markdown(name, found, _setting(folders[0]), facts)
+    saved = chosen_budget(savings(rows), budget) if page.one_price(found) else []
+    text = page.markdown(name, found, _setting(folders[0]), facts, saved)
     write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
     if page.one_price(found):
-        draw(found, folder / f"{name}.svg")
-    return Comparison(folder / f"{name}.md", found, rows)
+        draw(rows, saved, folder / f"{name}.svg")
+    made = write_report(folders, folder / "report.html", folders[0].target, found, budget) if report else None
+    return Comparison(folder / f"{name}.md", found, rows, budget, made)
 
 
 def _setting(run: RunFolder) -> str:

@@ -1,4 +1,4 @@
-"""Accuracy against the money really spent, a line for each policy over its budgets."""
+"""Accuracy over the money really spent: a line for each policy over its budgets, and what one saves against the other."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,53 +6,68 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from headgate.analysis.curves import COLOURS, DASHES
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import means
-from headgate.analysis.limits import limits
-from headgate.analysis.runs import MEASURES, Runs, measures
+from headgate.analysis.runs import MEASURES
+from headgate.analysis.savings import Row, Saving, amount
 from headgate.escaping import label
 
+OURS = "headgate"
 
-def draw(outcomes: Sequence[Runs], path: Path) -> None:
-    """Full marks kept both limits in every run and round; crosses broke one. Bars are 80 % intervals of means over seeds."""
-    names = list(dict.fromkeys(one.policy for one in outcomes if not one.reference and one.learnt))
-    look = {name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i, name in enumerate(names)}
+
+def draw(rows: Sequence[Row], found: Sequence[Saving], path: Path, measure: str = "last", title: str = "") -> None:
+    """Write the figure. Bars are 80 % intervals of means over seeds; `found` are the savings at one budget of the rival."""
+    own = [row for row in rows if row["learnt"]]
+    names = list(dict.fromkeys(row["policy"] for row in own if not row["reference"]))
     with plt.rc_context(STYLE):
-        known = measures(outcomes)
-        figure, grid = plt.subplots(1, len(known), figsize=(1.5 + 4.5 * len(known), 4.6), layout="constrained")
-        for axes, measure in zip(grid.flat, known, strict=True):
-            for name in names:
-                _draw_policy(axes, [one for one in outcomes if one.policy == name and one.learnt], measure, *look[name])
-            _draw_references(axes, outcomes, measure)
-            axes.set(title=MEASURES[measure].capitalize(), xlabel="money really spent a round", ylabel="test accuracy (%)")
-        handles = dict(zip(*reversed(grid.flat[0].get_legend_handles_labels()), strict=True))
-        broke = Line2D([], [], color="grey", marker="X", markersize=9, markeredgecolor="white", linestyle="none")
-        handles["broke a limit"] = broke
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
+        figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+        for i, name in enumerate(names):
+            colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+            _line(axes, [row for row in own if row["policy"] == name], measure, colour, dash)
+        axes.set_xscale("log")
+        spends = sorted({row["budget"] for row in own})
+        axes.set_xticks(spends)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        _references(axes, [row for row in own if row["reference"]], measure)
+        _gap(axes, found)
+        unit = str(own[0].get("unit") or "") if own else ""
+        axes.set_xlabel(label(f"money really spent a round{f' ({unit})' if unit else ''}, logarithmic"))
+        axes.set_ylabel("test accuracy (%)")
+        axes.set_title(label(title or MEASURES[measure].capitalize()), fontsize=11)
+        axes.legend(loc="lower right")
         save_figure(figure, path)
 
 
-def _draw_policy(axes: Axes, own: Sequence[Runs], measure: str, colour: str, dash: str) -> None:
-    own = sorted(own, key=lambda one: one.spend.mean())
-    spend = [float(one.spend.mean()) for one in own]
-    mean, half = np.array([[float(value) for value in means(100 * one.measure(measure))] for one in own]).T
-    bars = {"color": colour, "linestyle": dash, "linewidth": 1.5, "capsize": 2}
-    axes.errorbar(spend, mean, np.nan_to_num(half), label=label(own[0].policy), **bars)  # type: ignore[arg-type]
-    for x, y, one in zip(spend, mean, own, strict=True):
-        kept = limits(one).kept
-        axes.plot(x, y, "o" if kept else "X", color=colour, markersize=5 if kept else 9, markeredgecolor="white")
+def _line(axes: Axes, own: Sequence[Row], measure: str, colour: str, dash: str) -> None:
+    own = sorted(own, key=lambda row: row["spend"])
+    mean, half = np.array([[float(each) for each in means(100 * np.array(row[f"{measure}_by_seed"]))] for row in own]).T
+    spend, wide = [row["spend"] for row in own], 2.4 if own[0]["policy"] == OURS else 1.5
+    bars = {"color": colour, "linestyle": dash, "linewidth": wide, "capsize": 2, "marker": "o", "markersize": 4}
+    axes.errorbar(spend, mean, np.nan_to_num(half), label=label(own[0]["policy"]), **bars)  # type: ignore[arg-type]
 
 
-def _draw_references(axes: Axes, outcomes: Sequence[Runs], measure: str) -> None:
-    """One line: they take no notice of the budget."""
-    for name in dict.fromkeys(one.policy for one in outcomes if one.reference):
-        own = [one for one in outcomes if one.policy == name and one.learnt]
-        if own:
-            level = float(np.mean([100 * one.measure(measure).mean() for one in own]))
-            axes.axhline(level, color="black", linewidth=1, linestyle="--")
-            spend = np.mean([one.spend.mean() for one in own])
-            text = f"{name}, {spend:,.0f} a round"
-            axes.annotate(text, (0.02, level), xycoords=("axes fraction", "data"), va="top", fontsize=9)
+def _references(axes: Axes, own: Sequence[Row], measure: str) -> None:
+    """One line each: they take no notice of the budget."""
+    for name in dict.fromkeys(row["policy"] for row in own):
+        level = 100 * float(np.mean([row[f"{measure}_by_seed"] for row in own if row["policy"] == name]))
+        spend = float(np.mean([row["spend"] for row in own if row["policy"] == name]))
+        axes.axhline(level, color="black", linewidth=1, linestyle="--")
+        text = label(f"{name}: {amount(own[0].get('unit') or '', spend)} a round")
+        axes.annotate(text, (0.02, level), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
+
+
+def _gap(axes: Axes, found: Sequence[Saving]) -> None:
+    """An arrow from the rival's money to ours at the same accuracy, with what that is of it."""
+    one = next((one for one in found if one.policy == OURS and one.money is not None), None)
+    if one is None or one.money is None or one.share is None:
+        return
+    level = 100 * one.accuracy
+    how = {"arrowstyle": "<|-|>", "linewidth": 1.6, "color": "#B00020", "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (one.money.mean, level), (one.rival_money, level), arrowprops=how)
+    text = label(f"{100 * one.share.mean:.0f} % of the money")
+    middle = float(np.sqrt(one.money.mean * one.rival_money))
+    axes.annotate(text, (middle, level), (0, -5), textcoords="offset points", ha="center", va="top", color="#B00020")

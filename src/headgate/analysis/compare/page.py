@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.analysis.compare.scores import Cheaper, Offer, by_offer, cheaper, closed
+from headgate.analysis.compare.scores import Offer, by_offer, closed
 from headgate.analysis.dips import Dips, dips_by_seed, summary_of_dips
 from headgate.analysis.formatting import (
     DASH,
@@ -25,6 +25,7 @@ from headgate.analysis.markdown import table
 from headgate.analysis.pages import figure, page, words
 from headgate.analysis.provenance import how_made
 from headgate.analysis.runs import Runs, measures
+from headgate.analysis.savings import Saving, needed, sentence
 from headgate.escaping import code
 from headgate.escaping import markdown as escape
 
@@ -93,20 +94,38 @@ def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:
     return {offer: [best_place(own, measure) for measure in known] for offer, own in named.items()}
 
 
-def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any]) -> str:
+def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any], saved: Sequence[Saving]) -> str:
     """The page NAME.md, with NAME.svg beside it where that was drawn; `facts` say how the runs were made."""
     offers = by_offer(found)
     said = words(__file__)
     drawn = figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""
-    parts = [said["purpose"], setting, how_made(facts), drawn, said["how_to_read"]]
+    opening = [escape(opened(saved)), drawn, savings_table(saved)] if saved else [drawn]
+    parts = [said["purpose"], *opening, setting, how_made(facts), said["how_to_read"]]
     for offer, own in offers.items():
         parts += [f"## Budget {escape(offer.said(offers))}", _offered(own[0]), _table(own, measures(found))]
         if changing := [one for one in own if summary_of_dips(one) is not None]:
             parts += [said["how_to_read_dips"], dips_table(changing)]
     parts += ["## Best where", _best_table(places(found))]
-    if pairs := cheaper(found):
-        parts += ["## What broke a limit, and who gets as far within them", _cheaper_table(pairs)]
     return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
+
+
+def opened(saved: Sequence[Saving]) -> str:
+    """The sentence of the page, beginning with a capital."""
+    text = sentence(saved)
+    return text[:1].upper() + text[1:]
+
+
+def savings_table(saved: Sequence[Saving]) -> str:
+    """What each policy needs for the rival's accuracy, with the 95 % interval."""
+    lines = [[code(one.policy), *needed(one)] for one in saved]
+    first = saved[0]
+    return table(["policy", f"a round for {percent(first.accuracy, 1)}", f"of what {code(first.rival)} spends"], lines)
+
+
+def several_budgets(found: Sequence[Runs]) -> bool:
+    """Whether finished runs of the same data and prices differ in their budgets: then money can be compared."""
+    same = len({(str(one.data), one.prices) for one in found}) == 1
+    return same and len({one.budget for one in found}) > 1 and all(one.finished for one in found)
 
 
 def one_price(found: Sequence[Runs]) -> bool:
@@ -211,11 +230,3 @@ def _gap(gap: Difference | None) -> str:
     if gap is None:
         return DASH
     return plus_minus(gap.scaled(100), 2, signs=True) + (f" (p = {gap.p:.2g})".replace("-", "−") if gap.p is not None else "")
-
-
-def _cheaper_table(found: Sequence[Cheaper]) -> str:
-    def named(one: Runs) -> list[str]:
-        return [f"{code(one.policy)} at {one.budget:g}", f"{100 * one.best.mean():.2f} % for {one.spend.mean():,.2f}"]
-
-    lines = [[*named(pair.one), *named(pair.other), percent(pair.share)] for pair in found]
-    return table(["policy and budget", "best", "reached within the limits by", "best", "of its money"], lines)

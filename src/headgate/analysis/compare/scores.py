@@ -1,10 +1,9 @@
-"""What a policy learnt for what it took: how much of the gap to the oracle, and what the same costs within the limits."""
+"""What a policy learnt for what it took: how much of the gap to the oracle it closed."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headgate.analysis.intervals import Estimate, Floats, ratio
-from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 
@@ -26,30 +25,6 @@ def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -
         return None
     share = ratio(ours - low, high - low)
     return Estimate(share.mean, runs=share.runs) if known else share
-
-
-class Cheaper(NamedTuple):
-    """A policy that broke its limits, and one that kept them and gets as far for less."""
-
-    one: Runs
-    other: Runs
-
-    @property
-    def share(self) -> float:
-        return float(self.other.spend.mean() / self.one.spend.mean())
-
-
-def cheaper(found: Sequence[Runs]) -> list[Cheaper]:
-    """For every policy that broke a limit: the least spend, of all that were run, with which another's best is as high."""
-    ranked = rankable(found)
-    fair = sorted((one for one in ranked if limits(one).kept), key=lambda one: one.spend.mean())
-    broke = [one for one in ranked if not limits(one).kept]
-    others = [next((other for other in fair if _as_far(other, one)), None) for one in broke]
-    return [Cheaper(one, other) for one, other in zip(broke, others, strict=True) if other is not None]
-
-
-def _as_far(one: Runs, other: Runs) -> bool:
-    return one.prices == other.prices and bool(one.best.mean() >= other.best.mean())
 
 
 class Offer(NamedTuple):

@@ -36,13 +36,14 @@ export function frame() {
   };
 }
 
-export function lineFigure({ x, logX, panes }) {
+export function lineFigure({ x, logX, panes, marks = false }) {
   const layout = frame();
   const byRound = x === "Round";
   layout.hovermode = byRound ? "x unified" : "closest";
   layout.xaxis = { ...axis(logX ? `${x}, logarithmic` : x), showgrid: !byRound, unifiedhovertitle: { text: "round %{x:,d}" }, anchor: panes.length > 1 ? "y2" : "y" };
   if (byRound) wholeRounds(layout.xaxis, panes);
   if (logX) logarithmic(layout.xaxis, panes.flatMap((pane) => pane.lines.flatMap((line) => line.x)));
+  if (marks) Object.assign(layout, { showlegend: true, legend: { orientation: "h", y: 1.12 } });
   layout.shapes = [];
   layout.annotations = [];
   const traces = [];
@@ -51,7 +52,7 @@ export function lineFigure({ x, logX, panes }) {
     const own = { ...axis(pane.log ? `${pane.y}, logarithmic` : pane.y, 6), anchor: "x", domain: domain(i, panes), rangemode: pane.log ? "normal" : pane.from ?? "normal" };
     if (pane.log) logarithmic(own, pane.lines.flatMap((line) => line.mean));
     layout[i ? "yaxis2" : "yaxis"] = own;
-    for (const line of pane.lines) traces.push(...traced(pane, line, name, byRound));
+    for (const line of pane.lines) traces.push(...traced(pane, line, name, byRound, marks));
     for (const level of pane.levels || []) mark(layout, level, name, level.axis === "x" ? logX : pane.log);
   });
   return { traces, layout };
@@ -77,7 +78,7 @@ function logarithmic(own, values) {
 }
 
 // A band, as its lower edge and the filled way up to its upper edge, then the mean on top of it.
-function traced(pane, line, yaxis, byRound) {
+function traced(pane, line, yaxis, byRound, marks) {
   const colour = colourOf(line.look);
   const own = { type: "scatter", mode: "lines", yaxis, legendgroup: line.name, visible: !line.hidden };
   const shape = pane.step ? "hv" : "linear";
@@ -87,7 +88,7 @@ function traced(pane, line, yaxis, byRound) {
     x: line.x,
     y: line.mean,
     name: escaped(line.name),
-    mode: line.x.length === 1 ? "markers" : "lines",
+    mode: line.x.length === 1 ? "markers" : marks ? "lines+markers" : "lines",
     line: { color: colour, width: 2, dash: dashOf(line.look), shape },
     customdata: line.x.map((_, i) => [line.t ? line.t[i] : null, spread ? line.half[i] ?? 0 : 0]),
     hovertemplate: template(pane, spread, byRound, line.t),
@@ -107,7 +108,7 @@ function bounded(pane, mean, value) {
 function template(pane, spread, byRound, rounds) {
   const value = `%{y:${pane.digits}}${spread ? ` ± %{customdata[1]:${pane.digits.replace("+", "")}}` : ""}${pane.unit || ""}`;
   if (byRound) return value;
-  return `<b>%{fullData.name}</b><br>${value}<br>money %{x:,.0f}${rounds ? ", round %{customdata[0]}" : ""}<extra></extra>`;
+  return `<b>%{fullData.name}</b><br>${value}<br>money %{x:,.4~g}${rounds ? ", round %{customdata[0]}" : ""}<extra></extra>`;
 }
 
 function mark(layout, { value, text, axis: along }, yref, log) {

@@ -7,10 +7,11 @@ import { heatContent } from "./heat.js";
 import { legend } from "./legend.js";
 import { lineFigure } from "./lines.js";
 import { labelOf, longTable, tableOf } from "./numbers.js";
+import { style } from "./palette.js";
 import { startTheme } from "./theme.js";
 
 const SECTIONS = [
-  ["Accuracy", ["accuracy", "accuracy-daily", "accuracy-money"]],
+  ["Accuracy", ["accuracy", "accuracy-daily"]],
   ["Money", ["spend", "debt"]],
   ["Memory and samples", ["heat", "n", "N", "n_eff"]],
   ["Learning", ["bound", "train_loss", "test_loss"]],
@@ -31,8 +32,18 @@ function panesOf(panel) {
 
 function lineContent(panel) {
   const panes = panesOf(panel);
-  const figure = lineFigure({ x: panel.x, logX: panel.log_x, panes });
-  return onPaper({ ...figure, label: labelOf(panes), table: tableOf(panes, { money: panel.x !== "Round" }) });
+  const figure = lineFigure({ x: panel.x, logX: panel.log_x, panes, marks: panel.x !== "Round" });
+  if (panel.gap) gapBetween(figure.layout, panel.gap);
+  return onPaper({ ...figure, label: labelOf(panes), table: tableOf(panes, { title: panel.x === "Round" ? "Round" : "Money" }) });
+}
+
+// An arrow between the money of two policies at the same accuracy. Places on a logarithmic axis are powers of ten.
+function gapBetween(layout, { money, beside, accuracy, text }) {
+  const colour = style("--bad");
+  const [from, to] = [Math.log10(beside), Math.log10(money)];
+  layout.annotations.push(
+    { x: to, y: accuracy, ax: from, ay: accuracy, axref: "x", ayref: "y", showarrow: true, arrowhead: 2, arrowwidth: 2, arrowcolor: colour, text: "" },
+    { x: (from + to) / 2, y: accuracy, yanchor: "top", showarrow: false, text, font: { size: 13, color: colour } });
 }
 
 // Paper is narrow, and there is no pointer to ask whose line it is.
@@ -58,12 +69,14 @@ function heatFigure() {
   return figure;
 }
 
-const figures = new Map(data.panels.map((panel) => [panel.key, new Figure({ title: panel.title, signal, content: () => lineContent(panel), csv: () => asCsv(longTable(panesOf(panel)[0].lines, panel.x === "Round" ? "t" : "money")) })]));
+const figures = new Map(data.panels.map((panel) => [panel.key, new Figure({ title: panel.title, tall: panel.x !== "Round", signal, content: () => lineContent(panel), csv: () => asCsv(longTable(panesOf(panel)[0].lines, panel.x === "Round" ? "t" : "money")) })]));
 if (data.heats.length) figures.set("heat", heatFigure());
 
 const redraw = () => { for (const figure of figures.values()) figure.draw(); };
 
 if (figures.size) {
+  const money = figures.get("accuracy-money");
+  if (money) put(document.getElementById("over-money"), money.node);
   put(document.getElementById("figures"), h("h2", null, "Figures"),
     h("p", { class: "hint" }, "Lines are means over seeds, bands the 80 % interval of the mean. Choose policies below: a click hides or shows one, a double click shows it alone."),
     legend(data.series.map(({ name }) => name), data.series, hidden, redraw),

@@ -1,17 +1,14 @@
 """What the pages of our comparisons share: which were run, their rows, and differences taken seed by seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from headgate.analysis.formatting import DASH, listed, plus_minus
-from headgate.analysis.intervals import Difference, student
+from headgate.analysis.intervals import Difference
 from headgate.analysis.pages import of_one_sort, read_numbers
+from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
 
-Row = Mapping[str, Any]
 SMALL = 1e-12
 """p values below it are not told apart"""
 
@@ -27,21 +24,6 @@ def rows_of_all(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
     if absent := [name for name, rows in found.items() if not rows]:
         raise DataError(f"{folder}: has no numbers of {listed(absent)}")
     return found  # type: ignore[return-value]
-
-
-def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
-    """One less the other over the seeds that both have, in points, or as `scale` says."""
-    ours, theirs = (_by_seed(row, key) for row in (one, other))
-    both = [seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None]
-    if not both:
-        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
-    return student(scale * np.array([ours[seed] - theirs[seed] for seed in both]))
-
-
-def _by_seed(row: Row, key: str) -> dict[int, Any]:
-    """Results of before seeds were named lost none: they are numbered."""
-    found = row[f"{key}_by_seed"]
-    return dict(zip(row["learnt"] if "learnt" in row else range(len(found)), found, strict=True))
 
 
 def gap(one: Row, other: Row, key: str) -> str:

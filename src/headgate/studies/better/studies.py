@@ -46,7 +46,7 @@ class BetterStudy:
         """What makes its numbers again, by themselves."""
         one_price = len({prices_said(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
         money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points) if one_price else "recipe"
-        return f"headgate compare better/{self.name} --budgets {money} --policies recipe"
+        return f"headgate compare better/{self.name} --budgets {money} --policies recipe --as-printed"
 
 
 @cache  # a page asks for the same ones again and again
