@@ -104,9 +104,9 @@ pages: $(READY)   # renews the pages and pictures that are made from the code an
 	$(BIN)/python tools/regret.py
 	$(BIN)/python tools/benchmarks.py
 	$(BIN)/headgate reproduce better --quiet --pages docs/better
+	$(BIN)/headgate reproduce savings --quiet --pages docs/better
 	$(BIN)/python tools/readme.py
 	$(BIN)/headgate leaderboard --out docs
-	$(BIN)/python tools/pictures.py
 	$(BIN)/python tools/recording.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
 	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt

@@ -345,10 +345,10 @@ def test_the_working_folder_is_searched_for_modules_of_ones_own(headgate, tmp_pa
 )
 @pytest.mark.parametrize("command", ["run", "rehearse"])
 def test_a_share_for_each_client_is_not_taken_for_one_of_each_seed(headgate, tmp_path, command, share, message):
-    """digits has 10 clients and 10 seeds."""
+    """digits has 10 clients."""
     (tmp_path / "trap.py").write_text(PER_CLIENT_SHARE.format(share=share))
     code = "import sys; from headgate.cli import main; main()"
-    words = [command, "digits", "--rounds", "4", "--policies", "trap:PerClient", "-q"]
+    words = [command, "digits", "--rounds", "4", "--seeds", "10", "--policies", "trap:PerClient", "-q"]
     done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert message in " ".join(done.stderr.split())

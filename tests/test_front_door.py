@@ -152,7 +152,11 @@ def test_policies_are_compared_at_equal_spend(tmp_path):
     assert found.path.is_file()
     spends = dict(zip(frame.filter(pl.col("budget") == 20.0)["policy"], frame["spend"], strict=False))
     assert spends["headgate"] <= 20.0
-    assert "budget 20 a round" in repr(found)
+    assert "at 20.0 a round" in repr(found)
+    assert {one.policy for one in found.saved_against()} == {"headgate", "mine"}
+    assert found.money_for(0.01).keys() == {"headgate", "constant", "mine"}
+    with pytest.raises(SettingError, match="rival = nobody: was not compared"):
+        found.saved_against("nobody")
     for budgets, why in (([20, 20], "each must be named once"), ([], "at least one"), (20, "budgets = 20: must be a list")):
         with pytest.raises(SettingError, match=why):
             headgate.compare(e, budgets=budgets, out=tmp_path)
@@ -168,8 +172,9 @@ def test_what_a_policy_was_not_told_follows_the_budget():
 
 @pytest.mark.parametrize("policy", ["headgate", "constant", "acdpp", "oracle"])
 def test_a_plan_is_that_of_the_command_line(policy):
-    e = headgate.load("digits", "run.rounds=12", "run.seeds=3", f'run.policies=["{policy}"]')
-    words = ["plan", "digits", "--policy", policy, "--set", "run.rounds=12", "--set", "run.seeds=3", "--format", "json"]
+    given = ("system.budget=55.0", "run.rounds=12", "run.seeds=3")
+    e = headgate.load("digits", *given, f'run.policies=["{policy}"]')
+    words = ["plan", "digits", "--policy", policy, *(word for each in given for word in ("--set", each)), "--format", "json"]
     said = subprocess.run([sys.executable, "-m", "headgate.cli", *words], capture_output=True, text=True, check=True).stdout
     told = json.loads(said)
     made = headgate.plan(e, policy)

@@ -307,7 +307,7 @@ def compare(
     Comparison
         It shows itself; `money_for` and `saved_against` answer further questions.
     """
-    from headgate.simulation.held import in_order, look
+    from headgate.simulation.finished import in_order, look
     from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)

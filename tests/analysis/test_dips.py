@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from headgate.analysis import curves
-from headgate.analysis.compare.page import dips_table, places, rows
+from headgate.analysis.compare.page import dips_table, rows
 from headgate.analysis.curves import panels
 from headgate.analysis.dips import Dip, begins, changes_in, dips_of, summary_of_dips
 from headgate.analysis.inlined import drawing
@@ -119,7 +119,7 @@ def test_the_comparison_tells_it_where_the_world_changed():
     assert [row["dips"] for row in made] == [2, 2]
     assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])
     shown = Console(width=200, file=StringIO())
-    for each in comparison_shown(made, places(found)):
+    for each in comparison_shown(made):
         shown.print(each)
     assert "after changes of the world" in shown.file.getvalue()
     assert "2 of 2" in shown.file.getvalue()

@@ -53,7 +53,6 @@ def test_the_page_s_numbers(tmp_path):
     panels = {panel["key"]: panel for panel in data["panels"]}
     assert list(panels) == [
         "accuracy",
-        "accuracy-money",
         "spend",
         "debt",
         "n",
@@ -67,8 +66,6 @@ def test_the_page_s_numbers(tmp_path):
     assert (a["t"], a["mean"]) == ([2, 3, 4], [60, 65, 70])  # best so far, from the first evaluation on
     assert a["half"] == pytest.approx([30.777, 46.165, 30.777], rel=1e-4)
     assert (wicked["t"], wicked["half"]) == ([2, 3, 4], None)
-    assert panels["accuracy-money"]["curves"][0]["x"] == pytest.approx([2 * 922 / 3, 922, 4 * 922 / 3], rel=1e-5)
-    assert panels["accuracy-money"]["levels"] == [{"axis": "x", "value": 40.0, "text": "budget in all 40"}]
     assert panels["spend"]["levels"] == [{"axis": "y", "value": 10.0, "text": "budget 10"}]
     assert panels["debt"]["curves"][0]["mean"] == [0, 1, 2, 3]
     heat = data["heats"][0]
@@ -143,7 +140,7 @@ def test_figures_on_paper(tmp_path):
     runs = [small(tmp_path / "_run $x$ {y}"), small(tmp_path / "other")]  # neither a formula nor hidden
     paths = draw_run(runs, tmp_path / "figures")
     assert [path.name for path in paths] == [
-        f"{name}{suffix}" for name in ("accuracy", "accuracy-money", "money", "occupancy") for suffix in (".svg", ".png")
+        f"{name}{suffix}" for name in ("accuracy", "money", "occupancy") for suffix in (".svg", ".png")
     ]
     assert all(path.stat().st_size > 2000 for path in paths)
     assert b"_run $x$ {y}: a" in re.sub(rb"<!--\s*(.*?)\s*-->", rb"\1", paths[0].read_bytes()).replace(b"\\$", b"$")
@@ -192,7 +189,6 @@ def test_a_far_off_value_gives_a_logarithmic_scale(tmp_path):
     panels = {panel["key"]: panel for panel in Page(write_report([run], tmp_path / "r.html").read_text()).data["panels"]}
     assert {key: (panel["log"], panel["log_x"]) for key, panel in panels.items()} == {
         "accuracy": (False, False),
-        "accuracy-money": (False, True),
         "spend": (True, False),
     }
     draw_run([run], tmp_path, [".svg"])
@@ -210,7 +206,7 @@ def test_a_browser_draws_every_figure(tmp_path):
     )  # fmt: skip
     drawn = Page(done.stdout)
     plots = [attrs for _, attrs in drawn.tags if "plot" in (attrs.get("class") or "").split()]
-    assert len(plots) == 11
+    assert len(plots) == 10
     assert all("js-plotly-plot" in attrs["class"] for attrs in plots)
     assert ("html", {"lang": "en", "data-theme": "dark"}) in drawn.tags
     assert "NaN" not in own(done.stdout)

@@ -61,6 +61,8 @@ ONE_PRICE = {
     "clairvoyant": {"aim": st.sampled_from(["bound", "samples"]), **BUYING},
 }
 ANY_PRICE = {
+    "below": {"quantile": SOME, **BUYING},
+    "held": {"policy": st.sampled_from([{"kind": "hybrid", "K": 2}, {"kind": "constant", "rate": 2.5}])},
     "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
     "listening": {
         "by": st.sampled_from(["new", "surprise", "oort", "gap"]),
@@ -160,6 +162,11 @@ OBJECTIVES = {
 }
 
 
+def settings_of(name, some):
+    """A policy that is held must be stated; all else may be left out."""
+    return st.fixed_dictionaries(some) if name == "held" else st.fixed_dictionaries({}, optional=some)
+
+
 @st.composite
 def recipes(draw):
     per_client = draw(st.integers(0, 3)) == 0
@@ -185,7 +192,7 @@ def recipes(draw):
         "prices": prices,
         "run": run,
         "bound": draw(st.fixed_dictionaries({}, optional={"pdim": st.floats(1, 200), "D": st.floats(1, 900)})),
-        "policies": {f"my {name}": {"kind": name, **draw(st.fixed_dictionaries({}, optional=known[name]))} for name in names},
+        "policies": {f"my {name}": {"kind": name, **draw(settings_of(name, known[name]))} for name in names},
         "data": {"partition": draw(st.one_of(*PARTITIONS.values())), "stream": draw(st.sampled_from(["reshuffle", "stop"]))},
         "server": draw(st.one_of(*SERVERS.values())),
         "objective": objective,

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import DASH, interval, listed, percent
+from headgate.analysis.formatting import interval, listed, percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, student, t_quantile
 from headgate.errors import DataError
 
 Row = Mapping[str, Any]
 """of a comparison: one policy at one budget"""
 RESAMPLES = 4000
+ROUNDING = 1e-12
+UNKNOWN = "cannot be told"
 WIDE = 0.6
 """width of a share's interval, beyond which the share cannot be told"""
 
@@ -34,9 +36,9 @@ class Saving:
     rival_money: float
     """what the rival really spends there, a round"""
     money: Estimate | None
-    """what the policy spends a round where it is as accurate, with the 95 % interval; None where that cannot be told"""
-    why: str = ""
-    """why it cannot be told"""
+    """what the policy spends a round where it is as accurate, with the 95 % interval; None where that is not known"""
+    ends: tuple[float, float]
+    """between which amounts it lies: from 0 where it is below the least budget, to infinity where none may reach it"""
 
     @property
     def share(self) -> Estimate | None:
@@ -73,12 +75,12 @@ class Frontier:
         Zero where it is below that of the least budget, infinite where no budget reaches it.
         """
         curve, money = self.accuracy(weights), np.log(self.money)
-        after = (curve < wanted[:, None]).sum(axis=-1)  # the curve never falls
+        after = (curve < wanted[:, None] - ROUNDING).sum(axis=-1)  # the curve never falls
         there, here = np.minimum(after, money.size - 1), np.maximum(after - 1, 0)
         low, high = (np.take_along_axis(curve, at[:, None], axis=-1)[:, 0] for at in (here, there))
         part = np.divide(wanted - low, high - low, out=np.ones_like(low), where=high > low)
         found = np.exp(money[here] + part * (money[there] - money[here]))
-        at_least = np.where(wanted == curve[:, 0], self.money[0], 0.0)
+        at_least = np.where(wanted >= curve[:, 0] - ROUNDING, self.money[0], 0.0)
         return np.where(after == 0, at_least, np.where(after == money.size, np.inf, found))
 
 
@@ -121,9 +123,9 @@ def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last")
             for name, curve in curves.items():
                 if name != rival:
                     accuracy = float(levels[0, at])
-                    money, why = _needed(curve, levels[:, at], weights, spend)
+                    money, ends = _needed(curve, levels[:, at], weights, spend)
                     unit = str(own[0].get("unit") or "")
-                    found.append(Saving(name, rival, measure, prices, unit, budget, accuracy, spend, money, why))
+                    found.append(Saving(name, rival, measure, prices, unit, budget, accuracy, spend, money, ends))
     return found
 
 
@@ -156,22 +158,23 @@ def _weights(seeds: int) -> Floats:
     return np.concatenate([np.ones((1, seeds)), drawn]) / seeds
 
 
-def _needed(curve: Frontier, wanted: Floats, weights: Floats, beside: float | None) -> tuple[Estimate | None, str]:
-    """The money with its interval, or why it cannot be told; `beside` is the rival's."""
+def _needed(
+    curve: Frontier, wanted: Floats, weights: Floats, beside: float | None
+) -> tuple[Estimate | None, tuple[float, float]]:
+    """The money with its interval, and the interval alone where it says too little; `beside` is the rival's money."""
     needs, seeds = curve.money_for(wanted, weights), weights.shape[1]
     if needs[0] == np.inf:
-        return None, "does not reach it"
+        return None, (float(curve.money[-1]), math.inf)
     if needs[0] == 0:
-        return None, f"reaches it with less than {curve.money[0]:.4g}"
+        return None, (0.0, float(curve.money[0]))
     if seeds == 1:
-        return Estimate(float(needs[0])), ""
+        return Estimate(float(needs[0])), (float(needs[0]), float(needs[0]))
     tail = _normal(-t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)))
-    low, high = np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
-    low = max(low, curve.money[0])
+    low, high = (float(end) for end in np.quantile(needs[1:], [tail, 1 - tail], method="nearest"))
+    low = max(low, float(curve.money[0]))
     if high == np.inf or (beside is not None and high - low > WIDE * beside):
-        most = f"more than {curve.money[-1]:.3g}" if high == np.inf else f"{high:.3g}"
-        return None, f"cannot be told: {low:.3g} … {most}"
-    return Estimate(float(needs[0]), float(low), float(high), seeds), ""
+        return None, (low, high)
+    return Estimate(float(needs[0]), low, high, seeds), (low, high)
 
 
 def _normal(z: float) -> float:
@@ -214,15 +217,22 @@ def sentence(found: Sequence[Saving]) -> str:
 
 def _needs(one: Saving) -> str:
     money, share = needed(one)
-    return f"{one.policy} {one.why}" if one.money is None else f"{one.policy} needs {money}, {share} of it"
+    return f"{one.policy} needs {money}, {share} of it" if one.ends[1] < math.inf else f"for {one.policy} that {UNKNOWN}"
 
 
 def needed(one: Saving) -> tuple[str, str]:
-    """The money and its share of the rival's with the 95 % interval, as text; or why they cannot be told.
+    """The money and its share of the rival's with the 95 % interval, as text.
 
-    >>> needed(Saving("a", "b", "last", "", "$", 20.0, 0.85, 20.0, Estimate(9.4, 8.4, 11.0)))
+    >>> needed(Saving("a", "b", "last", "", "$", 20.0, 0.85, 20.0, Estimate(9.4, 8.4, 11.0), (8.4, 11.0)))
     ('$ 9.4', '47 (42 … 55) %')
+    >>> needed(Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, (0.0, 5.0)))
+    ('less than 5.0', 'less than 25 %')
+    >>> needed(Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, (8.0, math.inf)))
+    ('cannot be told', 'at least 40 %')
     """
-    if one.money is None or one.share is None:
-        return one.why, DASH
-    return amount(one.unit, one.money.mean), f"{interval(one.share.scaled(100), 0)} %"
+    low, high = (end / one.rival_money for end in one.ends)
+    if one.money is not None and one.share is not None:
+        return amount(one.unit, one.money.mean), f"{interval(one.share.scaled(100), 0)} %"
+    if low == 0:
+        return f"less than {amount(one.unit, one.ends[1])}", f"less than {percent(high)}"
+    return UNKNOWN, f"at least {percent(low)}" if high == math.inf else f"{100 * low:.0f} … {percent(high)}"

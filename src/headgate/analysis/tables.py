@@ -66,34 +66,30 @@ def comparison_shown(rows: Sequence[Row], budget: float | None = None, measure: 
         own = [row for row in rows if row["prices"] == prices]
         saved = chosen_budget(savings(own, RIVAL, measure), budget)
         at = saved[0].budget if saved else budget if budget in {row["budget"] for row in own} else own[-1]["budget"]
-        shown += [sentence(saved)] * bool(saved) + [_at_budget([row for row in own if row["budget"] == at], saved, measure)]
+        called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
+        table = _at_budget([row for row in own if row["budget"] == at], saved, measure, called)
+        shown += [*[sentence(saved)] * bool(saved), table]
     shown += [_dips_shown(rows)] * any("dips" in row for row in rows)
     return [*shown, "\n".join(_notes(rows))]
 
 
-def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str) -> RenderableType:
-    """All policies with the same money: at most six columns."""
+def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str, called: str) -> RenderableType:
+    """All policies with the same money, in columns that fit 80 characters."""
     rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
     others = [row for row in own if row is not rival and rival is not None and row["learnt"]]
     gaps = holm({row["policy"]: paired(row, rival, measure) for row in others if not row["reference"]})  # type: ignore[arg-type]
     needs = {one.policy: needed(one) for one in saved}
-    header = ["policy", f"{measure} (%)", *[f"less {RIVAL}"] * bool(gaps), "spent"]
-    header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"] if saved else []
+    header = ["policy", f"{measure} (%)", *[f"less {RIVAL}"] * bool(gaps)]
+    header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"] if saved else ["spent a round"]
     lines = []
     for row in own:
-        name, gap = row["policy"], gaps.get(row["policy"])
-        line = [name, _points(row[measure], 1)]
-        line += [_starred(gap)] if gaps else []
-        line += [amount(row.get("unit") or "", row["spend"])]
-        line += (
-            needs.get(name, (amount(row.get("unit") or "", row["spend"]), "100 %") if row is rival else (DASH, DASH))
-            if saved
-            else ()
-        )
-        lines.append(line)
+        spent = amount(row.get("unit") or "", row["spend"])
+        plain = (spent, "reference" if row["reference"] else "100 %" if row is rival else DASH)
+        line = [row["policy"], _points(row[measure], 1), *[_starred(gaps.get(row["policy"]))] * bool(gaps)]
+        lines.append([*line, *(needs.get(row["policy"], plain) if saved else (spent,))])
     first = own[0]
     size = f"{counted(first['rounds'], 'round')}, {counted(first['seeds'] + first['diverged'], 'seed')}"
-    return a_table(f"at {amount(first.get('unit') or '', first['budget'])} a round, {size}", header, lines)
+    return a_table(f"at {amount(first.get('unit') or '', first['budget'])} a round{called}, {size}", header, lines)
 
 
 def _starred(gap: Difference | None) -> str:

@@ -172,10 +172,10 @@ def _better(asked: _Asked) -> list[Path]:
 
 
 def _savings(asked: _Asked) -> list[Path]:
-    from headgate.studies.better.savings import SAVINGS
+    from headgate.studies.better.savings import SAVINGS, conclude_savings
 
     _compared(SAVINGS, asked)
-    return []
+    return conclude_savings(asked.pages, asked.quick)
 
 
 def _drift(asked: _Asked) -> list[Path]:

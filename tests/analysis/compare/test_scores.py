@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.analysis.compare.page import places, share
-from headgate.analysis.compare.scores import Offer, by_offer, cheaper, closed, closed_share
+from headgate.analysis.compare.scores import closed, closed_share
 from headgate.analysis.intervals import Difference, p_value, student, t_quantile
 from headgate.analysis.limits import best_place, holm, limits
 from headgate.analysis.runs import gaps
@@ -93,34 +93,6 @@ def test_the_best_is_one_that_kept_both_limits():
     assert place.level_with == ["level"]
     assert set(place.against) == {"level", "poor"}
     assert best_place(found[:3], "best").best is None
-
-
-def test_a_broken_limit_is_held_against_the_cheapest_that_gets_as_far():
-    found = [
-        outcome("spender", FLAT + 0.2, spend=20.0),
-        outcome("good", FLAT + 0.1, spend=9.0),
-        outcome("good", FLAT + 0.25, spend=15.0, budget=15.0),
-        outcome("best", FLAT + 0.3, spend=18.0, budget=18.0),
-    ]
-    (only,) = cheaper(found)
-    assert (only.one.policy, only.other.policy, only.other.budget) == ("spender", "good", 15.0)
-    assert only.share == pytest.approx(0.75)
-    assert cheaper(found[:2]) == []
-    assert [offer.budget for offer in by_offer(found)] == [10.0, 15.0, 18.0]
-
-
-def test_only_those_who_met_the_same_prices_are_compared():
-    """In the order in which they were run: a budget means nothing without its prices."""
-    found = [
-        replace(outcome(name, FLAT + gain, spend=spend, budget=budget), prices=prices)
-        for prices, budget in (("dear", 15.0), ("cheap", 10.0), ("fair", 10.0))
-        for name, gain, spend in (("good", 0.1, 1.0), ("spender", 0.2 if prices == "dear" else 0.1, 100.0))
-    ]
-    offers = by_offer(found)
-    assert list(offers) == [("dear", 15.0), ("cheap", 10.0), ("fair", 10.0)]
-    assert Offer("dear", 15.0).said(offers) == "15 a round, dear"
-    assert Offer("dear", 15.0).said([Offer("dear", 15.0), Offer("dear", 20.0)]) == "15 a round"
-    assert [(pair.one.prices, pair.other.prices) for pair in cheaper(found)] == [("cheap", "cheap"), ("fair", "fair")]
 
 
 def test_differences_are_taken_seed_by_seed():

@@ -18,7 +18,7 @@ BESIDE = ",policies="
 """between a point's label and the names of policies that were added to it"""
 
 
-class Held(NamedTuple):
+class FinishedPolicies(NamedTuple):
     """Where each wanted policy is, or is to be played."""
 
     finished: dict[Path, list[str]]
@@ -27,10 +27,10 @@ class Held(NamedTuple):
     """what is not there; a point that was begun otherwise is among it as it is, and refused by whoever plays it"""
 
 
-def look(points: Points, folder: Path) -> Held:
+def look(points: Points, folder: Path) -> FinishedPolicies:
     """Looks for each point in the folder of its label and in those beside it to which policies were added."""
     there = points_of(folder) if (folder / SWEEP).is_file() else []
-    found = Held({}, [])
+    found = FinishedPolicies({}, [])
     for label, wanted in points:
         first, names = folder / folder_name(label), list(wanted.policies)
         if label and first in there and _policies(first) != names:
