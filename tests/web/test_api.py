@@ -82,12 +82,22 @@ def test_a_row_is_what_the_closing_table_says(page, runs):
     for each in found:
         assert row["spend_per_round"][each.policy] == each.spend_per_round
         assert row["spend_shares"][each.policy] == each.spend_share
-    kept = [each for each in found if each.kept_limits]
-    assert row["best_accuracy"] == max((each.best_accuracy.mean for each in kept), default=None)
-    assert row["spend_share"] == max(each.spend_share for each in found)
-    assert row["runs_over_budget"] == sum(each.runs_over_budget for each in found)
+    (best,) = (each for each in found if each.kept_limits)
+    assert (row["best_policy"], row["best_accuracy"]) == (best.policy, best.best_accuracy.mean)
+    assert (row["spend_policy"], row["spend_share"], row["broken"]) == (best.policy, best.spend_share, "")
+    assert row["over_budget"] == [each.policy for each in found if each.runs_over_budget]
     assert row["spark"] == sorted(row["spark"])
     assert len(row["spark"]) <= 40
+
+
+def test_where_nobody_kept_the_limits_the_dearest_says_what_it_broke(tmp_path):
+    MadeUp(tmp_path / "run", ("acdpp", "released"), rounds=20).finish()
+    row, found = Library(tmp_path).row("run"), {each.policy: each for each in summaries(tmp_path / "run")}
+    assert not any(each.kept_limits for each in found.values())
+    dearest = max(found, key=lambda name: found[name].spend_share)
+    assert (row["best_policy"], row["spend_policy"], row["spend_share"]) == (None, dearest, found[dearest].spend_share)
+    assert row["broken"].startswith("money")
+    assert row["over_budget"] == [name for name in found if name != dearest and found[name].runs_over_budget]
 
 
 def test_a_reference_is_neither_the_best_nor_the_dearest_beside_others(tmp_path):
