@@ -273,6 +273,8 @@ class ComparisonShape(Shape):
     lines: list[ComparedLine]
     differences: list[ComparedDifference]
     settings: list[DifferingSetting]
+    savings: str
+    """what each policy needs for the accuracy of constant admission; empty where the runs do not tell it"""
 
 
 class Key(Shape):
