@@ -146,7 +146,8 @@ def _needed(curve: Frontier, wanted: Floats, weights: Floats, beside: float | No
     if needs[0] == np.inf:
         return None, "does not reach it"
     if needs[0] == 0:
-        return None, f"reaches it with less than {curve.money[0]:.4g}"
+        share = "" if beside is None else f", {percent(curve.money[0] / beside)} of it"
+        return None, f"reaches it with less than {curve.money[0]:.4g}{share}"
     if seeds == 1:
         return Estimate(float(needs[0])), ""
     tail = _normal(-t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)))
