@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import headgate
 from headgate.analysis.compare.page import rows as compared_rows
+from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
@@ -107,6 +108,14 @@ def test_the_command_line_and_the_page_list_the_same_runs(made, page):
     assert {run.name for run in list_runs(made[0])} == set(NAMES)
 
 
+def test_the_command_line_shows_what_the_best_spent(made):
+    row = listed(made[0])["finished"]
+    (line,) = (each for each in command_line("runs", made[0]).splitlines() if each.startswith("  finished "))
+    shown = (percent(row["best_accuracy"], 1), row["best_policy"], percent(row["spend_share"]), len(row["over_budget"]))
+    assert line.split()[-6:] == "{} {} {} {}".format(*shown).split()
+    assert row["over_budget"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_line_of_the_list_is_what_the_reader_says(made, name):
     found, row = {each["policy"]: each for each in by_reader(path_of(made[0], name))}, listed(made[0])[name]
@@ -115,11 +124,11 @@ def test_a_line_of_the_list_is_what_the_reader_says(made, name):
         theirs = row["spend_per_round" if key == "spend_per_round" else "spend_shares"]
         assert theirs == {policy: each[key] for policy, each in found.items()}
     ranked = [each for each in found.values() if not each["reference"]]
-    assert row["runs_over_budget"] == sum(each["runs_over_budget"] for each in ranked)
-    assert row["dearest_share"] == max(each["dearest_share"] for each in ranked)
     assert row["lost"] == sum(each["lost"] for each in found.values())
     best = max((each for each in ranked if each["kept_limits"]), key=lambda each: each["best_accuracy"]["mean"], default=None)
     assert (row["best_policy"], row["best_accuracy"]) == (best["policy"], best["best_accuracy"]["mean"])
+    assert (row["spend_policy"], row["spend_share"], row["broken"]) == (best["policy"], best["spend_share"], "")
+    assert row["over_budget"] == [each["policy"] for each in ranked if each["runs_over_budget"]]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,16 +2,21 @@
 
 import csv
 import io
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from headgate.analysis.compare.page import rows
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import read_runs
+from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.analysis.summary import summarise
 from headgate.analysis.summary import told as summary_told
 from headgate.records.reader import RunFolder
 from headgate.web import shapes
+from headgate.web.compare import _savings, compare
 from headgate.web.runs import Library
 
 from .folders import MadeUp, change_state, finite, nobody, sweep
@@ -82,12 +87,22 @@ def test_a_row_is_what_the_closing_table_says(page, runs):
     for each in found:
         assert row["spend_per_round"][each.policy] == each.spend_per_round
         assert row["spend_shares"][each.policy] == each.spend_share
-    kept = [each for each in found if each.kept_limits]
-    assert row["best_accuracy"] == max((each.best_accuracy.mean for each in kept), default=None)
-    assert row["spend_share"] == max(each.spend_share for each in found)
-    assert row["runs_over_budget"] == sum(each.runs_over_budget for each in found)
+    (best,) = (each for each in found if each.kept_limits)
+    assert (row["best_policy"], row["best_accuracy"]) == (best.policy, best.best_accuracy.mean)
+    assert (row["spend_policy"], row["spend_share"], row["broken"]) == (best.policy, best.spend_share, "")
+    assert row["over_budget"] == [each.policy for each in found if each.runs_over_budget]
     assert row["spark"] == sorted(row["spark"])
     assert len(row["spark"]) <= 40
+
+
+def test_where_nobody_kept_the_limits_the_dearest_says_what_it_broke(tmp_path):
+    MadeUp(tmp_path / "run", ("acdpp", "released"), rounds=20).finish()
+    row, found = Library(tmp_path).row("run"), {each.policy: each for each in summaries(tmp_path / "run")}
+    assert not any(each.kept_limits for each in found.values())
+    dearest = max(found, key=lambda name: found[name].spend_share)
+    assert (row["best_policy"], row["spend_policy"], row["spend_share"]) == (None, dearest, found[dearest].spend_share)
+    assert row["broken"].startswith("money")
+    assert row["over_budget"] == [name for name in found if name != dearest and found[name].runs_over_budget]
 
 
 def test_a_reference_is_neither_the_best_nor_the_dearest_beside_others(tmp_path):
@@ -228,6 +243,64 @@ def test_any_line_can_be_the_one_to_compare_with(page):
     assert back["mean"] == pytest.approx([-value for value in there["mean"]])
     assert back["half"] == pytest.approx(there["half"])
     assert page.get("/api/compare?runs=done&to_policy=dpp").status == 422
+
+
+@pytest.fixture(scope="module")
+def budgets(tmp_path_factory):
+    """The same run with three budgets; one that learns otherwise; one that is not finished."""
+    folder = tmp_path_factory.mktemp("budgets")
+    for money in (10, 20, 40):
+        made = MadeUp(folder / f"at-{money}", ("headgate", "constant"), seeds=3, system=with_budget(money))
+        made.finish()
+    MadeUp(folder / "faster", ("headgate", "constant"), seeds=3, system=with_budget(80), training={"lr": 0.9}).finish()
+    MadeUp(folder / "twin", ("headgate", "constant"), seeds=3, system=with_budget(40)).finish()
+    MadeUp(folder / "begun", ("headgate", "constant"), seeds=3, system=with_budget(80)).play(4)
+    return folder
+
+
+def with_budget(money):
+    return {"buffers": [4, 6, 5], "budget": float(money)}
+
+
+def needs(folder, *names, policies=()):
+    return compare(Library(folder), names, policies, "round", "best_accuracy", 50)["savings"]
+
+
+def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budgets):
+    names = ("at-10", "at-20", "at-40")
+    found = read_runs([RunFolder.open(budgets / name) for name in names])
+    said = needs(budgets, *names)
+    assert said == sentence(chosen_budget(savings(rows(found), "constant", "last")))
+    assert re.fullmatch(r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches) .+\.", said)
+    with Served(budgets) as served:
+        path = "/api/compare?runs=at-10&runs=at-20&runs=at-40&metric=n"
+        assert get(served, path, shapes.ComparisonShape)["savings"] == said
+
+
+@pytest.mark.parametrize(
+    "names", [("at-10",), ("at-10", "faster"), ("at-10", "at-40", "twin"), ("at-10", "begun")], ids=", ".join
+)
+def test_nothing_is_said_of_money_where_runs_do_not_tell_it(budgets, names):
+    assert needs(budgets, *names) == ""
+
+
+@pytest.mark.parametrize(("column", "value"), [("spend", 0.0), ("spend", np.inf), ("test_accuracy", np.nan)])
+def test_folders_of_strangers_may_hold_anything(budgets, column, value):
+    found = read_runs([RunFolder.open(budgets / name) for name in ("at-10", "at-40")])
+    last = found[-1].values[column].copy()
+    last[... if value == 0 else (0, -1)] = value
+    assert _savings(found, set()) != ""
+    assert _savings([*found[:-1], replace(found[-1], values={**found[-1].values, column: last})], set()) == ""
+
+
+def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_large(budgets, monkeypatch):
+    assert needs(budgets, "at-10", "at-40", policies=["headgate"]) == ""
+    for limit, cells in (("MOST_SEEDS", 3), ("MOST_CELLS", 2 * 2 * 3 * 12)):
+        monkeypatch.setattr(f"headgate.web.compare.{limit}", cells)
+        assert needs(budgets, "at-10", "at-40") != ""
+        monkeypatch.setattr(f"headgate.web.compare.{limit}", cells - 1)
+        assert needs(budgets, "at-10", "at-40") == ""
+        monkeypatch.undo()
 
 
 def test_policies_of_a_run_are_compared_seed_by_seed(page):

@@ -54,9 +54,9 @@ def run_row(
     spend = {one.policy: float(one.spend.mean()) for one in played}
     # beside others a reference would be the dearest in every line
     ranked = [one for one in played if not one.reference] or played
-    best, kept = best_within_limits(played), [limits(one) for one in ranked]
+    best = best_within_limits(played)
+    shown = best or max(ranked, key=lambda one: spend[one.policy], default=None)
     done = sum(int(one.reached.sum()) for one in found) // max(1, len(run.runs))
-    dearest = [each.dearest for each in kept if each.dearest is not None]
     elapsed, budget = run.state.get("elapsed_s"), run.budget if run.config else None
     return {
         **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
@@ -69,9 +69,10 @@ def run_row(
         "budget": budget,
         "spend_per_round": spend,
         "spend_shares": {name: money / budget for name, money in spend.items()} if budget else {},
-        "spend_share": max(spend[one.policy] for one in ranked) / budget if budget and ranked else None,
-        "runs_over_budget": sum(each.runs_over_budget for each in kept),
-        "dearest_share": max(dearest, default=None),
+        "spend_policy": shown.policy if shown else None,
+        "spend_share": spend[shown.policy] / budget if budget and shown else None,
+        "broken": limits(shown).which if shown else "",
+        "over_budget": [one.policy for one in ranked if one is not shown and limits(one).runs_over_budget],
         "best_policy": best.policy if best else None,
         "best_accuracy": float(best.best.mean()) if best else None,
         "spark": _spark(best) if best else [],

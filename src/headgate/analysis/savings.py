@@ -163,18 +163,19 @@ def _needed(
 ) -> tuple[Estimate | None, tuple[float, float]]:
     """The money with its interval, and the interval alone where it says too little; `beside` is the rival's money."""
     needs, seeds = curve.money_for(wanted, weights), weights.shape[1]
-    if needs[0] == np.inf:
+    least, need = float(curve.money[0]), float(needs[0])
+    if need == math.inf:
         return None, (float(curve.money[-1]), math.inf)
-    if needs[0] == 0:
-        return None, (0.0, float(curve.money[0]))
     if seeds == 1:
-        return Estimate(float(needs[0])), (float(needs[0]), float(needs[0]))
+        return (Estimate(need), (need, need)) if need else (None, (0.0, least))
     tail = _normal(-t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)))
     low, high = (float(end) for end in np.quantile(needs[1:], [tail, 1 - tail], method="nearest"))
-    low = max(low, float(curve.money[0]))
-    if high == np.inf or (beside is not None and high - low > WIDE * beside):
+    if need == 0:
+        return None, (0.0, max(high, least))
+    low = max(low, least)
+    if high == math.inf or (beside is not None and high - low > WIDE * beside):
         return None, (low, high)
-    return Estimate(float(needs[0]), low, high, seeds), (low, high)
+    return Estimate(need, low, high, seeds), (low, high)
 
 
 def _normal(z: float) -> float:
@@ -233,6 +234,6 @@ def needed(one: Saving) -> tuple[str, str]:
     low, high = (end / one.rival_money for end in one.ends)
     if one.money is not None and one.share is not None:
         return amount(one.unit, one.money.mean), f"{interval(one.share.scaled(100), 0)} %"
-    if low == 0:
+    if low == 0 and high < math.inf:
         return f"less than {amount(one.unit, one.ends[1])}", f"less than {percent(high)}"
     return UNKNOWN, f"at least {percent(low)}" if high == math.inf else f"{100 * low:.0f} … {percent(high)}"

@@ -197,7 +197,7 @@ def runs_shown(runs: Sequence[RunFolder], wide: bool = False) -> list[Renderable
 
 def list_shown(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """Runs, one a line."""
-    names = ("run", "state", "rounds", "data", "model", "policies", "seeds", "spend of budget", "best within the limits", "by")
+    names = "run,state,rounds,data,model,policies,seeds,best within the limits,by,spend of budget,others over budget"
     lines = [
         [
             row["name"],
@@ -207,13 +207,14 @@ def list_shown(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
             row["model"] or DASH,
             str(len(row["policies"])),
             str(row["seeds"]),
-            ", ".join(f"{name} {percent(share)}" for name, share in row["spend_shares"].items()) or DASH,
             percent(row["best_accuracy"], 1),
             row["best_policy"] or DASH,
+            percent(row["spend_share"]) + (f", {row['spend_policy']} broke {row['broken']}" if row["broken"] else ""),
+            str(len(row["over_budget"])),
         ]
         for row in rows
     ]
-    return [a_table("", names, lines)]
+    return [a_table("", names.split(","), lines)]
 
 
 def datasets_shown(found: Sequence["Found"], folder: Path) -> list[RenderableType]:

@@ -1,15 +1,17 @@
 """Several runs and policies on one axis, by round or by money, with differences and the settings that differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from headgate.analysis.compare.page import rows
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
-from headgate.analysis.limits import limits
+from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
+from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.analysis.summary import estimate_told
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
@@ -17,6 +19,10 @@ from headgate.web.answers import JUDGED, line, number, plain, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
+MOST_SEEDS, MOST_CELLS = 200, 1_000_000
+"""of the runs whose money for the same accuracy is worked out, which takes two seconds at most: seeds, and runs times rounds"""
+MONEY_ONLY = ("system.budget", "run.policies", "run.seeds", "run.first_seed", "training.target")
+"""settings in which these may differ, beside those of policies"""
 AXES = ("round", "money")
 LEARNT = (*JUDGED, "best_accuracy", "train_loss")
 
@@ -59,14 +65,33 @@ def compare(
     base = next((line for line in lines if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
     if base is None and to != (None, None):
         raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
+    settings = differing({name: library.open(name).config for name in names})
     return {
         "x": x,
         "metric": metric,
         "runs": [_run(library, name) for name in names],
         "lines": [_told(line, runs) for line, runs in zip(lines, found, strict=True)],
         "differences": [_difference(line, base) for line in lines if base is not None and line is not base],
-        "settings": differing({name: library.open(name).config for name in names}),
+        "settings": settings,
+        "savings": _savings(found, {each["key"] for each in settings}),
     }
+
+
+def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
+    """The money for constant admission's accuracy, in a sentence; empty where runs do not tell it or are too large."""
+    known = [one for one in rankable(found) if one.finished and _tells(one)]
+    places = {(one.policy, one.budget) for one in known}
+    large = max((len(one.seeds) for one in known), default=0) > MOST_SEEDS
+    large = large or sum(len(one.seeds) * one.rounds for one in known) > MOST_CELLS
+    others = any(key not in MONEY_ONLY and not key.startswith("policies.") for key in differ)
+    if large or others or len(places) < len(known) or "constant" not in {one.policy for one in known}:
+        return ""
+    return sentence(chosen_budget(savings(rows(known), "constant", "last")))
+
+
+def _tells(one: Runs) -> bool:
+    """Whether its money has a logarithm and each of its seeds an accuracy: folders may hold anything."""
+    return bool(0 < one.spend.mean() < np.inf and np.isfinite(one.last).all())
 
 
 def _run(library: Library, name: str) -> dict[str, Any]:

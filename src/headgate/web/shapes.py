@@ -80,12 +80,14 @@ class Row(Standing):
     spend_per_round: dict[str, float]
     spend_shares: dict[str, float]
     """share of the budget that each policy spent a round"""
+    spend_policy: str | None
+    """the best policy; where there is none, the one that spent most, references aside"""
     spend_share: float | None
-    """the largest of them, references aside"""
-    runs_over_budget: int
-    """runs that spent more than their budget in all, references aside"""
-    dearest_share: float | None
-    """what the dearest of these runs spent, as a share of its budget in all"""
+    """its share of them"""
+    broken: str
+    """which limits it broke: money, memory or both; empty where it kept them"""
+    over_budget: list[str]
+    """other policies of which a run spent more than its budget in all, references aside"""
     best_policy: str | None
     """of those that kept both limits in every run"""
     best_accuracy: float | None
@@ -271,6 +273,8 @@ class ComparisonShape(Shape):
     lines: list[ComparedLine]
     differences: list[ComparedDifference]
     settings: list[DifferingSetting]
+    savings: str
+    """what each policy needs for the accuracy of constant admission; empty where the runs do not tell it"""
 
 
 class Key(Shape):

@@ -70,6 +70,13 @@ def test_the_page_is_up_to_date(tmp_path):
     made = (tmp_path / "leaderboard.md").read_text("utf-8")
     assert made == (ROOT / "docs" / "leaderboard.md").read_text("utf-8"), "run headgate leaderboard --out docs"
     assert shipped_results() == ROOT / "docs" / "better"
+    first = re.search(r"MNIST, logistic regression, budget 55 a round, by \*last\*:\n(.*)", made)
+    assert re.match(
+        r"constant admission reaches [\d.]+ % for 54\.9 a round; headgate (needs|reaches it with less than) ", first[1]
+    )
+    assert not re.search(r"\d", made[: first.start()])  # the first number
+    assert made.count(" a round, by *last*:") == 1
+    assert "nothing holds it to its limits (✗ money: 21 of 40 runs, up to 113 %)." in made
     for one in compared_in(shipped_results()):
         assert f"- `{one.recipe}`: " in made
         assert all(f" | `{row.policy}`" in made for row in one.rows)
@@ -89,7 +96,9 @@ def test_a_policy_of_ones_own_stands_beside_the_others(tiny):
             assert mine[key] == (pytest.approx(other[key], abs=1e-4) if key.startswith("closed") else other[key]), key
     text = (tiny / "board" / "leaderboard.md").read_text("utf-8")
     assert "## Digits, tried" in text
-    assert text.count("`Twin` (added) |") == 2
+    assert text.count("`Twin` (added) |") == 3
+    twin, other = (re.search(rf"^\| `{name}` \| (.*)", text.replace(" (added)", ""), re.M)[1] for name in ("Twin", "headgate"))
+    assert twin == other  # what it needs for constant admission's accuracy
     assert re.search(r"\| \d \| `Twin` \(added\) \|", text)
     add(tiny, "for_the_board:Below", "--name", "cheap", "--with", "low=4.0")
     settings = [each.read_text("utf-8") for each in (tiny / "board" / "runs" / "cheap-tiny").rglob("config.toml")]

@@ -1,11 +1,16 @@
 """Who is ranked, in which order, and who is told from the first."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.analysis.compare.scores import Offer
-from headgate.studies.leaderboard.ranking import ranked
-from headgate.studies.leaderboard.results import BoardTable, Result, of_one_seed
+from headgate.studies.leaderboard.ranking import needed, ranked
+from headgate.studies.leaderboard.results import BoardGroup, BoardTable, Result, of_one_seed
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.01, 12)
 
@@ -60,3 +65,46 @@ def test_a_name_that_means_two_policies_is_told_apart():
     assert list(made.rows) == ["a"]
     made.enter(result("a", 0.8), "another a", "there")
     assert list(made.rows) == ["a", "a (there)"]
+
+
+def group(budgets, *rows, budget=20.0):
+    """The same policies at each budget; each learns and spends as it says of the budget."""
+    made = BoardGroup([SimpleNamespace(budget=budget)])
+    for money in budgets:
+        offer = Offer("uniform", money)
+        made.standings[offer] = BoardTable(offer)
+        for row in rows:
+            if (own := row(money)) is not None:
+                made.standings[offer].enter(own, own.policy, "here")
+    return made
+
+
+def learns(policy, share=1.0, only=None, better=0.0, **more):
+    """As much as constant admission does at this budget, for this share of the money."""
+    return lambda money: (
+        replace(result(policy, 0.5 + better + money / 400, **more), spend=share * money) if only in (None, money) else None
+    )
+
+
+@given(st.lists(st.floats(0.2, 1.5), min_size=1, max_size=4, unique=True))
+def test_the_money_for_constant_admissions_accuracy_is_that_of_those_who_are_ranked(shares):
+    names = {f"p{i}": share for i, share in enumerate(shares)}
+    others = [
+        learns("constant", kept=False), learns("oracle", 3.0, reference=True), learns("spender", 0.1, kept=False),
+        learns("once", 0.1, only=20.0, learnt=[0, 2]),
+    ]  # fmt: skip
+    (found,) = needed(group([10.0, 20.0, 40.0], *others, *(learns(name, share) for name, share in names.items())), "last")
+    assert {one.policy: (one.budget, one.rival_money) for one in found} == dict.fromkeys(names, (20.0, 20.0))
+    for one in found:
+        assert one.share.three == pytest.approx((names[one.policy],) * 3)
+
+
+def test_money_for_the_same_accuracy_stands_in_the_order_of_the_ranks():
+    rows = [learns("constant"), learns("good", 0.8, better=0.01), learns("poor", 0.5)]
+    (found,) = needed(group([10.0, 20.0, 40.0], *rows, budget=30.0), "last")  # that of the recipe was not played
+    assert [one.policy for one in found] == ["good", "poor"]
+    (found,) = needed(group([10.0, 20.0, 40.0], *rows, learns("far", 0.8, better=0.3)), "last")
+    assert [one.why for one in found] == ["reaches it with less than 8, 40 % of it", "", ""]
+    assert needed(group([20.0], *rows), "last") == []
+    assert needed(group([10.0, 20.0], *rows[1:]), "last") == []
+    assert needed(group([10.0, 20.0], rows[0], learns("spender", kept=False)), "last") == []

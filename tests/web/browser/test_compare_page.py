@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from ..folders import MadeUp
+from ..served import Served
+
 expect = pytest.importorskip("playwright.sync_api").expect
 
 
@@ -25,6 +28,17 @@ def test_runs_are_added_by_name_and_their_settings_compared(tab, served):
     expect(settings.get_by_role("row", name="policies.hybrid")).to_have_count(0)
     page.get_by_role("button", name="Remove done").click()
     expect(page.get_by_role("row", name="done: constant")).to_have_count(0)
+
+
+def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(tab, tmp_path):
+    for money in (10.0, 30.0):
+        MadeUp(tmp_path / f"at-{money:g}", ("headgate", "constant"), system={"buffers": [4, 6, 5], "budget": money}).finish()
+    with Served(tmp_path) as served:
+        page = tab(served, "/compare?runs=at-10&runs=at-30")
+        expect(page.locator(".needs")).to_have_text(re.compile("^constant admission reaches .* a round; headgate "))
+        page.get_by_role("button", name="Remove at-30").click()
+        expect(page.get_by_role("row", name="headgate")).to_be_visible()
+        expect(page.locator(".needs")).to_be_hidden()
 
 
 def test_by_money_and_the_line_to_compare_with(tab, served):

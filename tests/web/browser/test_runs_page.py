@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from headgate.analysis.formatting import percent
+from headgate.web.runs import Library
+
 from ..folders import MadeUp
 from ..served import Served
 
@@ -49,6 +52,29 @@ def test_search_sort_and_states(tab, served):
     page.get_by_role("searchbox", name="Search runs").fill("nothing of the kind")
     page.get_by_role("button", name="Show all runs").click()
     expect(names(page)).to_have_count(3)
+
+
+def test_spend_is_that_of_the_best_and_red_only_where_that_broke_a_limit(tab, tmp_path):
+    MadeUp(tmp_path / "kept", policies=("acdpp", "headgate", "released")).finish()
+    MadeUp(tmp_path / "broken", policies=("acdpp", "released")).finish()
+    with Served(tmp_path) as served:
+        page = tab(served)
+        kept, broken = (page.locator(f"tr[data-name={name}] .cell-spend") for name in ("kept", "broken"))
+        share = Library(tmp_path).row("kept")["spend_share"]
+        expect(kept).to_have_text(f"{percent(share)}1 other over budget".replace(" %", "\u00a0%"))
+        expect(kept.locator(".over")).to_have_count(0)
+        expect(broken.locator(".over")).to_have_count(2)
+        expect(broken).to_contain_text("released broke money")
+
+
+def test_numbers_are_rounded_as_in_the_terminal(tab, served):
+    """0.6655 was 66.6 % on the page and 66.5 % in the terminal."""
+    shares = [*(k / n for n in (7, 400, 10_000) for k in range(n)), 0.6655, 0.66249999999999998]
+    written = (
+        "async (all) => { const say = await import('/static/drawing/format.js'); return all.map((one) => say.percent(one)); }"
+    )
+    texts = tab(served).evaluate(written, shares)
+    assert [text.replace("\u00a0", " ") for text in texts] == [percent(share, 1) for share in shares]
 
 
 def test_choosing_runs_leads_to_their_comparison(tab, served):

@@ -4,10 +4,11 @@ const LOCALE = "en-GB";
 export const DASH = "–";
 
 const formats = new Map();
+// Rounded as Python does, so that page and terminal agree: the exact value of the float, halves to even.
 function format(value, options) {
   const key = JSON.stringify(options);
-  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(LOCALE, options));
-  return formats.get(key).format(value).replace("-", "−");
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(LOCALE, { ...options, roundingMode: "halfEven" }));
+  return formats.get(key).format(value.toPrecision(30)).replace("-", "−");
 }
 
 const none = (value) => value === null || value === undefined || Number.isNaN(value);

@@ -5,19 +5,22 @@ from dataclasses import asdict
 from pathlib import Path
 
 from headgate.analysis.compare.page import share
-from headgate.analysis.formatting import DASH, by_column, money, percent, plus_minus
+from headgate.analysis.compare.scores import Offer
+from headgate.analysis.formatting import DASH, by_column, interval, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, bullets, filled, write
 from headgate.analysis.provenance import runs_of
+from headgate.analysis.savings import Saving, sentence
 from headgate.escaping import code
 from headgate.escaping import markdown as escape
-from headgate.studies.leaderboard.ranking import Ranked, ranked
+from headgate.studies.leaderboard.ranking import RIVAL, Ranked, needed, ranked
 from headgate.studies.leaderboard.results import MEASURES, BoardGroup, BoardTable, ComparedStudy, Result
 
 PAGE = "leaderboard.md"
 OURS = "headgate"
 """the policy that is recommended"""
+RANKED = "Ranks in the tables in which at least two policies kept their limits:"
 
 
 def conclude_page(groups: Sequence[BoardGroup], folder: Path, by: str) -> Path:
@@ -29,8 +32,27 @@ def page(groups: Sequence[BoardGroup], by: str) -> str:
     titled: dict[str, BoardGroup] = {}
     for group in groups:
         titled[group.title(titled)] = group
-    overview, tables = _overview(titled, by), "\n\n".join(_group(title, group, by) for title, group in titled.items())
+    needs = [_needs(title, group, own, by) for title, group in titled.items() for own in needed(group, by)]
+    overview = "\n\n".join([*needs, RANKED, _overview(titled, by)])
+    tables = "\n\n".join(_group(title, group, by) for title, group in titled.items())
     return filled(beside(__file__, "page.md"), quick, by=by, overview=overview, tables=tables)
+
+
+def _needs(title: str, group: BoardGroup, found: Sequence[Saving], by: str) -> str:
+    """What each policy needs for constant admission's accuracy."""
+    offer = Offer(found[0].prices, found[0].budget)
+    said = sentence([one for one in found if one.policy == OURS] or found)
+    standing = group.standings[offer]
+    columns = by_column(
+        found,
+        ("policy", lambda one: _policy(one.policy, standing)),
+        (f"needs a round for the *{by}* of `{RIVAL}`", lambda one: interval(one.money, 1) if one.money else one.why),
+        (f"of what `{RIVAL}` spends", lambda one: share(one.share)),
+    )
+    parts = [f"{escape(title)}, budget {escape(offer.said(group.standings))}, by *{by}*:\n{escape(said)}", table(*columns)]
+    if not standing.rows[RIVAL].kept_limits:
+        parts.append(f"`{RIVAL}` is the paper's, as printed: nothing holds it to its limits ({_why(standing.rows[RIVAL])}).")
+    return "\n\n".join(parts)
 
 
 def _overview(groups: Mapping[str, BoardGroup], by: str) -> str:

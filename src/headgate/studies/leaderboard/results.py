@@ -17,7 +17,7 @@ from headgate.analysis.price_words import prices_said
 from headgate.errors import DataError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
-from headgate.experiment.recipes import study_table
+from headgate.experiment.recipes import read_recipe, study_table
 from headgate.reading import read_object
 from headgate.studies.better.studies import AT_EQUAL_SPEND
 
@@ -118,6 +118,12 @@ class ComparedStudy:
     @property
     def title(self) -> str:
         return str(study_table(self.recipe).get("title", Path(self.recipe).stem))
+
+    @property
+    def budget(self) -> float | None:
+        """That of the recipe without its sweep: where the experiment is the paper's, the paper's."""
+        budget: float | None = read_recipe(self.recipe)[1].get("system", {}).get("budget")
+        return budget
 
     @cached_property
     def by_point(self) -> list[tuple[Experiment, list[Result]]]:

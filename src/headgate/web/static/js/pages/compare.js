@@ -48,9 +48,10 @@ export function open({ main, signal, query }) {
   const axis = choice("x", "Horizontal axis", [["round", "by round"], ["money", "by money"]], view.x, (x) => { view.x = x; load(); });
   const lines = new Figure({ title: "Side by side", wide: true, tall: true, signal, content: () => answer && lineContent(), csv: () => asCsv(longTable(answer.lines, view.x, ["run", "policy"])) });
   const gaps = new Figure({ title: "Differences", wide: true, signal, content: () => answer && gapContent(), csv: () => asCsv(longTable(answer.differences, view.x, ["run", "policy"])) });
+  const needs = h("p", { class: "lede needs" });
   const table = h("div");
   const settings = h("section");
-  const result = h("div", { hidden: true }, h("div", { class: "toolbar" }, metric, axis), policies, h("div", { class: "grid" }, lines.node), table, h("h2", null, "Differences"), h("p", { class: "hint gap-hint" }), h("div", { class: "grid" }, gaps.node), settings);
+  const result = h("div", { hidden: true }, needs, h("div", { class: "toolbar" }, metric, axis), policies, h("div", { class: "grid" }, lines.node), table, h("h2", null, "Differences"), h("p", { class: "hint gap-hint" }), h("div", { class: "grid" }, gaps.node), settings);
   const to = h("select", { "aria-label": "Compared with" });
   to.addEventListener("change", () => { [view.toRun, view.toPolicy] = JSON.parse(to.value); load(); });
   result.querySelector(".gap-hint").before(h("div", { class: "toolbar to-line" }, h("label", null, "Compared with ", to)));
@@ -97,6 +98,8 @@ export function open({ main, signal, query }) {
   function show() {
     answer.looks = looksOf(answer.lines);
     for (const line of answer.lines) known.add(line.policy);
+    needs.textContent = answer.savings;
+    needs.hidden = !answer.savings;
     showPolicies();
     lines.update();
     const some = answer.differences.length > 0;

@@ -14,8 +14,8 @@ const COLUMNS = [
   { key: "state", title: "State", order: "asc" },
   { key: "progress", title: "Rounds", order: "desc" },
   { key: null, title: "Policies" },
-  { key: "spend", title: "Spend, of budget", order: "desc" },
   { key: "accuracy", title: "Best within limits", order: "desc" },
+  { key: "spend", title: "Spend, of budget", order: "desc" },
   { key: "started", title: "Started", order: "desc" },
 ];
 
@@ -143,7 +143,6 @@ export function open({ main, signal, query }) {
       choose();
     });
     const shares = Object.entries(row.spend_shares).map(([policy, share]) => `${policy} ${percent(share, 0)}`).join(", ");
-    const over = row.runs_over_budget > 0;
     return h("tr", { "data-name": row.name },
       h("td", { class: "cell-pick" }, h("label", { class: "pick-label" }, box)),
       h("th", { scope: "row", class: "cell-name" }, h("a", { href: runAddress(row.name), class: "name-link" }, row.name),
@@ -151,8 +150,8 @@ export function open({ main, signal, query }) {
       h("td", { class: "cell-state" }, stateMark(row.state), row.lost > 0 && row.state !== "diverged" && h("span", { class: "small-print over" }, `${row.lost} of ${row.runs} lost`)),
       h("td", { class: "cell-rounds" }, h("span", { class: "numeral" }, `${whole(row.round)} / ${whole(row.rounds)}`), row.state !== "finished" && progress(row.round, row.rounds, `Rounds of ${row.name}`)),
       h("td", { class: "cell-policies" }, h("span", { class: "policies" }, row.policies.join(", ")), h("span", { class: "soft small-print" }, plural(row.seeds, "seed"))),
-      h("td", { class: "cell-spend", title: shares, "data-label": "Spend" }, h("span", { class: over ? "numeral over" : "numeral" }, percent(row.spend_share, 0)), h("span", { class: over ? "over small-print" : "soft small-print" }, over ? `${plural(row.runs_over_budget, "run")} over budget, dearest ${percent(row.dearest_share)}` : dearest(row))),
       h("td", { class: "cell-accuracy", "data-label": "Best" }, spark(row.spark, `Best accuracy so far, ${row.spark.length} points`), h("span", { class: "numeral" }, percent(row.best_accuracy)), h("span", { class: "soft small-print" }, row.best_policy || "")),
+      h("td", { class: "cell-spend", title: shares, "data-label": "Spend" }, h("span", { class: row.broken ? "numeral over" : "numeral" }, percent(row.spend_share, 0)), spender(row)),
       h("td", { class: "cell-started", title: moment(row.started) }, h("time", { datetime: new Date(row.started * 1000).toISOString() }, ago(row.started))));
   }
 
@@ -184,10 +183,13 @@ export function open({ main, signal, query }) {
   }
 }
 
-// Whose spend it is, where several policies differ.
-function dearest(row) {
-  const all = Object.entries(row.spend_shares);
-  return all.length > 1 ? (all.find(([, share]) => share !== null && share === row.spend_share) || [""])[0] : "";
+// It is the best policy's spend; where nobody kept the limits, whose it is and what it broke. How many others went over budget.
+function spender(row) {
+  const others = row.over_budget.length;
+  return [
+    row.broken && h("span", { class: "over small-print" }, `${row.spend_policy} broke ${row.broken}`),
+    others > 0 && h("span", { class: "soft small-print" }, `${plural(others, "other")} over budget`),
+  ];
 }
 
 const flipped = (order) => (order === "asc" ? "desc" : "asc");
