@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import headgate
 from headgate.control.policies import Constant
 from headgate.errors import DataError
+from headgate.simulation import finished
 from headgate.simulation.finished import BESIDE, in_order, look
 
 SMALL = ("run.rounds=3", "run.seeds=2")

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from headgate.control.controller import Controller
-from headgate.control.policies.held import held
+from headgate.control.policies.held import Held, held
 from headgate.control.policy import AdmissionPolicy, Given, check_is_policy
 from headgate.control.prices import PriceProcess
 from headgate.control.prices.looking import WithLooks
@@ -163,6 +163,7 @@ class Experiment:
                 return table()
             except Unnamed as error:
                 unnamed[key] = str(error)
+                part = part.policy if isinstance(part, Held) else part
                 said: dict[str, Any] = {"kind": f"{IN_PROCESS}{type(part).__qualname__}"}
                 with suppress(Unnamed):  # the settings that can be said, so that others are not taken for the same
                     said |= settings_of(part)

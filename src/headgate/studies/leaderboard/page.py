@@ -6,12 +6,13 @@ from pathlib import Path
 
 from headgate.analysis.compare.page import share
 from headgate.analysis.compare.scores import Offer
-from headgate.analysis.formatting import DASH, by_column, interval, money, percent, plus_minus
+from headgate.analysis.formatting import DASH, by_column, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.markdown import table
 from headgate.analysis.pages import beside, bullets, filled, write
 from headgate.analysis.provenance import runs_of
 from headgate.analysis.savings import Saving, sentence
+from headgate.analysis.savings import needed as text_of
 from headgate.escaping import code
 from headgate.escaping import markdown as escape
 from headgate.studies.leaderboard.ranking import RIVAL, Ranked, needed, ranked
@@ -46,8 +47,8 @@ def _needs(title: str, group: BoardGroup, found: Sequence[Saving], by: str) -> s
     columns = by_column(
         found,
         ("policy", lambda one: _policy(one.policy, standing)),
-        (f"needs a round for the *{by}* of `{RIVAL}`", lambda one: interval(one.money, 1) if one.money else one.why),
-        (f"of what `{RIVAL}` spends", lambda one: share(one.share)),
+        (f"needs a round for the *{by}* of `{RIVAL}`", lambda one: text_of(one)[0]),
+        (f"of what `{RIVAL}` spends", lambda one: text_of(one)[1]),
     )
     parts = [f"{escape(title)}, budget {escape(offer.said(group.standings))}, by *{by}*:\n{escape(said)}", table(*columns)]
     if not standing.rows[RIVAL].kept_limits:
