@@ -294,10 +294,10 @@ def compare(
         The points of a sweep are compared as they are, each with its own budget and prices.
     budgets : sequence of float, optional
         Money a round; by default 0.25, 0.5, 1 and 2 times the experiment's.
-    out : path, optional
+    out : str or pathlib.Path, optional
         Folder of runs, page and report; by default compared/NAME. What is finished there is used, so that a policy or a
         budget can be added later.
-    page : (Path, str), optional
+    page : tuple, optional
         Where else the page is written: a folder and a name.
     as_printed : bool
         Leave policies as they are, also those that break their limits.

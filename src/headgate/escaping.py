@@ -119,4 +119,4 @@ def markdown(text: str) -> str:
     'a\\\\|b &lt;i&gt;'
     """
     said = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\\\`*_\[\]|])", r"\\\1", said)
+    return re.sub(r"([\\\\`*_\[\]|$])", r"\\\1", said)

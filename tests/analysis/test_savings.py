@@ -78,7 +78,7 @@ def test_the_curve_never_falls_and_money_is_the_least_that_reaches(values, wante
     (level,) = curve.accuracy(weights)
     assert (np.diff(level) >= -1e-12).all()
     assert level.mean() == pytest.approx(np.mean(values))  # pooling moves nothing in all
-    (need,) = curve.money_for(np.array([wanted]), weights)
+    (need,) = curve.money_for(np.array([wanted]), curve.accuracy(weights))
     if need == math.inf:
         assert wanted > level[-1]
     elif need == 0:

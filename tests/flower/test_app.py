@@ -281,7 +281,7 @@ def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeyp
             perform(load(str(app / "app" / "recipe.toml")), out, processes=1)
 
     monkeypatch.setattr("headgate.flower.deploy.loopback.Loopback", Paper)
-    out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 1, "--training", "own")
+    out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 3, "--training", "own")
     assert f"run folder: {tmp_path / 'app' / 'runs' / 'digits'}" in out
 
 

@@ -20,7 +20,7 @@ CHANGES = "data.changes={kind='recurring', every=3}"
 
 
 def moving(concepts, *more, dataset=DIGITS):
-    e = load("digits", [f"data.concepts={concepts}", CHANGES, *more])
+    e = load("digits", [f"data.concepts={concepts}", CHANGES, "run.seeds=10", *more])
     return Moving(e.data, dataset, e.seeds[:2], e.system.clients)
 
 

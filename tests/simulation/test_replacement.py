@@ -56,7 +56,7 @@ class Followed:
 def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
     """Images, classes and clients as they reach the executor; N and N_eff are Kish's of those uses. Windows stand beside."""
     more = [] if cohort is None else [f"training.cohort={cohort}"]
-    e = load("digits", [*SETTINGS, "run.rounds=9", "training.steps=1", "training.dtype=float64", *more])
+    e = load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=9", "training.steps=1", "training.dtype=float64", *more])
     simulation = Simulation(e, DATA, "cpu", "reference")
     seen = []
     advance = simulation.learner.executor.advance
@@ -103,7 +103,7 @@ def test_the_engine_trains_on_what_the_plain_rules_name(cohort, monkeypatch):
 
 def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twice():
     """A stream without repetition: N and N_eff of the ledger, by position, are those of the run, by image."""
-    e = load("digits", [*SETTINGS, "run.rounds=8", "data.stream=stop"])
+    e = load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=8", "data.stream=stop"])
     simulation = Simulation(e, DATA, "cpu")
     for _ in range(e.rounds):
         done = simulation.step()
@@ -114,7 +114,7 @@ def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twic
 
 
 def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
-    e = load("digits", [*SETTINGS, "run.rounds=9"])
+    e = load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=9"])
     create(tmp_path / "run", e.tables(), examine(e, DATA, "cpu", "auto")["environment"], [])
     done = []
     with pytest.raises(Interrupted):
@@ -136,7 +136,9 @@ def test_a_batch_of_runs_is_the_runs(monkeypatch):
     """One seed alone trains on the same samples as beside another."""
 
     def played(*settings):
-        simulation = Simulation(load("digits", [*SETTINGS, "run.rounds=5", *settings]), DATA, "cpu", "flat")
+        simulation = Simulation(
+            load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=5", *settings]), DATA, "cpu", "flat"
+        )
         return simulation, [simulation.step() for _ in range(5)]
 
     both, rounds = played()

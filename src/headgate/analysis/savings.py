@@ -69,12 +69,13 @@ class Frontier:
         lowest = np.minimum.accumulate(between[:, :, ::-1], axis=-1)[:, :, ::-1]
         return np.stack([lowest[:, : at + 1, at].max(axis=-1) for at in range(count)], axis=-1)
 
-    def money_for(self, wanted: Floats, weights: Floats) -> Floats:
+    def money_for(self, wanted: Floats, curve: Floats) -> Floats:
         """The least money with which the accuracy is `wanted`, (resamples,), by interpolation in the logarithm of money.
 
-        Zero where it is below that of the least budget, infinite where no budget reaches it.
+        `curve` is what `accuracy` returned. Zero where `wanted` is below the least budget's accuracy, infinite where no budget
+        reaches it.
         """
-        curve, money = self.accuracy(weights), np.log(self.money)
+        money = np.log(self.money)
         after = (curve < wanted[:, None] - ROUNDING).sum(axis=-1)  # the curve never falls
         there, here = np.minimum(after, money.size - 1), np.maximum(after - 1, 0)
         low, high = (np.take_along_axis(curve, at[:, None], axis=-1)[:, 0] for at in (here, there))
@@ -117,13 +118,14 @@ def savings(rows: Sequence[Row], rival: str = "constant", measure: str = "last")
         if rival not in curves or not seeds:
             continue
         weights = _weights(seeds)
-        levels = curves[rival].accuracy(weights)
+        accuracies = {name: curve.accuracy(weights) for name, curve in curves.items()}
+        levels = accuracies[rival]
         budgets = sorted((row["spend"], row["budget"]) for row in own if row["policy"] == rival)
         for at, (spend, budget) in enumerate(budgets):
             for name, curve in curves.items():
                 if name != rival:
                     accuracy = float(levels[0, at])
-                    money, ends = _needed(curve, levels[:, at], weights, spend)
+                    money, ends = _needed(curve, accuracies[name], levels[:, at], seeds, spend)
                     unit = str(own[0].get("unit") or "")
                     found.append(Saving(name, rival, measure, prices, unit, budget, accuracy, spend, money, ends))
     return found
@@ -134,7 +136,7 @@ def money_for(rows: Sequence[Row], accuracy: float, measure: str = "last") -> di
     curves, seeds = frontiers(rows, measure)
     weights = _weights(seeds) if seeds else np.empty((0, 0))
     wanted = np.full(len(weights), accuracy)
-    return {name: _needed(curve, wanted, weights, None)[0] for name, curve in curves.items()}
+    return {name: _needed(curve, curve.accuracy(weights), wanted, seeds, None)[0] for name, curve in curves.items()}
 
 
 def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
@@ -159,10 +161,10 @@ def _weights(seeds: int) -> Floats:
 
 
 def _needed(
-    curve: Frontier, wanted: Floats, weights: Floats, beside: float | None
+    curve: Frontier, accuracies: Floats, wanted: Floats, seeds: int, beside: float | None
 ) -> tuple[Estimate | None, tuple[float, float]]:
     """The money with its interval, and the interval alone where it says too little; `beside` is the rival's money."""
-    needs, seeds = curve.money_for(wanted, weights), weights.shape[1]
+    needs = curve.money_for(wanted, accuracies)
     least, need = float(curve.money[0]), float(needs[0])
     if need == math.inf:
         return None, (float(curve.money[-1]), math.inf)

@@ -51,8 +51,8 @@ def test_without_a_limit_nearly_half_of_crude_oils_money_is_gone_in_the_first_qu
 
 
 def test_the_command_names_the_sweep_where_prices_differ():
-    assert study("prices").command == "headgate compare better/prices --budgets recipe --policies recipe"
-    assert study("brent").command == "headgate compare better/brent --budgets 46 --policies recipe"
+    assert study("prices").command == "headgate compare better/prices --budgets recipe --policies recipe --as-printed"
+    assert study("brent").command == "headgate compare better/brent --budgets 46 --policies recipe --as-printed"
 
 
 def row(policy, best, last, prices="markov"):

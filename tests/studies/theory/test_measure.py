@@ -49,7 +49,7 @@ def test_every_round_of_every_setting_is_told(outcome, ticks):
 
 
 def test_the_risk_is_that_of_the_model_that_enters_each_round(outcome, digits):
-    experiment = load("digits", ["run.rounds=12", "run.seeds=2", 'run.policies=["constant"]'])
+    experiment = load("digits", ["system.budget=55.0", "run.rounds=12", "run.seeds=2", 'run.policies=["constant"]'])
     population = pooled(digits, experiment, seed=1)
     simulation = Simulation(experiment, digits, "cpu")
     expected = []

@@ -15,7 +15,8 @@ from headgate.analysis.runs import MEASURES
 from headgate.analysis.savings import Row, Saving, amount
 from headgate.escaping import label
 
-OURS = "headgate"
+OURS, FEW = "headgate", 7
+"""the policy whose saving is drawn; as many policies as are named beside their lines"""
 
 
 def draw(rows: Sequence[Row], found: Sequence[Saving], path: Path, measure: str = "last", title: str = "") -> None:
@@ -23,7 +24,8 @@ def draw(rows: Sequence[Row], found: Sequence[Saving], path: Path, measure: str 
     own = [row for row in rows if row["learnt"]]
     names = list(dict.fromkeys(row["policy"] for row in own if not row["reference"]))
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+        many = len(names) > FEW
+        figure, axes = plt.subplots(figsize=(7.2, 4.4 + many * 0.12 * len(names)), layout="constrained")
         for i, name in enumerate(names):
             colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
             _line(axes, [row for row in own if row["policy"] == name], measure, colour, dash)
@@ -38,7 +40,10 @@ def draw(rows: Sequence[Row], found: Sequence[Saving], path: Path, measure: str 
         axes.set_xlabel(label(f"money really spent a round{f' ({unit})' if unit else ''}, logarithmic"))
         axes.set_ylabel("test accuracy (%)")
         axes.set_title(label(title or MEASURES[measure].capitalize()), fontsize=11)
-        axes.legend(loc="lower right")
+        if many:
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+        else:
+            axes.legend(loc="lower right")
         save_figure(figure, path)
 
 

@@ -117,7 +117,7 @@ def opened(saved: Sequence[Saving]) -> str:
 
 def savings_table(saved: Sequence[Saving]) -> str:
     """What each policy needs for the rival's accuracy, with the 95 % interval."""
-    lines = [[code(one.policy), *needed(one)] for one in saved]
+    lines = [[code(one.policy), *map(escape, needed(one))] for one in saved]
     first = saved[0]
     return table(["policy", f"a round for {percent(first.accuracy, 1)}", f"of what {code(first.rival)} spends"], lines)
 

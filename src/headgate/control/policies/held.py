@@ -1,6 +1,6 @@
 """Any policy held to the money and to the buffers, so that all are compared at equal money."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from headgate.control.policies.buying.buyer import Buyer
 from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling
 from headgate.control.policies.references.clairvoyant import Clairvoyant
+from headgate.control.policies.references.constant import Constant
 from headgate.control.policies.references.oracle import Oracle
 from headgate.control.policies.references.periodic import Periodic
 from headgate.control.policy import AdmissionPolicy, Given
@@ -30,10 +31,10 @@ class Held(AdmissionPolicy):
     Parameters
     ----------
     policy : AdmissionPolicy
-        The policy that decides.
+        The policy that decides; by default constant admission.
     """
 
-    policy: AdmissionPolicy
+    policy: AdmissionPolicy = field(default_factory=Constant)
 
     def __post_init__(self) -> None:
         for name in self.policy.per_run:

@@ -198,7 +198,8 @@ def _table(found: Sequence[PricedModel], measure: str) -> str:
     lines = []
     for place in found:
         first = place.at_main_budget("constant", measure)
-        reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)}"
+        spent = "" if first is None else escape(amount(first.unit, first.rival_money))
+        reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {spent}"
         shares = [_share(place.at_main_budget(rival, measure)) for rival in RIVALS]
         lines.append([escape(place.called), title(place.study), str(place.seeds), reached, *shares, str(place.broken_down)])
     header = ["prices", "data and model", "seeds", "constant", *(f"of `{rival}`" for rival in RIVALS), "runs broken down"]
@@ -208,7 +209,7 @@ def _table(found: Sequence[PricedModel], measure: str) -> str:
 def _all(found: Sequence[PricedModel]) -> str:
     lines = []
     for place in found:
-        said = [f"{amount(one.unit, one.budget)}: {_share(one)}" for one in place.saved("constant")]
+        said = [f"{escape(amount(one.unit, one.budget))}: {_share(one)}" for one in place.saved("constant")]
         lines.append([escape(place.called), title(place.study), "; ".join(said)])
     return table(["prices", "data and model", "constant's budget: of its money"], lines)
 
