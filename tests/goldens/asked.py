@@ -30,6 +30,7 @@ RECIPES = {
     "held": ("digits", 'policies.held={kind="held", policy={kind="acdpp"}}', 'run.policies=["held"]', "run.horizon=open"),
     "retention": (
         "digits",
+        "system.budget=150",
         *_each("rule", ("kstep", "reservoir", "class-balanced", "static", "dynamic", "cbrs", "gss", "balancer", "ode")),
     ),
     "selection": (

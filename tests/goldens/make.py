@@ -15,7 +15,7 @@ import re
 import sqlite3
 import sys
 import tempfile
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from unittest import mock
 
@@ -206,10 +206,10 @@ def _federation(policy):
 
     if (own := str(ROOT / "tests" / "flower")) not in sys.path:
         sys.path.insert(0, own)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(os.environ, dict(ENVIRONMENT)))
-        import worlds
+    os.environ |= dict(ENVIRONMENT)  # before Flower is imported
+    import worlds
 
+    with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(logging.getLogger("flwr"), "disabled", True))
         stack.enter_context(mock.patch("headgate.flower.durable.SYNCHRONOUS", "OFF"))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -248,7 +248,7 @@ def _content(message):
 
 
 def formats():
-    """The SQL of both stores' tables, the keys of their settings, and the types of every message's fields."""
+    """The SQL of both stores' tables, the keys of their settings, and the types and defaults of every message's fields."""
     from headgate.flower import messages
 
     found = {}
@@ -260,7 +260,12 @@ def formats():
                 meta = dict(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
             found[path.name] = {"sql": dict(rows), "meta": sorted(meta), "format": meta["format"]}
     kinds = (messages.Order, messages.Told, messages.Ahead, messages.Ended, messages.Identity)
-    return found | {kind.__name__: {own.name: str(own.type) for own in fields(kind)} for kind in kinds}
+    return found | {kind.__name__: {own.name: _field(own) for own in fields(kind)} for kind in kinds}
+
+
+def _field(own):
+    kind = own.type.__name__ if type(own.type) is type else str(own.type)
+    return kind if own.default is MISSING else f"{kind} = {own.default!r}"
 
 
 # the command line

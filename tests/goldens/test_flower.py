@@ -1,10 +1,12 @@
 """Flower: every message of small federations, the fields of messages, and the tables of the stores."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from . import make
 
-pytest.importorskip("flwr")
+pytestmark = pytest.mark.skipif(find_spec("flwr") is None, reason="needs flwr: pip install 'headgate[flower]'")
 WIRE = make.kept("wire")
 
 
