@@ -64,7 +64,7 @@ FEDERATIONS = {"fifo": {}, "reservoir": {}, "kstep": {}, "listening": {}} | {
         "policies": {"choosing": {"kind": "headgate", "selection": {"kind": "random"}}},
     }
 }
-"""by their policy, and what else is said of them"""
+"""policy → the sections of the recipe that differ from the helpers' own"""
 REFUSED = """
 comparee
 data gett

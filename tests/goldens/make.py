@@ -31,9 +31,9 @@ ASKED = "$ headgate "
 
 
 def digest(array):
-    """Of type, shape and content. Real numbers are rounded first: processors differ in their last digits."""
+    """Of type, shape and content. Real numbers are rounded first: processors differ in last digits and in signs of 0."""
     array = np.asarray(array)
-    rounded = np.round(array, DIGITS) + 0.0 if array.dtype.kind == "f" else array  # + 0.0: there is no -0.0
+    rounded = np.where(np.isnan(array), np.nan, np.round(array, DIGITS) + 0.0) if array.dtype.kind == "f" else array
     whole = f"{array.dtype.name}{list(array.shape)}".encode() + np.ascontiguousarray(rounded).tobytes()
     return hashlib.sha256(whole).hexdigest()[:HEX]
 
@@ -241,9 +241,9 @@ def _content(message):
             else "text"
             if key in ("experiment", "nonce")
             else each
-            for key, each in record.items()
+            for key, each in sorted(record.items())
         }
-        for name, record in message.content.items()
+        for name, record in sorted(message.content.items())
     }
 
 
