@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from headgate.analysis.compare.page import opened, several_budgets
 from headgate.analysis.compare.page import rows as rows_of
-from headgate.analysis.compare.page import several_budgets
 from headgate.analysis.compare.scores import Offer
 from headgate.analysis.formatting import DASH, counted, listed, money, number, percent, plus_minus, signed
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import Place, conclusion, holm
 from headgate.analysis.rehearsal import Summary
 from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
+from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings
 from headgate.analysis.shown import a_table, plain_text
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.experiment import Experiment
@@ -23,7 +23,7 @@ from headgate.records.reader import RunFolder
 if TYPE_CHECKING:
     from headgate.learning.datasets import Found
 
-NARROW = ("Best", "Last", "Mean", "Daily", "Spend a round", "Limits")
+NARROW = ("Best", "Last", "Daily", "Spend a round", "Limits")
 """columns of a finished run unless all are asked for"""
 BOUND = (
     "Money and memory are those of a run. The bound is Theorem 1's: it tells settings of one policy apart, not policies; "
@@ -68,7 +68,7 @@ def comparison_shown(rows: Sequence[Row], budget: float | None = None, measure: 
         at = saved[0].budget if saved else budget if budget in {row["budget"] for row in own} else own[-1]["budget"]
         called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
         table = _at_budget([row for row in own if row["budget"] == at], saved, measure, called)
-        shown += [*[sentence(saved)] * bool(saved), table]
+        shown += [*[f"{opened(saved)}\n"] * bool(saved), table]
     shown += [_dips_shown(rows)] * any("dips" in row for row in rows)
     return [*shown, "\n".join(_notes(rows))]
 
@@ -197,24 +197,23 @@ def runs_shown(runs: Sequence[RunFolder], wide: bool = False) -> list[Renderable
 
 def list_shown(rows: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """Runs, one a line."""
-    names = "run,state,rounds,data,model,policies,seeds,best within the limits,by,spend of budget,others over budget"
     lines = [
         [
             row["name"],
-            row["state"] + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else ""),
-            f"{row['round']}/{row['rounds']}",
+            _state(row),
             row["data"] or DASH,
-            row["model"] or DASH,
-            str(len(row["policies"])),
-            str(row["seeds"]),
-            percent(row["best_accuracy"], 1),
-            row["best_policy"] or DASH,
+            f"{row['best_policy'] or DASH} {percent(row['best_accuracy'], 1)}" if row["best_policy"] else DASH,
             percent(row["spend_share"]) + (f", {row['spend_policy']} broke {row['broken']}" if row["broken"] else ""),
-            str(len(row["over_budget"])),
         ]
         for row in rows
     ]
-    return [a_table("", names.split(","), lines)]
+    return [a_table("", ["run", "state", "data", "best within limits", "spent"], lines)]
+
+
+def _state(row: Row) -> str:
+    """finished, or how far it is; and what went wrong."""
+    said = row["state"] if row["state"] == "finished" else f"{row['state']} {row['round']}/{row['rounds']}"
+    return said + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
 
 
 def datasets_shown(found: Sequence["Found"], folder: Path) -> list[RenderableType]:
