@@ -2,11 +2,15 @@
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+import headgate
+from headgate.analysis.listing import list_rows
 from headgate.analysis.shown import a_table
+from headgate.analysis.tables import list_shown, run_shown
 
 CELLS = st.text("abcdefghij.%", min_size=1, max_size=9)
 
@@ -41,3 +45,21 @@ def test_where_there_is_room_it_is_one_table():
 
 def test_two_columns_stay_together():
     assert printed(a_table("", ["", ""], [["expected spend", "54.73 a round of a budget of 55"]]), 30).count("expected") == 1
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    e = headgate.load("digits", "run.rounds=3", "run.seeds=3")
+    return headgate.run(e, tmp_path_factory.mktemp("runs") / "digits-20261117-225221", processes=1, quiet=True)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_finished_run_and_the_list_of_runs_are_one_table_in_a_terminal(run, width):
+    (folder,) = run.folders
+    for table in (run_shown(folder, run.runs)[0], *list_shown(list_rows([folder]))):
+        text = printed(table, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert text.count("policy") + text.count("  run ") == 1
+        assert "headgate" in text
+    every = printed(run_shown(folder, run.runs, wide=True)[0], 400)
+    assert {"Mean", "Paid in all", "Over budget", "Vio_S", "N_eff"} <= {word.strip() for word in every.split("  ")}
