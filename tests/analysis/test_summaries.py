@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headgate.analysis.intervals import Estimate, means, t_quantile
-from headgate.analysis.limits import conclusion
+from headgate.analysis.limits import HELD, conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_runs
 from headgate.analysis.summary import columns
@@ -75,7 +75,7 @@ def test_without_a_target_nothing_is_said_of_it(tmp_path):
 def test_what_to_take_from_a_run_is_said_in_a_sentence(tmp_path):
     a, wicked, lost = read_runs([small(tmp_path / "run")])
     so_far = "So far, in 4 of 4 rounds, before all runs have begun: "
-    broken = "Not ranked, because a limit was broken: a (money and memory)."
+    broken = f"Not ranked, because a limit was broken: a (money and memory). {HELD}"
     assert conclusion([a, wicked, lost]) == (
         f"{so_far}Best test accuracy within the limits: {WICKED} (30.0 %). "
         f"{broken} What each client held was not recorded, so of memory nothing is known."

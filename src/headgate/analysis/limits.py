@@ -11,6 +11,7 @@ from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, s
 from headgate.analysis.runs import Runs, gaps
 from headgate.errors import DataError
 
+HELD = "headgate compare holds every policy to its limits."
 ROUNDING = 1e-9
 """relative; so much above C·T is rounding"""
 
@@ -146,7 +147,7 @@ def _conclusion(found: Sequence[Runs]) -> str:
     for one in ranked:
         broken.setdefault(limits(one).which, []).append(one.label)
     named = [f"{listed(names)} ({which})" for which, names in broken.items() if which]
-    said += [f"Not ranked, because a limit was broken: {'; '.join(named)}."] * bool(named)
+    said += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
     if any(one.peak_excess is None for one in ranked):
         said.append("What each client held was not recorded, so of memory nothing is known.")
     return " ".join(said)
