@@ -16,7 +16,7 @@ import pytest
 from headgate import limits
 from headgate.errors import HeadgateError
 from headgate.learning.formats import decode, read_idx, recognise
-from headgate.parquet_pages import check_parquet
+from headgate.reading import check_parquet
 
 Image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 
@@ -144,10 +144,13 @@ def test_metadata_that_is_deep_or_of_another_kind(tmp_path, text):
 
 
 @pytest.mark.parametrize("how", [{}, {"compression": "snappy"}, {"compression": "uncompressed"}, {"row_group_size": 7}])
-def test_sizes_are_read_as_they_are(tmp_path, how):
+def test_rows_are_counted_and_limited_before_they_are_read(tmp_path, monkeypatch, how):
     path = tmp_path / "x.parquet"
     pl.DataFrame({"a": range(100), "b": ["text"] * 100, "c": [[1, 2]] * 100}).write_parquet(path, **how)
-    assert check_parquet(path) == 100
+    assert check_parquet(path) == check_parquet(Path("x"), path.read_bytes(), most=100) == 100
+    assert refused(lambda: check_parquet(path, most=99)) == f"{path}: 100 rows; at most 99"
+    monkeypatch.setenv("HEADGATE_MEMORY", str((path.stat().st_size + 2399) / 2**30))
+    assert "100 rows of 3 columns take about" in refused(lambda: check_parquet(path))
 
 
 def test_any_damage_to_a_footer_is_refused_or_harmless(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick
-from headgate.parquet_pages import check_growth
+from headgate.limits import check_growth
 
 RECORD = 3073
 """Bytes of one image in the binary distribution: the label, then 32 x 32 pixels in red, green and blue planes."""
