@@ -280,9 +280,8 @@ def test_data_list_and_get(headgate, tmp_path, monkeypatch):
     out, _ = headgate("data", "list")
     assert "digits" in out
     assert "headgate data get mnist" in " ".join(out.split())
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr("headgate.learning.hub.PAUSE", 0.0)
-    assert "mnist" in headgate("data", "get", "mnist", code=4)[1]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "pip install 'headgate[hub]'" in headgate("data", "get", "mnist", code=2)[1]
     assert "mnits" in headgate("data", "get", "mnits", code=2)[1]
 
 

@@ -49,6 +49,7 @@ EXTRAS = {
     ),
     "ray": (["run", "digits", "--ray", "local", *SHORT, "on-ray"],),
     "web": (),
+    "hub": (),
     "track": (["run", "digits", "--track", "tensorboard,mlflow", *SHORT, "tracked"],),
 }
 """what else each extra has to do; gpu wants a GPU, docs and dev are for a checkout"""

@@ -4,6 +4,7 @@ What is wrong with one is said in one line that names it.
 """
 
 import errno
+import io
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import tomli
 
 from headgate.errors import DataError
 from headgate.escaping import one_line
-from headgate.limits import DEPTH, JSON, KEYS, RECIPE, VALUES
+from headgate.limits import DEPTH, JSON, KEYS, RECIPE, VALUES, check_memory
 
 LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEPTH}}}""")
 """a key of as many parts"""
@@ -134,3 +135,23 @@ def _check(path: Path, value: Any, infinite: bool = False) -> None:
             return
         level = below
     raise DataError(f"{path}: holds tables or lists more than {DEPTH} deep")
+
+
+def check_parquet(path: Path, content: bytes | None = None, most: int | None = None) -> int:
+    """The rows of a parquet file by its footer, before they are read: at most `most`, or as many as memory may be taken for.
+
+    A value counts 8 bytes. What texts and lists unpack to is not known beforehand. `content`: what was read of it already.
+    """
+    import polars as pl
+
+    try:
+        size = path.stat().st_size if content is None else len(content)
+        scan = pl.scan_parquet(path if content is None else io.BytesIO(content), glob=False, hive_partitioning=False)
+        columns, rows = len(scan.collect_schema()), int(scan.select(pl.len()).collect().item())
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DataError(f"{path}: is damaged ({one_line(error, 200)})") from None
+    if most is None:
+        check_memory(f"{path}: {rows:,} rows of {columns:,} columns take", size + rows * columns * 8)
+    elif rows > most:
+        raise DataError(f"{path}: {rows:,} rows; at most {most:,}")
+    return rows

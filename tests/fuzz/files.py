@@ -24,8 +24,6 @@ LAYOUTS = {
     "idx": lambda folder, grey, colour: written.write_idx(folder, grey, False),
     "idx.gz": lambda folder, grey, colour: written.write_idx(folder, grey, True),
     "records": lambda folder, grey, colour: written.write_binary(folder, colour),
-    "pickles": lambda folder, grey, colour: written.write_batches(folder, colour, 2),
-    "python2": lambda folder, grey, colour: written.write_batches(folder, colour, 0),
     "pictures": lambda folder, grey, colour: written.write_pictures(folder, colour),
     "trace.csv": lambda folder, grey, colour: (folder / "trace.csv").write_text("price\n1\n2.5\n3\n", "utf-8"),
     "table.csv": lambda folder, grey, colour: (folder / "table.csv").write_text("a,b,y\n" + "1,2.5,no\n3,4,yes\n" * 5, "utf-8"),
@@ -33,7 +31,7 @@ LAYOUTS = {
 }
 NUMBERS = [b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x00" * 4, b"\xff" * 8, b"\x80", b"\x00", b"nan", b"1e999", b"9" * 5000]
 CORPUS = [
-    {"bomb": "idx.gz"}, {"bomb": "png"}, {"bomb": "pickle"}, {"bomb": "parquet pages"},
+    {"bomb": "idx.gz"}, {"bomb": "png"}, {"bomb": "parquet pages"},
     {"layout": "idx", "file": 0, "changes": [["put", 4, "00000000ffffffffffffffff"]]},
 ]  # fmt: skip
 
@@ -120,9 +118,6 @@ def bomb(folder, kind):
         for split in ("train", "test"):
             (folder / split / "one").mkdir(parents=True)
             (folder / split / "one" / "a.png").write_bytes(data)
-    elif kind == "pickle":
-        for name in ("data_batch_1", "test_batch"):
-            (folder / name).write_bytes(b"\x80\x02}" + b"]" * 5_000_000 + b".")
     else:
         import polars as pl
 

@@ -136,6 +136,14 @@ def test_missing_data_name_the_folder_and_the_command(tmp_path: Path) -> None:
         assert (entry.format, entry.train, entry.test, entry.problem) == (None, None, None, str(error.value))
 
 
+def test_the_python_version_of_cifar10_is_named_as_what_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(DataError) as error:
+        load_dataset("cifar10", tmp_path)
+    one_line(error, tmp_path / "cifar-10-batches-py", "take the binary version or parquet")
+    assert found("cifar10", tmp_path).problem == str(error.value)
+
+
 def test_an_empty_folder_does_not_hide_a_full_one(tmp_path: Path) -> None:
     (tmp_path / "imagenette").mkdir()
     write_parquet(tmp_path / "imagenette2-320", png())

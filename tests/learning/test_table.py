@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_parquet_is_said(tmp_path):
             read(path)
         one_line(error, str(path), message)
     path.write_bytes(b"PAR1" + bytes(50) + b"PAR1")
-    with pytest.raises(DataError, match="damaged parquet file"):
+    with pytest.raises(DataError, match="is damaged"):
         read(path)
 
 

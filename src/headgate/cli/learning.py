@@ -11,7 +11,7 @@ from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, pri
 from headgate.cli.saying import say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
-from headgate.progress import counted, progress_bar
+from headgate.progress import progress_bar
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """as they are typed, where that is not their name"""
@@ -190,8 +190,7 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
     from headgate.learning.hub import fetch
 
     folder = data_folder()
-    with counted(f"fetching {name}", unit="bytes") as tick:
-        paths = fetch(name, folder, tick=tick)
+    paths = fetch(name, folder)
     say(f"{name}: {len(paths)} files in {folder / name}")
 
 

@@ -17,6 +17,7 @@ from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.learning.arrays import are_features, channels_first, standardised, whole_labels
 from headgate.learning.formats import SIZE, Labels, PictureFiles, Pixels, Tick, recognise
+from headgate.learning.formats.cifar import PYTHON, refuse_python
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")
@@ -154,7 +155,7 @@ _KNOWN = {
         ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
         (0.4914, 0.4822, 0.4465),
         (0.2470, 0.2435, 0.2616),
-        ("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin"),
+        ("cifar10", "cifar-10-batches-bin"),
     ),
     "imagenette": _Known(
         tuple(_IMAGENETTE.values()),
@@ -306,6 +307,8 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
             continue
         if source is not None:
             return path, source
+    if name == "cifar10" and problem is None and (root / PYTHON).is_dir():
+        refuse_python(root / PYTHON)
     folders = ", ".join(_KNOWN[name].folders)
     missing = f"data set {name} is not in {root} (looked for {folders}): `headgate data get {name}` downloads it"
     raise problem or DataError(missing)

@@ -21,8 +21,8 @@ from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import Labels
 from headgate.learning.formats.checks import reason
 from headgate.learning.formats.parquet import is_plain
-from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
-from headgate.parquet_pages import check_growth, check_parquet
+from headgate.limits import CLASSES, COLUMNS, TEXT, check_growth, check_memory
+from headgate.reading import check_parquet
 
 BY_CELL = 40
 """bytes for every value, until a table is scaled and split"""

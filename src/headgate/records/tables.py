@@ -16,8 +16,7 @@ import polars as pl
 
 from headgate.errors import DataError
 from headgate.limits import CONCEPTS
-from headgate.parquet_pages import check_values
-from headgate.reading import opened
+from headgate.reading import check_parquet, opened
 from headgate.records.sums import checksum
 
 PARTS = "parts"
@@ -138,7 +137,7 @@ def read_table(
 ) -> pl.DataFrame:
     """These columns of a whole file, parquet or JSON lines; a last line without its end is passed over.
 
-    A parquet file may hold `most` values in each column, and must have the checksum that `sums` tells of it.
+    A parquet file may hold `most` rows, and must have the checksum that `sums` tells of it.
     """
     content = read_bytes(path)
     if path.suffix == ".jsonl":
@@ -146,7 +145,7 @@ def read_table(
     if sums and sums.get(path.name, told := checksum(content)) != told:
         raise DataError(f"{path.name}: is not what was written, its checksum differs")
     if most is not None:
-        check_values(path.name, content, columns, most)
+        check_parquet(Path(path.name), content, most)
     try:
         try:
             frame = pl.read_parquet(io.BytesIO(content), columns=list(columns))

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import pickle
 import resource
 import struct
 import zlib
@@ -17,8 +16,7 @@ import pytest
 from headgate import limits
 from headgate.errors import HeadgateError
 from headgate.learning.formats import decode, read_idx, recognise
-from headgate.learning.formats.pickled import read_batch
-from headgate.parquet_pages import check_parquet
+from headgate.reading import check_parquet
 
 Image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 
@@ -59,31 +57,6 @@ def test_an_idx_file_of_nothing_times_much(tmp_path, shape):
     path = tmp_path / "x-idx3-ubyte"
     path.write_bytes(bytes([0, 0, 8, 3]) + struct.pack(">3I", *shape))
     assert "nothing in it" in refused(lambda: read_idx(path))
-
-
-def test_a_pickle_that_encodes_one_text_again_and_again(tmp_path):
-    text = "x" * 200_000
-    call = b"c_codecs\nencode\n" + b"h\x01" + b"X\x06\x00\x00\x00latin1" + b"\x86R"
-    body = b"\x80\x02}X\x04\x00\x00\x00data](X" + struct.pack("<I", len(text)) + text.encode() + b"q\x01" + call * 2000 + b"es."
-    path = tmp_path / "data_batch_1"
-    path.write_bytes(body)
-    assert "holds less than it makes" in refused(lambda: read_batch(path))
-
-
-def test_a_pickle_of_a_great_many_steps(tmp_path):
-    path = tmp_path / "data_batch_1"
-    path.write_bytes(b"\x80\x02" + b"]" * 600_000 + b".")
-    assert "more than 500,000 steps" in refused(lambda: read_batch(path))
-
-
-def test_a_pickled_array_of_a_great_many_dimensions(tmp_path):
-    array = np.zeros((2, 3), np.uint8)
-    body = pickle.dumps({"data": array}, 2)
-    shape = b"K\x02K\x03\x86"
-    assert shape in body
-    path = tmp_path / "data_batch_1"
-    path.write_bytes(body.replace(shape, b"(" + b"J\xff\xff\xff\x7f" * 100_000 + b"t"))
-    assert "of another length" in refused(lambda: read_batch(path))
 
 
 def test_pictures_of_mixed_sizes_the_first_a_large_one(tmp_path):
@@ -171,10 +144,13 @@ def test_metadata_that_is_deep_or_of_another_kind(tmp_path, text):
 
 
 @pytest.mark.parametrize("how", [{}, {"compression": "snappy"}, {"compression": "uncompressed"}, {"row_group_size": 7}])
-def test_sizes_are_read_as_they_are(tmp_path, how):
+def test_rows_are_counted_and_limited_before_they_are_read(tmp_path, monkeypatch, how):
     path = tmp_path / "x.parquet"
     pl.DataFrame({"a": range(100), "b": ["text"] * 100, "c": [[1, 2]] * 100}).write_parquet(path, **how)
-    assert check_parquet(path) == 100
+    assert check_parquet(path) == check_parquet(Path("x"), path.read_bytes(), most=100) == 100
+    assert refused(lambda: check_parquet(path, most=99)) == f"{path}: 100 rows; at most 99"
+    monkeypatch.setenv("HEADGATE_MEMORY", str((path.stat().st_size + 2399) / 2**30))
+    assert "100 rows of 3 columns take about" in refused(lambda: check_parquet(path))
 
 
 def test_any_damage_to_a_footer_is_refused_or_harmless(tmp_path):
@@ -188,11 +164,3 @@ def test_any_damage_to_a_footer_is_refused_or_harmless(tmp_path):
         path.write_bytes(bytes(bad))
         with suppress(HeadgateError):  # and nothing else
             check_parquet(path)
-
-
-def test_what_a_pickle_calls_is_said_without_its_control_characters(tmp_path):
-    path = tmp_path / "data_batch_1"
-    path.write_bytes(b"cnumpy.core.\x03\x1b[31m" + b"x" * 5000 + b"\nmulti\n)R.")
-    said = refused(lambda: read_batch(path))
-    assert said.isprintable()
-    assert len(said) < 1000

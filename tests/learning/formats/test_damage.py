@@ -18,7 +18,6 @@ from .written import (
     parquet_frame,
     read,
     refuses,
-    write_batches,
     write_binary,
     write_idx,
     write_parquet,
@@ -60,9 +59,6 @@ def wrong_label(path: Path) -> None:
         (write_binary, "data_batch_2.bin", truncate),
         (write_binary, "data_batch_2.bin", empty),
         (write_binary, "data_batch_2.bin", wrong_label),
-        (lambda folder, sample: write_batches(folder, sample, 2), "data_batch_2", truncate),
-        (lambda folder, sample: write_batches(folder, sample, 4), "test_batch", empty),
-        (lambda folder, sample: write_batches(folder, sample, 0), "batches.meta", truncate),
         (write_parquet, "train.parquet", truncate),
         (write_parquet, "train.parquet", empty),
         (write_parquet, "train.parquet", spoil_middle),
@@ -145,7 +141,7 @@ def test_parquet_metadata_must_be_whole_and_agree(tmp_path: Path, colour: Sample
     [
         (write_pictures, "val", "none in test, val or validation"),
         (write_binary, "test_batch.bin", "without test batches"),
-        (lambda folder, sample: write_batches(folder, sample, 4), "data_batch_*", "without training batches"),
+        (write_binary, "data_batch_*", "without training batches"),
         (write_parquet, "test.parquet", "found train.parquet"),
     ],
 )

@@ -1,7 +1,6 @@
 """Every layout on disk gives the same pixels."""
 
 import gzip
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from headgate.errors import DataError
-from headgate.learning.formats import read_batch, read_idx, recognise
+from headgate.learning.formats import read_idx, recognise
 
 from ..said import CIFAR_CLASSES, one_line
 from .written import (
@@ -25,7 +24,6 @@ from .written import (
     parquet_frame,
     read,
     refuses,
-    write_batches,
     write_binary,
     write_idx,
     write_parquet,
@@ -85,19 +83,12 @@ def test_idx_round_trip_and_damage(tmp_path: Path, array: Bytes, packed: bool, c
         one_line(error, path)
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 3, 4])
-def test_python_batches_come_back_exactly(tmp_path: Path, colour: Sample, protocol: int) -> None:
-    write_batches(tmp_path, colour, protocol)
-    pictures = read(tmp_path)
-    assert_same(pictures, colour)
-    assert pictures.classes == tuple(CIFAR_CLASSES)
-    assert layout(tmp_path) == "cifar-10-batches-py"
-
-
-def test_an_array_in_column_order_is_read_in_column_order(tmp_path: Path, colour: Sample) -> None:
-    rows = np.asfortranarray(colour.test_images.reshape(10, -1))
-    (tmp_path / "test_batch").write_bytes(pickle.dumps({"data": rows, "labels": list(range(10))}, 4))
-    np.testing.assert_array_equal(read_batch(tmp_path / "test_batch")["data"], rows)
+def test_python_batches_are_refused_in_one_line_but_not_beside_binary_ones(tmp_path: Path, colour: Sample) -> None:
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02}.")
+    refuses(tmp_path, tmp_path, "(pickles) is not read; take the binary version or parquet")
+    write_binary(tmp_path / "cifar-10-batches-bin", colour)
+    assert_same(read(tmp_path), colour)
 
 
 def test_binary_batches_come_back_exactly(tmp_path: Path, colour: Sample) -> None:

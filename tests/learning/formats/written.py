@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import pickle
 import struct
 from pathlib import Path
 from typing import Any
@@ -63,46 +62,6 @@ def write_binary(folder: Path, sample: Sample) -> None:
         records = np.concatenate([labels[:, None].astype(np.uint8), images.reshape(len(images), -1)], axis=1)
         (folder / name).write_bytes(records.tobytes())
     (folder / "batches.meta.txt").write_text("\n".join(CIFAR_CLASSES) + "\n\n")
-
-
-def python2_pickle(images: Bytes, labels: list[int]) -> bytes:
-    """The opcodes Python 2 wrote into the original distribution: strings, not bytes, and numpy.core."""
-
-    def text(value: bytes) -> bytes:
-        return b"U" + bytes([len(value)]) + value
-
-    rows = images.reshape(len(images), -1)
-    return b"".join(
-        [
-            b"\x80\x02}q\x01(" + text(b"batch_label") + b"q\x02" + text(b"training batch 1 of 5") + b"q\x03",
-            text(b"labels") + b"q\x04]q\x05(" + b"".join(b"K" + bytes([label]) for label in labels) + b"e",
-            text(b"data") + b"q\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85q\x09",
-            text(b"b") + b"\x87Rq\x0a(K\x01M" + struct.pack("<H", len(rows)) + b"M\x00\x0c\x86cnumpy\ndtype\nq\x0b",
-            text(b"u1") + b"K\x00K\x01\x87Rq\x0c(K\x03" + text(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89",
-            b"T" + struct.pack("<i", rows.size) + rows.tobytes() + b"tb",
-            text(b"filenames") + b"q\x0d]q\x0e(" + text(b"a.png") + b"q\x0f" + text(b"b.png") + b"q\x10eu.",
-        ]
-    )
-
-
-def batch_bytes(images: Bytes, labels: NDArray[np.int64], protocol: int) -> bytes:
-    if protocol == 0:
-        return python2_pickle(images, labels.tolist())
-    batch = {
-        b"batch_label": b"one",
-        b"labels": labels.tolist(),
-        b"data": images.reshape(len(images), -1),
-        b"filenames": [b"a.png"],
-    }
-    return pickle.dumps(batch, protocol)
-
-
-def write_batches(folder: Path, sample: Sample, protocol: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "data_batch_1").write_bytes(batch_bytes(sample.train_images[:12], sample.train_labels[:12], protocol))
-    (folder / "data_batch_2").write_bytes(batch_bytes(sample.train_images[12:], sample.train_labels[12:], protocol))
-    (folder / "test_batch").write_bytes(batch_bytes(*sample.splits["test"], protocol))
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": CIFAR_CLASSES, "num_vis": 3072}, protocol or 2))
 
 
 def encoded(image: Bytes, kind: str = "PNG") -> bytes:

@@ -15,7 +15,7 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.limits import NUMBER, PRICES
-from headgate.parquet_pages import check_parquet
+from headgate.reading import check_parquet
 
 AT_END = ("stop", "repeat")
 
@@ -131,8 +131,7 @@ def _parquet_column(path: Path, asked: str | None) -> Sequence[float]:
         column = _column(path, asked, list(columns))
         if not columns[column].is_numeric():
             raise DataError(f'{path}: column "{column}" holds {columns[column]}, not numbers')
-        if (count := check_parquet(path)) > PRICES:
-            raise DataError(f"{path}: {count:,} prices; at most {PRICES:,}")
+        check_parquet(path, most=PRICES)
         lazy = polars.scan_parquet(path, glob=False, hive_partitioning=False)
         values = lazy.select(column).collect()[column].cast(polars.Float64)
     except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:

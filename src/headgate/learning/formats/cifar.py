@@ -1,34 +1,33 @@
-"""The two CIFAR-10 distributions: cifar-10-batches-py (pickles) and cifar-10-batches-bin (fixed records)."""
+"""CIFAR-10's binary distribution, cifar-10-batches-bin: records of one length."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import NoReturn
 
 import numpy as np
 
 from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
-from headgate.learning.formats.pickled import read_batch, to_text
 from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick
-from headgate.parquet_pages import check_growth
+from headgate.limits import check_growth
 
 RECORD = 3073
 """Bytes of one image in the binary distribution: the label, then 32 x 32 pixels in red, green and blue planes."""
 
+PYTHON = "cifar-10-batches-py"
 _SHAPE = (3, 32, 32)
 _META = 1 << 16
 
 
 @dataclass(frozen=True)
-class _CifarFiles(ABC):
+class CifarRecords:
     """Batches, with the class names where they lie beside."""
 
     train: tuple[Path, ...]
     test: tuple[Path, ...]
     meta: Path | None = None
-    format: ClassVar[str]
+    format = "cifar-10-batches-bin"
 
     def counts(self) -> tuple[int, int]:
         return sum(map(self._count, self.train)), sum(map(self._count, self.test))
@@ -47,43 +46,6 @@ class _CifarFiles(ABC):
         images, labels = self._read(path)
         check_labels(path, labels, classes)
         return images, labels
-
-    @abstractmethod
-    def _count(self, path: Path) -> int: ...
-
-    @abstractmethod
-    def _names(self, meta: Path) -> tuple[str, ...] | None: ...
-
-    @abstractmethod
-    def _read(self, path: Path) -> tuple[Pixels, Labels]: ...
-
-
-class CifarPickles(_CifarFiles):
-    format = "cifar-10-batches-py"
-
-    def _count(self, path: Path) -> int:
-        return len(self._read(path)[1])
-
-    def _names(self, meta: Path) -> tuple[str, ...]:
-        names = read_batch(meta).get("label_names")
-        if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
-            raise DataError(f"{meta}: no `label_names`")
-        return tuple(map(to_text, names))
-
-    def _read(self, path: Path) -> tuple[Pixels, Labels]:
-        batch = read_batch(path)
-        data, labels = batch.get("data"), batch.get("labels")
-        if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != RECORD - 1:
-            raise DataError(f"{path}: not a CIFAR-10 batch (no `data` with {RECORD - 1} bytes an image)")
-        if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-            raise DataError(f"{path}: not a CIFAR-10 batch (no `labels` of whole numbers)")
-        if len(labels) != len(data):
-            raise DataError(f"{path}: {len(labels)} labels for {len(data)} images")
-        return data.reshape(-1, *_SHAPE), np.array(labels, np.int64)
-
-
-class CifarRecords(_CifarFiles):
-    format = "cifar-10-batches-bin"
 
     def _count(self, path: Path) -> int:
         return path.stat().st_size // RECORD
@@ -104,23 +66,16 @@ class CifarRecords(_CifarFiles):
         return records[:, 1:].reshape(-1, *_SHAPE), records[:, 0].astype(np.int64)
 
 
-def assemble_pickles(folder: Path, files: list[Path]) -> CifarPickles:
-    """The batches among `files`; batches.meta is a pickle too."""
-    meta = [path for path in files if "meta" in path.name.lower()]
-    train, test = _train_and_test(folder, CifarPickles.format, [path for path in files if path not in meta])
-    return CifarPickles(train, test, meta[0] if meta else None)
+def refuse_python(folder: Path, files: Sequence[Path] = ()) -> NoReturn:
+    """Say in one line what to take in place of CIFAR-10's python version, which is pickles."""
+    raise DataError(f"{folder}: CIFAR-10's python version (pickles) is not read; take the binary version or parquet")
 
 
 def assemble_records(folder: Path, files: list[Path]) -> CifarRecords:
     """The batches among `files`; batches.meta.txt lies beside them."""
-    train, test = _train_and_test(folder, CifarRecords.format, files)
-    meta = sorted(path for path in files[0].parent.glob("*.meta.txt") if path.is_file())
-    return CifarRecords(train, test, meta[0] if meta else None)
-
-
-def _train_and_test(folder: Path, kind: str, files: list[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     test = tuple(path for path in files if "test" in path.name.lower())
     train = tuple(path for path in files if path not in test)
     if not train or not test:
-        raise DataError(f"{folder}: {kind} without {'test' if train else 'training'} batches")
-    return train, test
+        raise DataError(f"{folder}: {CifarRecords.format} without {'test' if train else 'training'} batches")
+    meta = sorted(path for path in files[0].parent.glob("*.meta.txt") if path.is_file())
+    return CifarRecords(train, test, meta[0] if meta else None)

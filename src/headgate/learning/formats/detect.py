@@ -22,8 +22,8 @@ def _assemble_parquet(folder: Path, files: list[Path]) -> PictureFiles:
 _ASSEMBLE: dict[str, Callable[[Path, list[Path]], PictureFiles]] = {
     "idx": idx.assemble,
     "parquet": _assemble_parquet,
-    "pickles": cifar.assemble_pickles,
     "records": cifar.assemble_records,
+    "python": cifar.refuse_python,
 }
 
 
@@ -31,7 +31,7 @@ def recognise(folder: Path) -> PictureFiles | None:
     """The data set in `folder` or its subfolders, or None where there is none.
 
     Where several layouts lie side by side the first complete one in the order image folder, idx,
-    parquet, cifar-10-batches-py, cifar-10-batches-bin is taken.
+    parquet, cifar-10-batches-bin is taken.
     """
     found: dict[str, list[Path]] = {}
     try:
@@ -89,8 +89,8 @@ def _unpacked_kind(path: Path, head: bytes) -> str:
     """The layouts which are never gzipped."""
     if head == b"PAR1":
         return "parquet"
-    if re.match(rb"\x80[\x02-\x04][}\x95]", head):  # a pickle which starts with a dict or a frame
-        return "pickles"
+    if re.fullmatch(r"(data|test)_batch(_\d+)?", path.name):
+        return "python"
     if path.suffix.lower() == ".bin" and head and head[0] < 10 and path.stat().st_size % cifar.RECORD == 0:
         return "records"
     return ""
@@ -102,8 +102,6 @@ def _promise(name: str) -> str:
         return "parquet"
     if "idx" in name and "ubyte" in name:
         return "idx"
-    if re.fullmatch(r"(data|test)_batch(_\d+)?", name):
-        return "a cifar-10-batches-py file"
     if re.fullmatch(r"(data|test)_batch(_\d+)?\.bin", name):
         return f"a cifar-10-batches-bin file ({cifar.RECORD} bytes an image)"
     return ""

@@ -16,7 +16,7 @@ import numpy as np
 from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick
-from headgate.parquet_pages import check_growth
+from headgate.limits import check_growth
 
 MAGIC = (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03")
 """How an idx file starts: unsigned bytes in one dimension or in three."""

@@ -14,8 +14,7 @@ import numpy as np
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.learning.formats.checks import reason
 from headgate.learning.formats.types import Pixels, Tick
-from headgate.limits import PIXELS, SMALL
-from headgate.parquet_pages import check_growth
+from headgate.limits import PIXELS, SMALL, check_growth
 
 if TYPE_CHECKING:
     from PIL import Image

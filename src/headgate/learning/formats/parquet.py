@@ -15,8 +15,8 @@ from headgate.errors import DataError
 from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.images import Encoded, decode_all
 from headgate.learning.formats.types import SIZE, TEST_NAMES, TRAIN_NAMES, Labels, Pictures, Tick
-from headgate.limits import TEXT
-from headgate.parquet_pages import check_growth, check_parquet
+from headgate.limits import TEXT, check_growth
+from headgate.reading import check_parquet
 
 T = TypeVar("T")
 BY_ROW = 300
