@@ -131,10 +131,10 @@ class RunFolder:
         return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
 
     def kind(self, section: str) -> str | None:
-        """What [data] or [model] says that it is; older folders say `name`."""
+        """What [data] or [model] says that it is."""
         said = self.config.get(section)
-        found = [said[key] for key in ("kind", "name") if isinstance(said.get(key), str)] if isinstance(said, dict) else []
-        return found[0] if found else None
+        kind = said.get("kind") if isinstance(said, dict) else None
+        return kind if isinstance(kind, str) else None
 
     @property
     def target(self) -> float | None:
