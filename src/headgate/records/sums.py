@@ -40,7 +40,7 @@ def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
-    """Without its seal, which is checked; earlier versions wrote none."""
+    """Without its seal, which is checked where there is one."""
     facts = read_object(path, most)
     if facts.pop(SEAL, None) not in (None, _seal(facts)):
         raise DataError(f"{path}: is not what was written, its checksum differs")
