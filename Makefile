@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages packages faults fuzz mutants screenshots clean
+.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages packages faults fuzz screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -122,9 +122,6 @@ faults: $(READY)   # kills what can be killed and writes down what happened: abo
 
 fuzz: $(READY)   # recipes, plans, data files, replies and federations in which anything happens: SECONDS for each
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
-
-mutants: $(READY)   # changes the code that handles money and asks the tests whether they notice; renews docs/understand/mutants.md
-	$(BIN)/python tools/mutants.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

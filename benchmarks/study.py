@@ -27,7 +27,7 @@ MOST_SECONDS_ON_GPU = 12
 
 def study(model: str, device: str, rounds: int, seeds: int, repeats: int) -> dict[str, Any]:
     every = EVERY[model] if device == "cpu" else 1
-    settings = {"model.name": model, "training.lr": LR[model], "training.evaluate_every": every}
+    settings = {"model.kind": model, "training.lr": LR[model], "training.evaluate_every": every}
     words = [f"--set={key}={value}" for key, value in settings.items()]
     words += [f"--policies={POLICIES[device]}", "--progress=none", f"--device={device}"]
     done = []

@@ -14,12 +14,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 
 settings.register_profile("headgate", derandomize=True, deadline=None, database=None, print_blob=True)
-settings.register_profile(
-    "mutants", settings.get_profile("headgate"), max_examples=20, phases=(Phase.explicit, Phase.generate)
-)  # tools/mutants.py: many runs, of which only the outcome counts
 settings.load_profile("headgate")
 
 ROOT = Path(__file__).parents[1]

@@ -242,7 +242,7 @@ def test_another_ctrl_c_does_not_hide_what_the_first_led_to(monkeypatch, capsys)
 
 def test_traces_that_cannot_be_used(headgate, tmp_path):
     recipe = tmp_path / "mine.toml"
-    recipe.write_text('[system]\nbuffers = [4]\nbudget = 9\n[cost]\nkind = "trace"\nfile = "p.csv"\n[run]\nrounds = 5\n')
+    recipe.write_text('[system]\nbuffers = [4]\nbudget = 9\n[prices]\nkind = "trace"\nfile = "p.csv"\n[run]\nrounds = 5\n')
     assert "no such file" in headgate("rehearse", str(recipe), code=4)[1]
     (tmp_path / "p.csv").write_text("cost\n1\n2\n")
     assert "ends after 2 rounds" in headgate("rehearse", str(recipe), code=4)[1]

@@ -266,7 +266,7 @@ class Lists(Buyer):
 @pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
 def test_lenet_with_the_papers_learning_rate_breaks_down_and_says_so(headgate, tmp_path):
     words = ("run", "mnist", "--rounds", "3", "--seeds", "1", "--policies", "constant,released", "--progress", "none")
-    out, _ = headgate(*words, "--set", "model.name=lenet", "--set", "training.evaluate_every=3", "--out", tmp_path / "l")
+    out, _ = headgate(*words, "--set", "model.kind=lenet", "--set", "training.evaluate_every=3", "--out", tmp_path / "l")
     assert "Runs that broke down: 1 of constant diverged, 1 of released diverged." in out
     for text in (out, (tmp_path / "l" / "summary.json").read_text(), (tmp_path / "l" / "state.json").read_text()):
         assert "nan" not in text.lower()
@@ -289,10 +289,10 @@ def test_data_list_and_get(headgate, tmp_path, monkeypatch):
     ("words", "code", "message"),
     [
         (["run", "mnist"], 4, "headgate data get mnist"),
-        (["run", "digits", "--set", "data.name=nothing"], 2, "nothing"),
-        (["run", "digits", "--set", "data.name=no_module:f"], 2, "no_module cannot be imported"),
-        (["run", "digits", "--set", "model.name=no_module:C"], 2, "no_module cannot be imported"),
-        (["run", "digits", "--set", "model.name=lenet"], 2, "28x28"),
+        (["run", "digits", "--set", "data.kind=nothing"], 2, "nothing"),
+        (["run", "digits", "--set", "data.kind=no_module:f"], 2, "no_module cannot be imported"),
+        (["run", "digits", "--set", "model.kind=no_module:C"], 2, "no_module cannot be imported"),
+        (["run", "digits", "--set", "model.kind=lenet"], 2, "28x28"),
         (["run", "digits", "--set", "training.lr=-1"], 2, "training.lr = -1"),
         (["run", "digits", "--set", "training.dtype=float16"], 2, "training.dtype = float16"),
         (["run", "digits", "--set", "data.partition=pair"], 2, "data.partition.kind = pair"),

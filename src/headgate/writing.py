@@ -48,12 +48,12 @@ def partial_of(path: Path) -> Path:
 
 
 def whole_name(name: str) -> str:
-    """The file that a partial one would have become; earlier versions drew no names.
+    """The file that a partial one would have become.
 
-    >>> whole_name(".state.json.1234abcd.partial"), whole_name(".state.json.partial"), whole_name("state.json")
-    ('state.json', 'state.json', 'state.json')
+    >>> whole_name(".state.json.1234abcd.partial"), whole_name("state.json")
+    ('state.json', 'state.json')
     """
-    return re.sub(rf"^\.(.*?)(\.[0-9a-f]{{8}})?{re.escape(PARTIAL)}$", r"\1", name)
+    return re.sub(rf"^\.(.*?)\.[0-9a-f]{{8}}{re.escape(PARTIAL)}$", r"\1", name)
 
 
 def clear_partial(folder: Path) -> None:

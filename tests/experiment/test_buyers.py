@@ -38,7 +38,11 @@ def test_every_kind_needs_no_settings_and_keeps_the_money(kind):
 
 
 def test_settings_reach_the_policy():
-    settings = ['run.policies=["headgate"]', "policies.headgate.early=0.25", "policies.headgate.K=7"]
+    settings = [
+        'run.policies=["headgate"]',
+        "policies.headgate.early=0.25",
+        "policies.headgate.rule={kind='kstep', K=7, capacity='buffer'}",
+    ]
     policy = load("mnist", [*settings, "policies.headgate.fill=0.0", "policies.headgate.fairness=0.5"]).policies["headgate"]
     assert (policy.early, policy.fill, policy.fairness) == (0.25, 0.0, 0.5)
     assert type(policy.rule) is KStep
@@ -66,9 +70,10 @@ def test_kinds_of_prices(settings, process, tmp_path):
 
 
 def test_prices_per_client():
-    factors = "prices.per_client=[1, 1, 1, 1, 1, 2, 2, 2, 2, 2]"
-    experiment = load("mnist", ['run.policies=["headgate"]', factors, "prices.client_noise=0.2"])
+    said = "kind='per-client', common={kind='uniform', low=1.0, high=10.0}, noise=0.2"
+    factors = "factors=[1, 1, 1, 1, 1, 2, 2, 2, 2, 2]"
+    experiment = load("mnist", ['run.policies=["headgate"]', f"prices={{{said}, {factors}}}"])
     assert isinstance(experiment.prices, PerClient)
     assert experiment.prices.path(experiment.seeds, 1, 4).shape == (10, 3, 10)
     with pytest.raises(SettingError, match=r"prices.factors: is missing"):
-        load("mnist", ["prices.client_noise=0.2"])
+        load("mnist", [f"prices={{{said}}}"])

@@ -84,7 +84,7 @@ def test_overrides_reach_every_key():
             "run.first_seed=7000", "run.seeds=3", "system.budget=70", "prices.kind=integer", "prices.high=12",
             'run.policies=["acdpp", "dpp", "mine"]', "policies.mine.kind=constant", "policies.mine.K=4",
             "policies.acdpp.burst=buffer", "policies.acdpp.rho=0.5", "policies.acdpp.bound.D=3", "bound.pdim=50",
-            "run.horizon=open", "policies.dpp.burst=none", "policies.acdpp.V=auto",
+            "run.horizon=open", "policies.dpp.burst=none",
         ],
     )  # fmt: skip
     assert e.seeds.tolist() == [7000, 7001, 7002]
@@ -196,7 +196,7 @@ def test_recipes_that_cannot_be_read(recipe, message, tmp_path, monkeypatch):
 
 def test_a_section_that_is_missing_is_named(tmp_path):
     path = tmp_path / "r.toml"
-    path.write_text('[system]\nbuffers = [4]\n[cost]\nkind = "constant"\nvalue = 3\n[run]\nrounds = 9\n')
+    path.write_text('[system]\nbuffers = [4]\n[prices]\nkind = "constant"\nvalue = 3\n[run]\nrounds = 9\n')
     with pytest.raises(SettingError, match=r"system.budget: is missing"):
         load(str(path))
 

@@ -31,7 +31,7 @@ def refused(ask) -> str:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("cost.kind=[1]", "prices.kind = [1]: no such price process"),
+        ("prices.kind=[1]", "prices.kind = [1]: no such price process"),
         ("prices.kind={a = 1}", "prices.kind = {'a': 1}: no such price process"),
         ("policies.dpp.kind=[1]", "policies.dpp.kind = [1]: no such policy"),
         ("model.kind=[1]", "model.kind = [1]: no such model"),

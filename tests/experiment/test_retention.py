@@ -31,7 +31,7 @@ def recipe(kind, *settings):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", [*BUYERS, "constant"])
 def test_every_buyer_and_constant_take_every_rule(kind, rule):
-    experiment = recipe(kind, f"retention={rule}", "capacity=buffer")
+    experiment = recipe(kind, f'rule={{kind="{rule}", capacity="buffer"}}')
     retention = experiment.policies[kind].retention(experiment.system)
     assert type(retention) is RULES[rule]
     assert np.array_equal(retention.limit(experiment.system), experiment.system.buffer)
@@ -43,7 +43,7 @@ def test_every_buyer_and_constant_take_every_rule(kind, rule):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rehearsal_counts_what_was_trained_on(rule):
-    experiment = recipe("headgate", f"retention={rule}")
+    experiment = recipe("headgate", f"rule={rule}")
     result = rehearse(experiment.system, experiment.policies["headgate"], experiment.prices, experiment.seeds, 15)
     unused = result.ledger.unused
     assert np.array_equal(result.N[:, -1] + unused, result.admitted.sum(axis=-1))
@@ -57,14 +57,14 @@ def test_the_same_is_bought_under_every_rule(kind):
     """Nobody takes what was never used for what was never bought."""
     bought = []
     for rule in RULES:
-        experiment = recipe(kind, f"retention={rule}", "capacity=buffer")
+        experiment = recipe(kind, f"rule={rule}")
         result = rehearse(experiment.system, experiment.policies[kind], experiment.prices, experiment.seeds, 15)
         bought.append((result.admitted.tolist(), result.spend.tolist(), result.n.tolist()))
     assert all(each == bought[0] for each in bought)
 
 
 def test_a_seed_draws_the_same_in_any_rehearsal():
-    experiment = recipe("headgate", "retention=reservoir")
+    experiment = recipe("headgate", "rule=reservoir")
     policy, seeds = experiment.policies["headgate"], np.array([4, 2])
     both = rehearse(experiment.system, policy, experiment.prices, seeds, 15)
     alone = rehearse(experiment.system, policy, experiment.prices, seeds[1:], 15)
@@ -72,18 +72,16 @@ def test_a_seed_draws_the_same_in_any_rehearsal():
 
 
 def test_capacity_ratio_and_age():
-    assert recipe("headgate", "retention=static", "ratio=0.25").policies["headgate"].rule.ratio == 0.25
-    lots = recipe("headgate", "retention=reservoir", "capacity=3")
+    assert recipe("headgate", "rule.kind=static", "rule.ratio=0.25").policies["headgate"].rule.ratio == 0.25
+    lots = recipe("headgate", "rule=reservoir", "rule.capacity=3")
     assert lots.policies["headgate"].rule.limit(lots.system).tolist() == [3] * 10
-    aged = recipe("headgate", "K=4").policies["headgate"].rule
-    assert (type(aged), aged.K, aged.capacity) == (KStep, 4, "buffer")
     constant = [
         recipe("constant", *settings).policies["constant"].retention(lots.system)
         for settings in (
             [],
             ["capacity=buffer"],
-            ["capacity=buffer", "retention=fifo"],
-            ["capacity=buffer", "retention=fifo", "K=4"],
+            ["rule=fifo"],
+            ["rule={kind='kstep', K=4, capacity='buffer'}"],
         )
     ]
     assert [type(rule) for rule in constant] == [KStep, KStep, Fifo, KStep]
@@ -91,7 +89,7 @@ def test_capacity_ratio_and_age():
 
 
 def test_constant_admits_the_same_under_every_rule():
-    rates = {recipe("constant", f"retention={rule}", "capacity=buffer").policies["constant"].rate for rule in RULES}
+    rates = {recipe("constant", f"rule={rule}").policies["constant"].rate for rule in RULES}
     assert rates == {recipe("constant").policies["constant"].rate}
 
 
@@ -100,18 +98,17 @@ def test_constant_admits_the_same_under_every_rule():
     [
         (
             "headgate",
-            ["retention=resevoir"],
+            ["rule=resevoir"],
             "policies.headgate.rule.kind = resevoir: no such retention rule; did you mean reservoir?",
         ),
-        ("headgate", ["rule=resevoir"], "policies.headgate.rule.kind = resevoir: no such retention rule"),
         ("headgate", ["rule=3"], "policies.headgate.rule = 3: must be a retention rule: its kind, or a section with `kind`"),
-        ("headgate", ["retention=reservoir", "K=3"], "policies.headgate.rule.K: unknown key"),
-        ("headgate", ["retention=dynamic", "ratio=0.5"], "policies.headgate.rule.ratio: unknown key"),
-        ("headgate", ["ratio=0.5"], "policies.headgate.rule.ratio: unknown key"),
-        ("pacing", ["retention=static", "ratio=2"], "policies.pacing.rule.ratio = 2.0: must be above 0 and at most 1"),
-        ("constant", ["capacity=buffer", "retention=static", "K=3"], "policies.constant.rule.K: unknown key"),
+        ("headgate", ["rule=reservoir", "rule.K=3"], "policies.headgate.rule.K: unknown key"),
+        ("headgate", ["rule=dynamic", "rule.ratio=0.5"], "policies.headgate.rule.ratio: unknown key"),
+        ("headgate", ["ratio=0.5"], "policies.headgate.ratio: unknown key"),
+        ("pacing", ["rule=static", "rule.ratio=2"], "policies.pacing.rule.ratio = 2.0: must be above 0 and at most 1"),
+        ("constant", ["rule=static", "rule.K=3"], "policies.constant.rule.K: unknown key"),
         ("constant", ["ratio=0.5"], "policies.constant.ratio: unknown key"),
-        ("headgate", ["retention=reservoir", "capacity=0"], "policies.headgate.rule.capacity = 0: every client needs room"),
+        ("headgate", ["rule=reservoir", "rule.capacity=0"], "policies.headgate.rule.capacity = 0: every client needs room"),
         ("headgate", ["rule={kind='fifo', capacity=[1, 2]}"], "policies.headgate.capacity has 2 entries for 10 clients"),
         ("headgate", ["rule={kind='kstep'}"], "policies.headgate.rule.K: is missing"),
     ],

@@ -133,9 +133,14 @@ CASES = {
         "data.keep=3",
         "data.stream=stop",
         "data.partition=iid",
-        "data.per_client=4",
+        "data.partition.per_client=4",
     ],
-    "a stream that ends": ['run.policies=["headgate"]', "data.stream=stop", "data.partition=iid", "data.per_client=4"],
+    "a stream that ends": [
+        'run.policies=["headgate"]',
+        "data.stream=stop",
+        "data.partition=iid",
+        "data.partition.per_client=4",
+    ],
     "a cohort in mini-batches": [
         'run.policies=["acdpp"]',
         "training.cohort=4",
@@ -143,7 +148,10 @@ CASES = {
         "training.momentum=0.5",
         "training.weight_decay=0.01",
     ],
-    "a price for each client": ['run.policies=["headgate"]', "prices.per_client=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]"],
+    "a price for each client": [
+        'run.policies=["headgate"]',
+        "prices={kind='per-client', common={kind='uniform', low=1, high=10}, factors=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2]}",
+    ],
     "momentum on the server": ['run.policies=["headgate"]', "server.kind=momentum", "server.momentum=0.5"],
     "the adaptive server, held-out images and the mean of models": [
         'run.policies=["headgate"]',

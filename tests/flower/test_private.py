@@ -41,7 +41,7 @@ def test_buffers_and_ledger_are_their_owners_alone(tmp_path, usual_umask):
     assert mode(tmp_path / "stores") == 0o700
 
 
-def test_a_file_that_an_earlier_version_left_open_is_closed(tmp_path, usual_umask):
+def test_a_file_that_others_may_read_is_closed(tmp_path, usual_umask):
     path = tmp_path / "client.sqlite"
     BufferStore(path, 0).close()
     path.chmod(0o644)

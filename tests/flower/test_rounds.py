@@ -1,11 +1,9 @@
 """Round discipline: who is there, who is waited for, what a round without enough answers is."""
 
-import tomllib
 from contextlib import closing
 
 import numpy as np
 import pytest
-import tomli_w
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
@@ -209,20 +207,6 @@ def test_a_run_folder_belongs_to_its_settings_and_to_one_process(tmp_path):
         AdmissionStrategy(other, tmp_path / "run")
     with closing(world.strategy()), pytest.raises(DataError, match="being played by another process"):
         world.strategy()
-
-
-def test_a_run_that_an_older_version_began_goes_on(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3))
-    world.play(1)
-    path = tmp_path / "run" / "config.toml"
-    tables = tomllib.loads(path.read_text("utf-8"))
-    tables["cost"] = tables.pop("prices")
-    tables["data"]["name"], tables["model"]["name"] = tables["data"].pop("kind"), tables["model"].pop("kind")
-    tables["policies"]["fifo"]["retention"] = tables["policies"]["fifo"].pop("rule")["kind"]
-    del tables["server"]
-    path.write_text(tomli_w.dumps(tables))
-    world.play()
-    assert world.audit().t == 3
 
 
 def test_what_no_recipe_can_name_is_refused_before_anything_is_written(tmp_path):

@@ -52,7 +52,7 @@ def make(pick):
     if pick.random() < 0.3:
         body["system"] = {"buffers": [8, 9, 10], "budget": 20} | some(pick, ["clients", "weights", "budget", "x"], any_)
     if pick.random() < 0.3:
-        body |= some(pick, ["K", "gamma", "phi", "trace", "page", "colour", "cost"], any_)
+        body |= some(pick, ["K", "gamma", "phi", "trace", "page", "colour"], any_)
     if pick.random() < 0.2:
         rule = pick.choice(list(RETENTION.kinds))
         body["options"]["rule"] = {"kind": rule, **some(pick, names(RETENTION.kinds[rule]), lambda: number(pick))}

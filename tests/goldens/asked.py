@@ -93,7 +93,7 @@ theory rates --phi 1.5
 run digits --set training.lr=-1
 run digits --set training.dtype=float16
 run digits --set training.cohort=11
-run digits --set model.name=lenet
+run digits --set model.kind=lenet
 run digits --set data.partition=pair
 run digits --set data.concepts=["same"]
 run digits --set server.kind=adm

@@ -36,8 +36,8 @@ from headgate.simulation.schedule import perform
 
 ROUNDS = 3
 SETTINGS = ["run.seeds=1", f"run.rounds={ROUNDS}", 'run.policies=["acdpp", "headgate"]', "training.steps=2"]
-SETTINGS += ["policies.headgate.retention=class-balanced", "policies.headgate.capacity=3"]  # soon full: drops by class and lot
-SETTINGS += ["system.clients=3", "system.budget=20.0", "data.per_class=20"]  # few draws: what is tried is the disk
+SETTINGS += ["policies.headgate.rule={kind='class-balanced', capacity=3}"]  # soon full: drops by class and lot
+SETTINGS += ["system.clients=3", "system.budget=20.0", "data.partition.per_class=20"]  # few draws: what is tried is the disk
 EXPECTED = "same bytes"
 TWICE = [  # killed here, runs have the most to put in order when they are taken up
     (Change("moving", "state.json"), 1),  # all is made but the word that it is

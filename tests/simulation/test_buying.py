@@ -188,7 +188,14 @@ def test_looks_are_paid_for_and_told_apart():
 
 
 def test_a_stream_that_stops_is_bought_empty_but_never_beyond():
-    settings = ["data.stream=stop", "data.per_class=12", "run.rounds=30", "data.window=3", "data.keep=40", "system.budget=400"]
+    settings = [
+        "data.stream=stop",
+        "data.partition.per_class=12",
+        "run.rounds=30",
+        "data.window=3",
+        "data.keep=40",
+        "system.budget=400",
+    ]
     simulation = simulation_of(*settings)
     for _ in range(30):
         simulation.step()

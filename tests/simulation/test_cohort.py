@@ -33,7 +33,7 @@ def played(recipe, *settings):
     return e, simulation, [simulation.step() for _ in range(e.rounds)]
 
 
-SMALL = ("run.rounds=12", "run.seeds=2", "data.per_class=12", "training.dtype=float64")
+SMALL = ("run.rounds=12", "run.seeds=2", "data.partition.per_class=12", "training.dtype=float64")
 
 
 def test_a_cohort_of_all_is_no_cohort():

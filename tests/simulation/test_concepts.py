@@ -126,7 +126,7 @@ def test_a_world_that_stands_still_is_the_same_with_concepts_and_without(dtype):
 
 
 def test_an_image_in_another_look_is_a_new_sample_and_one_that_merely_comes_later_is_not():
-    small = ["run.policies=['oracle']", "data.per_class=10", "training.steps=1"]
+    small = ["run.policies=['oracle']", "data.partition.per_class=10", "training.steps=1"]
     swapped = played(simulation_of(*small, THREE, "data.changes={kind='sudden', rounds=[6], order=[0, 2]}"))
     assert (swapped[8]["N"], swapped[-1]["N"]) == (200, 400)  # two seeds a round; 200 images in two looks
     thinned = f"data.concepts=['same', {{kind='prior', weights={[0.5] * 10}}}]"

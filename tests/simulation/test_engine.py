@@ -59,7 +59,9 @@ def test_runs_together_equal_runs_alone():
 
 def test_an_image_that_comes_by_again_is_not_a_new_sample():
     """The oracle empties streams of a hundred or so images quickly; N cannot exceed what clients own."""
-    _, simulation, rounds = played('run.policies=["oracle"]', "run.rounds=40", "data.per_class=20", "training.steps=1")
+    _, simulation, rounds = played(
+        'run.policies=["oracle"]', "run.rounds=40", "data.partition.per_class=20", "training.steps=1"
+    )
     owned = simulation.streams[0].starts[-1]
     assert owned == 400
     distinct = [each.metrics[0]["N"] for each in rounds]
@@ -72,7 +74,7 @@ def test_an_image_that_comes_by_again_is_not_a_new_sample():
 
 def test_a_stream_that_stops_is_not_charged_beyond_its_end():
     _, simulation, rounds = played(
-        'run.policies=["oracle"]', "run.rounds=6", "data.per_class=10", "data.stream=stop", "training.steps=1"
+        'run.policies=["oracle"]', "run.rounds=6", "data.partition.per_class=10", "data.stream=stop", "training.steps=1"
     )
     ledger = simulation.ledgers["oracle"]
     assert ledger.admitted[0].tolist() == [20] * 10
@@ -82,7 +84,9 @@ def test_a_stream_that_stops_is_not_charged_beyond_its_end():
 
 
 def test_a_round_without_any_sample_leaves_the_model_as_it_is():
-    e = load("digits", ['run.policies=["oracle"]', "run.rounds=5", "run.seeds=1", "data.per_class=5", "data.stream=stop"])
+    e = load(
+        "digits", ['run.policies=["oracle"]', "run.rounds=5", "run.seeds=1", "data.partition.per_class=5", "data.stream=stop"]
+    )
     simulation = Simulation(e, DATA, CPU)
     for _ in range(4):
         simulation.step()
@@ -131,9 +135,9 @@ def test_the_average_is_the_weighted_one():
     assert memory_proportional_weight(e.system.weight, ledger.occupancy)[0].sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize("partition", ["iid", "{kind='dirichlet', alpha=1.0}"])
 def test_other_partitions_learn_too(partition):
-    _, _, rounds = played(f"data.partition={partition}", "data.alpha=1.0", 'run.policies=["constant"]', "run.rounds=15")
+    _, _, rounds = played(f"data.partition={partition}", 'run.policies=["constant"]', "run.rounds=15")
     assert rounds[-1].metrics[0]["test_accuracy"] > 0.7
 
 
@@ -165,7 +169,7 @@ def test_bad_settings_are_named():
     with pytest.raises(SettingError, match=r"data.partition.column: is missing"):
         played("data.partition=column")
     with pytest.raises(SettingError, match=r"model.kind = lenet"):
-        played("model.name=lenet")
+        played("model.kind=lenet")
 
 
 @pytest.mark.skipif("HEADGATE_DATA" not in os.environ, reason="HEADGATE_DATA is not set: no MNIST here")
@@ -188,7 +192,9 @@ def test_mnist_learns_as_measured_before():
 
 
 def test_prices_fetched_in_blocks_are_the_same(monkeypatch):
-    settings = ["prices.per_client=[0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2]", "prices.client_noise=0.2", 'run.policies=["headgate"]']
+    common = "{kind='uniform', low=1.0, high=10.0}"
+    prices = f"prices={{kind='per-client', common={common}, factors=[0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2], noise=0.2}}"
+    settings = [prices, 'run.policies=["headgate"]']
     _, whole, rounds = played(*settings)
     assert len(whole.prices) == 8
     monkeypatch.setattr("headgate.simulation.engine.PRICES", 70)

@@ -27,7 +27,7 @@ POLICIES = [f"{kind}_{rule.replace('-', '_')}" for kind in ("headgate", "constan
 SETTINGS = [f"run.policies={['acdpp', *POLICIES]}".replace("'", '"'), "run.seeds=2", "run.first_seed=3", "training.steps=2"]
 for each in POLICIES:
     kind, rule = each.split("_", 1)
-    SETTINGS += [f"policies.{each}.kind={kind}", f"policies.{each}.retention={rule.replace('_', '-')}"]
+    SETTINGS += [f"policies.{each}.kind={kind}", f"policies.{each}.rule={rule.replace('_', '-')}"]
     SETTINGS += [f"policies.{each}.capacity=buffer", f"policies.{each}.rate=25"] if kind == "constant" else []
 
 

@@ -189,5 +189,7 @@ def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_
 
     monkeypatch.setattr(Dirichlet, "split", unlucky)
     with pytest.raises(SettingError, match=r"data\.alpha = 0\.5: no"):
-        perform(load("digits", [*SETTINGS, "data.partition=dirichlet", "data.alpha=0.5"]), tmp_path / "run", processes=1)
+        perform(
+            load("digits", [*SETTINGS, "data.partition=dirichlet", "data.partition.alpha=0.5"]), tmp_path / "run", processes=1
+        )
     assert not list(tmp_path.iterdir())

@@ -133,7 +133,7 @@ def row(folder, random):
 
 
 def unvouched(folder):
-    """As a folder of an earlier version, without checksums."""
+    """Without checksums."""
     for path in files_of(folder, ".json"):
         facts = json.loads(path.read_text())
         for key in ("seal", "sums", "tables"):

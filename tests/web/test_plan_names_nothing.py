@@ -30,23 +30,19 @@ def planted(tmp_path, monkeypatch):
         {"options": {"kind": OUTSIDE}},
         {"options": {"rule": OUTSIDE}},
         {"options": {"rule": {"kind": OUTSIDE}}},
-        {"options": {"retention": OUTSIDE}},
         {"policy": "constant", "options": {"rule": OUTSIDE}},
-        {"policy": "constant", "options": {"retention": OUTSIDE}},
         {"policy": "acdpp", "options": {"bound": {"kind": OUTSIDE}}},
         {"prices": {"kind": OUTSIDE}},
         {"prices": {**PER_CLIENT, "common": OUTSIDE}},
         {"prices": {**PER_CLIENT, "common": {"kind": OUTSIDE}}},
         {"prices": {**PER_CLIENT, "common": {**PER_CLIENT, "common": OUTSIDE}}},
-        {"prices": {"kind": OUTSIDE, "per_client": [1.0, 1.0, 1.0]}},
-        {"cost": {"kind": OUTSIDE}, "prices": None},
         {"system": {**SYSTEM, "kind": OUTSIDE}},
         {"bound": {"kind": OUTSIDE}},
     ],
 )
 def test_no_module_is_imported(planted, more):
     with pytest.raises(HeadgateError) as refused:
-        Planner().answer({key: value for key, value in {**ASKED, **more}.items() if value is not None})
+        Planner().answer({**ASKED, **more})
     assert "planted_by_a_visitor" not in sys.modules
     assert "imported" not in str(refused.value)
 
@@ -61,7 +57,6 @@ TRACE = {"kind": "trace", "file": "prices.csv"}
         {**TRACE, "prices": [1.0]},
         {**PER_CLIENT, "common": TRACE},
         {**PER_CLIENT, "common": {**PER_CLIENT, "common": TRACE}},
-        {**TRACE, "per_client": [1.0, 1.0, 1.0]},
         {**PRICES, "folder": "/"},
     ],
 )

@@ -74,11 +74,6 @@ def test_a_stated_K_is_kept():
     assert answer(policy="headgate", options={"early": 0.0})["spend"] > 0
 
 
-def test_older_pages_say_cost():
-    asked = {key: value for key, value in ASKED.items() if key != "prices"}
-    assert Planner().answer({**asked, "cost": PRICES})["toml"] == answer()["toml"]
-
-
 def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
     given = {"system": {"buffers": [8, 9, 10, 11, 12] * 2, "budget": 55.0}, "rounds": 60}
     kept = answer(**given)
@@ -268,7 +263,7 @@ def test_what_is_remembered_is_limited():
 
 
 def test_prices_of_single_clients_and_too_large_plans_have_no_clairvoyant():
-    told = answer(prices={**PRICES, "per_client": [1.0, 2.0, 0.5]}, policy="headgate")
+    told = answer(prices={"kind": "per-client", "common": PRICES, "factors": [1.0, 2.0, 0.5]}, policy="headgate")
     assert told["clairvoyant"] is None
     assert "every client has a price of its own" in told["clairvoyant_note"]
     large = answer(system={"buffers": [2000] * 3, "budget": 20000.0}, policy="constant", rounds=300, seeds=1)

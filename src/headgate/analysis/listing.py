@@ -44,7 +44,7 @@ def run_row(
     held: Callable[[], Rows | None] = lambda: None,
     problem: str | None = None,
 ) -> dict[str, Any]:
-    """`metrics` of the columns `LISTED`. `held` is asked where they do not tell the memory, as in older folders. `problem`
+    """`metrics` of the columns `LISTED`. `held` is asked where they do not tell the memory. `problem`
     says why there are none."""
     found = [runs_of(run, policy, metrics, LISTED) for policy in run.policies] if metrics is not None else []
     if metrics is not None and any(one.complete and one.peak_excess is None for one in found):

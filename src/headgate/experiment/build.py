@@ -11,7 +11,6 @@ import numpy as np
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
-from headgate.experiment.older import modern
 from headgate.experiment.recipes import overridden, read_recipe
 from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
 from headgate.experiment.tables import check_tables
@@ -41,13 +40,14 @@ def load(
     return build(name, overridden(raw, overrides, folder), folder, trusted)
 
 
-def build(name: str, raw: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None) -> Experiment:
+def build(
+    name: str, tables: Mapping[str, Any], folder: Path | None = None, trusted: Collection[str] | None = None
+) -> Experiment:
     """An experiment from the content of a recipe; a `[sweep]` is not its business (`sweep_points`).
 
     Code that it names is imported where it is used, and where `trusted` names it; None: the recipe is the user's own.
     """
-    check_tables(raw)
-    tables = modern(raw)
+    check_tables(tables)
     for section, table in tables.items():
         if section not in SECTIONS:
             raise SettingError(f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}")

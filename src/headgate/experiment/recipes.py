@@ -11,7 +11,6 @@ from typing import Any
 
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.experiment.older import modern
 from headgate.experiment.tables import read_toml
 from headgate.learning.data import DATA
 from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
@@ -73,7 +72,7 @@ def _on_base(raw: dict[str, Any]) -> dict[str, Any]:
     """The content on top of that of the shipped recipe which `base` names. [study] is no part of the experiment."""
     base = raw.pop("base", None)
     raw.pop("study", None)
-    return raw if base is None else _merged(modern(_on_base(read_toml(recipe_text(str(base)), f"recipe {base}"))), modern(raw))
+    return raw if base is None else _merged(_on_base(read_toml(recipe_text(str(base)), f"recipe {base}")), raw)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -124,22 +123,17 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
 
 def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     """Set a key of nested tables, making tables on the way. Another kind drops the keys that only the old one had."""
-    first = "prices" if parts[0] == "cost" or (parts[0] == "prices" and "cost" in raw) else parts[0]
-    if first == "prices" and "cost" in raw:
-        raw["prices"] = raw.pop("cost")
     table = raw
-    for part in (first, *parts[1:-1]) if len(parts) > 1 else ():
+    for part in parts[:-1]:
         said = table.setdefault(part, {})
         if isinstance(said, str) and part in ("rule", "partition", "changes"):
             said = table[part] = {"kind": said}
         if not isinstance(said, dict):
             raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")
         table = said
-    key = parts[-1] if len(parts) > 1 else first
-    key = "kind" if key == "name" and first in ("data", "model") else key
-    if key == "kind" and first in SLOTS and len(parts) > 1:
-        _drop_other_keys(table, table.get("kind", parts[-2]), value, SLOTS[first])
-    table[key] = value
+    if parts[-1] == "kind" and parts[0] in SLOTS and len(parts) > 1:
+        _drop_other_keys(table, table.get("kind", parts[-2]), value, SLOTS[parts[0]])
+    table[parts[-1]] = value
 
 
 def _drop_other_keys(table: dict[str, Any], before: Any, kind: Any, slot: Slot) -> None:

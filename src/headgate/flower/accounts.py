@@ -206,7 +206,7 @@ class Accounts:
         corrected: list[Ordered] = []
         clients: list[ClientRow] = []
         events: list[Event] = []
-        away = [row.client for row in self.clients.values() if row.quarantined]  # by an earlier version, with open orders
+        away: list[int] = []
         for answer in answers:
             row, told = self.client(answer.client), answer.told
             caught = answer.offence and row.offences + 1 >= offences

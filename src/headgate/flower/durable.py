@@ -118,7 +118,7 @@ def _private(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         found = os.fstat(descriptor)
-        if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # of an earlier version
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # copied or restored so
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)

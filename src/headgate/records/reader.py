@@ -131,10 +131,10 @@ class RunFolder:
         return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
 
     def kind(self, section: str) -> str | None:
-        """What [data] or [model] says that it is; older folders say `name`."""
+        """What [data] or [model] says that it is."""
         said = self.config.get(section)
-        found = [said[key] for key in ("kind", "name") if isinstance(said.get(key), str)] if isinstance(said, dict) else []
-        return found[0] if found else None
+        kind = said.get("kind") if isinstance(said, dict) else None
+        return kind if isinstance(kind, str) else None
 
     @property
     def target(self) -> float | None:
@@ -199,7 +199,7 @@ class RunFolder:
         return said if isinstance(said, dict) else {}
 
     def check_tables(self, *tables: str) -> None:
-        """Refuses a finished run that has lost one of these tables; earlier versions told of none, and some had no clients."""
+        """Refuses a finished run that has lost its metrics, or another of these tables whose checksum it tells."""
         for table, file in ((table, f"{table}.parquet") for table in tables if self.state["state"] == "finished"):
             if (table == "metrics" or file in self._sums) and not table_files(self.path, table):
                 raise DataError(f"{self.path / file}: is missing, although the run is finished")

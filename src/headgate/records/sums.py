@@ -27,7 +27,7 @@ def checksum(content: bytes) -> str:
 
 
 def file_checksum(path: Path, kind: str = "blake2b") -> str:
-    """Of a file of any size; `kind` sha256 for what earlier versions wrote."""
+    """Of a file of any size; `kind` sha256 for the files of a checkpoint."""
     digest = hashlib.blake2b(digest_size=16) if kind == "blake2b" else hashlib.new(kind)
     with opened(path) as file:
         while block := file.read(2**20):
@@ -40,7 +40,7 @@ def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
-    """Without its seal, which is checked; earlier versions wrote none."""
+    """Without its seal, which is checked where there is one."""
     facts = read_object(path, most)
     if facts.pop(SEAL, None) not in (None, _seal(facts)):
         raise DataError(f"{path}: is not what was written, its checksum differs")

@@ -37,8 +37,8 @@ def _inside(name: object) -> bool:
 def folder_name(label: str) -> str:
     """Of the point with this label.
 
-    >>> folder_name("policies.acdpp.V=1e+3,cost.file=a/b")
-    'policies.acdpp.V=1e_3,cost.file=a_b'
+    >>> folder_name("policies.acdpp.V=1e+3,prices.file=a/b")
+    'policies.acdpp.V=1e_3,prices.file=a_b'
     """
     return "".join(c if c.isalnum() or c in "=.,-" else "_" for c in label)
 

@@ -1,7 +1,7 @@
 """The tables of a run in their files: what they are called, where they are, and how one is read.
 
 While a run is played its rows are JSON lines that grow, in its folder or in those of its parts; then they are one table. Files
-may be of an earlier version, or somebody else's: links are not followed, and what is too large is not unpacked.
+may be somebody else's: links are not followed, and what is too large is not unpacked.
 """
 
 import io

@@ -383,8 +383,7 @@ class Simulation:
         self.models = self.learner.restored(tensors, self.models)
         self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"], tensors["uses"])
         self.diverged = tensors["diverged"].copy()
-        if "accuracy" in tensors:  # older checkpoints lack it
-            self.accuracy = tensors["accuracy"].copy()
+        self.accuracy = tensors["accuracy"].copy()
         self.admissions = self.admissions.restored(tensors)
         if self.seen is not None:
             self.seen = self.seen.restored(tensors["seen.begin"], tensors["seen.concept"])

@@ -151,7 +151,7 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
     if not finished or wanted is None or wanted.unnamed.keys() != kept.environment.get("unnamed", {}).keys():
         for key, why in kept.environment.get("unnamed", {}).items():  # an object that no recipe can name
             raise SettingError(f"{folder}: cannot be resumed: {key} was handed over in Python ({why})")
-    if wanted is not None and not _same(folder, wanted):
+    if wanted is not None and read_config(folder) != _tables(wanted):
         other = differing(read_config(folder), _tables(wanted))
         raise DataError(f"{folder}: was begun with other settings ({other}); choose another folder, or remove it")
     experiment = wanted or _read(folder, trust)
@@ -172,17 +172,6 @@ def _begun(wanted: Experiment | None, folder: Path, held: FolderLock, trust: Seq
 def _tables(wanted: Experiment) -> dict[str, Any]:
     """An experiment as a folder of it would say."""
     return tomllib.loads(tomli_w.dumps(wanted.tables()))
-
-
-def _same(folder: Path, wanted: Experiment) -> bool:
-    """Whether a folder was begun by this experiment; one of an older version is read first."""
-    own = _tables(wanted)
-    if read_config(folder) == own or wanted.unnamed:
-        return read_config(folder) == own
-    try:
-        return load(folder / CONFIG, trusted=named_outside(own).values()).tables() == wanted.tables()
-    except Untrusted:
-        return False
 
 
 def _read(folder: Path, trust: Sequence[str]) -> Experiment:

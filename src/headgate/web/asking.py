@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from dataclasses import Field as Setting
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from headgate.control.controller import Controller
 from headgate.errors import InfeasibleError, SettingError
@@ -42,8 +42,8 @@ class PlanRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     system: dict[str, Any]
-    prices: dict[str, Any] = Field(validation_alias=AliasChoices("prices", "cost"))
-    """as in a recipe, a trace brings its own; older pages call them cost"""
+    prices: dict[str, Any]
+    """as in a recipe, a trace brings its own"""
     rounds: StrictInt
     seeds: StrictInt = 5
     policy: str = "headgate"

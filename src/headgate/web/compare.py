@@ -203,8 +203,8 @@ def welch(a: Floats, b: Floats) -> Means:
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Settings by dotted key that are not the same in all runs; of policies, those that every run plays.
 
-    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}, "model": {"name": "lenet"}}})
-    [{'key': 'run.seeds', 'values': [3, 5]}, {'key': 'model.name', 'values': [None, 'lenet']}]
+    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}, "model": {"kind": "lenet"}}})
+    [{'key': 'run.seeds', 'values': [3, 5]}, {'key': 'model.kind', 'values': [None, 'lenet']}]
     """
     shared = set.intersection(*(set(config.get("policies", {})) for config in configs.values()))
     leaves: list[dict[str, Any]] = []

@@ -11,7 +11,7 @@ import pytest
 from headgate.analysis.pages import beside
 from headgate.analysis.provenance import how_made
 from headgate.control.rehearse import rehearse
-from headgate.studies.paper import theory_page as page_of_theory
+from headgate.studies.paper import conclude
 from headgate.studies.paper.batches import NAMES, about, batches
 from headgate.studies.paper.claims import claims
 from headgate.studies.paper.conclude import check_pages, conclude_claims
@@ -34,7 +34,7 @@ def test_the_table_of_all_claims_is_up_to_date(tmp_path, kind):
 
 def test_the_words_of_the_theory_are_those_of_its_template():
     page = (DOCS / "theory.md").read_text("utf-8")
-    for line in filter(None, beside(page_of_theory.__file__, "theory_page.md").splitlines()):
+    for line in filter(None, beside(conclude.__file__, "theory_page.md").splitlines()):
         words = re.sub(r"\\{\w+\\}", r"[\\s\\S]*?", re.escape(line.replace("{grain}", str(GRAIN))))
         assert re.search(f"^{words}$", page, re.MULTILINE), line
 

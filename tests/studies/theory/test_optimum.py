@@ -88,7 +88,7 @@ def test_a_flat_model_means_the_same_here_and_in_the_simulator(digits):
 
 def test_a_population_is_the_mixture_of_what_clients_own(digits):
     weights = [1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10]
-    experiment = load("digits", [f"system.weights={weights}", "data.per_class=7"])
+    experiment = load("digits", [f"system.weights={weights}", "data.partition.per_class=7"])
     population = pooled(digits, experiment, seed=3)
     assert len(population.labels) == 140
     of_class = np.bincount(population.labels.numpy(), population.weight.numpy())

@@ -81,7 +81,7 @@ def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, se
 
 
 def test_a_file_of_prices(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=1&cost=trace", expected="422|400")
+    page = tab(served, "/plan?rounds=40&seeds=1&prices=trace", expected="422|400")
     expect(page.get_by_role("alert").first).to_contain_text("Choose a CSV file")
     prices = "price\n" + "\n".join(str(1 + t % 7) for t in range(30)) + "\n"
     page.get_by_label("CSV file").set_input_files({"name": "prices.csv", "mimeType": "text/csv", "buffer": prices.encode()})

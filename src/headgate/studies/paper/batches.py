@@ -26,7 +26,7 @@ PARTS = WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, STATED, RATE
 """which question a run folder answers, by how its name begins; dearest first, so that there is something beside it to run"""
 NAMES = ("mnist", "cifar10", "imagenette")
 QUICK = ('data.kind="digits"', 'model.kind="logistic"', "run.rounds=8", "run.seeds=2", "training.evaluate_every=2",
-         "training.lr=0.5", "training.momentum=0.0", 'training.dtype="float32"', "data.per_client=200")  # fmt: skip
+         "training.lr=0.5", "training.momentum=0.0", 'training.dtype="float32"')  # fmt: skip
 """so small that the whole chain runs in a test: its numbers mean nothing"""
 OURS = {WRITTEN: "acdpp", RELEASED: "released"}
 """the policy that goes by the name of ACDPP in each flavour"""

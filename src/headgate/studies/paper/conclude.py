@@ -5,23 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.pages import as_json, of_one_sort, read_numbers, write
-from headgate.analysis.provenance import facts_of, facts_of_now, machine
+from headgate.analysis.formatting import by_column
+from headgate.analysis.markdown import table
+from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
+from headgate.analysis.provenance import facts_of, facts_of_now, how_made, machine
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
 from headgate.studies.paper.batches import NAMES, WRITTEN
-from headgate.studies.paper.claims import judge_all, row_from_json, row_to_json, study_rows
-from headgate.studies.paper.claims_page import claims_page
+from headgate.studies.paper.claims import ClaimRow, judge_all, row_from_json, row_to_json, study_rows
+from headgate.studies.paper.claims_page import claims_page, claims_table
 from headgate.studies.paper.control import read_control
 from headgate.studies.paper.figures import FLAVOURS, draw_study
 from headgate.studies.paper.numbers import curves_csv, study_numbers
 from headgate.studies.paper.outcomes import read_outcomes, sides_of
 from headgate.studies.paper.page import study_page
-from headgate.studies.paper.theory_checks import Checks
+from headgate.studies.paper.theory_checks import FIXED, GRAIN, SEEDS, Checks
 from headgate.studies.paper.theory_claims import THEORY, of_runs, rules_id, theory_rows
-from headgate.studies.paper.theory_page import theory_page
 from headgate.studies.theory.outcome import ExcessRisk
 from headgate.studies.theory.rates import MeasuredRates
+from headgate.studies.theory.rates_view import FITS, LUCK, POINTS, fit_lines, how_fitted, point_lines
 
 COMMAND = "headgate reproduce"
 FACTS = ("study", "command", "dates", "commits", "quick", "devices")
@@ -88,7 +90,7 @@ def conclude_theory(
         "points": [vars(point) for point in rates.points],
     }
     texts = {
-        "theory.md": theory_page(rates, checks, rows, figure, facts),
+        "theory.md": _theory_page(rates, checks, rows, figure, facts),
         "theory.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
     }
     return [*write(pages, texts), figure, *write_page(runs, of_runs(rows), pages, facts)]
@@ -114,3 +116,33 @@ def conclude_claims(pages: Path) -> list[Path]:
     rows = [row_to_json(row) for row in judged.rows]
     told = {"made_by": facts, "tests": judged.tests, "alpha": judged.alpha, "claims": rows}
     return write(pages, {"claims.md": claims_page(judged, facts, control), "claims.json": as_json(told)})
+
+
+def _theory_page(rates: MeasuredRates, checks: Checks, rows: Sequence[ClaimRow], drawn: Path, facts: dict[str, Any]) -> str:
+    """What the theorems claim beside what is measured."""
+    others = [(f"T^{each.gamma:g}", f"1 − T^−{each.phi:g}", each.fits[:3]) for each in checks.other]
+    others.append((f"{FIXED[0]:g}", f"{FIXED[1]:g} at every T", checks.fixed))
+    planned = by_column(
+        zip(checks.planned_points, checks.planned_K, strict=True),
+        ("T", lambda each: f"{each[0].T:,}"),
+        ("K", lambda each: str(each[1])),
+        ("Vio_B(T), samples × rounds", lambda each: f"{each[0].buffer_violation:.0f}"),
+        ("a round", lambda each: f"{each[0].buffer_violation / each[0].T:.3f}"),
+    )
+    return filled(
+        beside(__file__, "theory_page.md"),
+        facts["quick"],
+        made=how_made(facts),
+        gamma=f"{rates.gamma:g}",
+        phi=f"{rates.phi:g}",
+        fitted=how_fitted(rates.points),
+        luck=LUCK,
+        drawn=drawn.name,
+        fits=table(FITS, fit_lines(rates.fits)),
+        points=table(POINTS, point_lines(rates.points)),
+        seeds=str(SEEDS),
+        grain=str(GRAIN),
+        others="\n\n".join(f"V = {V}, ρ = {rho}:\n\n{table(FITS, fit_lines(fits))}" for V, rho, fits in others),
+        planned=table(*planned),
+        claims=claims_table(rows),
+    )

@@ -35,10 +35,9 @@ export function priceDefaults(kind) {
 
 export function fromQuery(query) {
   const number = (key) => (query.has(key) && query.get(key) !== "" && Number.isFinite(Number(query.get(key))) ? Number(query.get(key)) : DEFAULTS[key]);
-  const word = query.has("cost") ? "cost" : "prices"; // older links say cost
-  const kind = query.get(word) in PRICES ? query.get(word) : DEFAULTS.kind;
+  const kind = query.get("prices") in PRICES ? query.get("prices") : DEFAULTS.kind;
   const process = priceDefaults(kind);
-  for (const name of Object.keys(process)) if (query.has(`${word}.${name}`)) process[name] = read(query.get(`${word}.${name}`), process[name]);
+  for (const name of Object.keys(process)) if (query.has(`prices.${name}`)) process[name] = read(query.get(`prices.${name}`), process[name]);
   return {
     ...DEFAULTS, ...uploaded, kind, process,
     recipe: query.get("recipe") || "",

@@ -24,7 +24,7 @@ const SHOWN = { rounds: 80, K: 5, gamma: 0.9, phi: 0.9, burst: true };
 const rewind = () => s("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, s("path", { d: "M2 2h2.500v12H2zM14 2v12L5.500 8z", fill: "currentColor" }));
 
 export async function open({ main, signal, name, query }) {
-  const plan = { ...fromQuery(query), ...(query.has("prices") || query.has("cost") ? {} : SHOWN) };
+  const plan = { ...fromQuery(query), ...(query.has("prices") ? {} : SHOWN) };
   const reduced = window.matchMedia("(prefers-reduced-motion: reduce)");
   put(main, heading(), skeleton(1, "stage"));
   let trace;
