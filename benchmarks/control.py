@@ -3,9 +3,7 @@
     python benchmarks/control.py [--rounds 10000] [--clients 1000 10000 100000 1000000] [--out FILE]
 
 Times are split into decide (without apportioning), apportion and post. Sizes grow by tens, so that the last table shows
-whether a round stays linear in the number of clients; loops are compiled where the simulator compiles them. There headgate has
-money for some of the places in every round: rounds in
-which it renews all or none take less.
+whether a round stays linear in the number of clients. There headgate has money for some of the places in every round.
 """
 
 import argparse
@@ -18,12 +16,11 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, peak_memory_mib, rounded, say, way, write
 
-from headgate.control import AdmissionPolicy, Controller, System
-from headgate.control.loops import Loops
+from headgate.control import AdmissionPolicy, Controller, System, controller
+from headgate.control.apportion import apportion
 from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Oracle, Released
 from headgate.control.prices import Uniform
 from headgate.experiment import load
-from headgate.simulation.engine import loops_of
 
 PARTS = ("decide", "apportion", "post")
 
@@ -44,9 +41,9 @@ class Stopwatch:
 
 def timed(system: System, policy: AdmissionPolicy, runs: int, rounds: int) -> dict[str, list[float]]:
     """Seconds per round, split into parts."""
-    loops = loops_of(system.clients) or Loops()
-    watch = Stopwatch(loops.apportion)
-    server = Controller(system, policy, runs, loops=loops._replace(apportion=watch))
+    watch = Stopwatch(apportion)
+    setattr(controller, "apportion", watch)  # noqa: B010
+    server = Controller(system, policy, runs)
     prices = Uniform(1.0, 10.0).path(np.arange(runs), 1, rounds + 1)
     parts: dict[str, list[float]] = {part: [] for part in PARTS}
     ledger = server.open()

@@ -1,10 +1,10 @@
 """What a round of local training costs on a GPU: executors against a lean loop.
 
-    python benchmarks/gpu.py [--repeats 7] [--case resnet9 lenet logistic evaluate] [--out FILE] [--commit ID]
+    python benchmarks/gpu.py [--repeats 7] [--case resnet9 lenet evaluate] [--out FILE] [--commit ID]
     python benchmarks/gpu.py --accuracy [--data cifar10] [--rounds 60] [--seeds 3]
 
 A round: 10 clients a run, 10 full-batch gradient steps each, then the server's weighted average. ResNet-9 with 20 images
-of 32x32 at each client; LeNet and logistic regression with ragged buffers, some empty, about 100 images of 28x28 a run.
+of 32x32 at each client; LeNet with ragged buffers, some empty, about 100 images of 28x28 a run.
 Synthetic data. All ways take turns in one process; median, least and most of the repeats.
 
 - lean loop: a copy of the model and an SGD object for each client, on slices of tensors normalised beforehand, float32
@@ -46,8 +46,8 @@ from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
 
 CLIENTS, CLASSES, DEVICE = 10, 10, torch.device("cuda")
-SHAPES = {"resnet9": (3, 32, 32), "lenet": (1, 28, 28), "logistic": (1, 28, 28)}
-FLOPS = {"resnet9": 2.27e9, "lenet": 2.264e6, "logistic": 4 * 7840.0}
+SHAPES = {"resnet9": (3, 32, 32), "lenet": (1, 28, 28)}
+FLOPS = {"resnet9": 2.27e9, "lenet": 2.264e6}
 """Operations for a sample in a step, forward and backward, two for a multiplication and addition."""
 TRAINING = {"resnet9": LocalTraining(lr=5e-3, steps=10)}
 OTHERS = LocalTraining(lr=0.05, steps=10)
@@ -348,7 +348,7 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--case", nargs="*", default=["resnet9", "lenet", "logistic", "evaluate"])
+    parser.add_argument("--case", nargs="*", default=["resnet9", "lenet", "evaluate"])
     parser.add_argument("--out", type=Path, help="by default results/gpu.json or results/gpu_accuracy.json")
     parser.add_argument("--commit", help="where git is not there to say it")
     parser.add_argument("--accuracy", action="store_true")
@@ -379,8 +379,7 @@ def main() -> None:
             if case == "evaluate":
                 record["evaluation"] = evaluate(given.repeats)
                 continue
-            executor = {"lenet": "packed", "logistic": "gram"}.get(case)
-            found = forty(case, executor, given.repeats, peak) if executor else resnet9(given.repeats, peak)
+            found = forty(case, "packed", given.repeats, peak) if case == "lenet" else resnet9(given.repeats, peak)
             rows += found[0]
             checks += found[1]
     out = given.out or Path(__file__).parent / "results" / ("gpu_accuracy.json" if given.accuracy else "gpu.json")

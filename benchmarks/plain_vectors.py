@@ -73,10 +73,3 @@ def largest(K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chosen_at)
             best = x.dtype.type(0)
         out[out_at + v] = best
         chosen[chosen_at + v] = which
-
-
-@plain
-def add_rows(V, KEPT, count, x, x_at, x_step, out):
-    for i in range(count):
-        for v in range(KEPT):
-            out[v] += x[x_at + i * x_step + v]

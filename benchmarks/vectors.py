@@ -24,7 +24,7 @@ WORTH = 1.3
 IMAGES = 1_000
 COUNT = 1_000
 """calls in a row"""
-NAMES = ("multiply", "add_scaled", "add_rows", "spread_scaled", "dots", "outer", "largest")
+NAMES = ("multiply", "add_scaled", "spread_scaled", "dots", "outer", "largest")
 WIDTHS = (4, 8, 16)
 """float32 in a vector of 128, 256 and 512 bits"""
 
@@ -40,7 +40,6 @@ def calls() -> dict[str, str]:
         "multiply": f"multiply({block}, x, 0, {tile.together}, 32, y, 0, {wide}, y, 0, out, 0, {6 * tile.together})",
         "add_scaled": f"add_scaled(5, {32 // LANES}, x, places, 64, y, 84, out, 0, 32)",
         "spread_scaled": f"spread_scaled(5, {32 // LANES}, x, places, 64, y, 0, 32, out, 84)",
-        "add_rows": f"add_rows({-(-6 // LANES)}, 6, 14, x, 0, 6, out)",
         "dots": f"dots({LONG}, {WIDE}, {400 // LONG}, x, 0, 400, y, 0, 400, x, 0, out, 0, 128)",
         "outer": f"outer({LONG}, {LONG_WIDE}, 10, x, 0, 128, y, 0, 400, out, 0, 400)",
         "largest": f"largest(2, {-(-6 // LANES)}, 1, x, 0, 168, 6, out, 0, chosen, 0)",

@@ -1,13 +1,10 @@
-"""Looking at all places at once is to look for each of them."""
+"""Since when places are taken, beside one sample after the other."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Controller, Report, System
-from headgate.control import buffers as buffers_module
-from headgate.control import renewed as renewed_module
+from headgate.control import Controller, System
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
 from headgate.control.renewed import Windows, by_client, by_place, kind_of, renewed
@@ -42,16 +39,11 @@ def one_after_the_other(born, t, limit, held, holds):
 
 
 @settings(max_examples=150)
-@given(windows(), st.one_of(st.integers(1, 5), st.integers(6, 30)), st.booleans())
-def test_it_is_one_sample_after_the_other(given, block, places_first):
+@given(windows(), st.booleans())
+def test_it_is_one_sample_after_the_other(given, places_first):
     born, t, *others = given
-    before, block_before = born.copy(), renewed_module.BLOCK
-    whole = by_client(by_place(born)) if places_first else born
-    renewed_module.BLOCK = block
-    try:
-        found = renewed(whole, t, *others)
-    finally:
-        renewed_module.BLOCK = block_before
+    before, whole = born.copy(), by_client(by_place(born)) if places_first else born
+    found = renewed(whole, t, *others)
     assert found.born.dtype == kind_of(t)
     for own, expected in zip(found, one_after_the_other(*given), strict=True):
         assert np.array_equal(own, expected)
@@ -66,33 +58,7 @@ def test_of_two_who_lose_one_and_get_one_only_the_full_one_takes_its_place():
     assert (found.left.tolist(), found.since.tolist(), found.unused.tolist()) == ([2], [6], [0])
 
 
-def played(rounds=12):
-    """Ledgers in which buffers fill by and by, some are renewed, and some clients admit less than they were told."""
-    controller = Controller(System(np.array([3, 1, 7, 4, 5]), 11.0, rounds), Headgate(), 3)
-    ledger = controller.open()
-    for t in range(rounds):
-        orders = controller.decide(ledger, np.array([1.0 + t % 4, 3.0, 9.0 - t % 5]))
-        ledger = controller.post(ledger, orders, Report(orders.admitted * (np.arange(5) != t % 5)))
-        yield ledger
-
-
-def test_a_ledger_is_the_same_whichever_way_is_quicker(monkeypatch):
-    """Also where born may hold what nobody asks for any more: no bit hangs on how many runs there are beside."""
-    monkeypatch.setattr(renewed_module, "BLOCK", 2)
-    asked = []
-    for many in (2**30, 0):
-        monkeypatch.setattr(buffers_module, "MANY", many)
-        asked.append(list(played()))
-    for looked_for, at_once in zip(*asked, strict=True):
-        for name in ("uses", "squared_uses", "uses_in_memory", "admitted", "dropped", "spent"):
-            assert np.array_equal(getattr(looked_for, name), getattr(at_once, name))
-        assert np.array_equal(looked_for.contents.born, at_once.contents.born)
-    assert at_once.uses_in_memory.min() > 0
-
-
-@pytest.mark.parametrize("many", [0, 2**30])
-def test_rounds_are_held_in_the_narrowest_type_and_read_from_a_file_in_any(many, monkeypatch, tmp_path):
-    monkeypatch.setattr(buffers_module, "MANY", many)
+def test_rounds_are_held_in_the_narrowest_type_and_read_from_a_file_in_any(tmp_path):
     controller = Controller(System(np.array([3, 5]), 1000.0, 200), Headgate())
     ledger, kinds, known = controller.open(), [], set()
     for t in range(1, 131):

@@ -169,7 +169,7 @@ def networks():
     several = tuple(name for name in worlds.ALL if not name.startswith("gram"))
     return {
         "logistic": (
-            ("reference", "gram", "gram, torch", "flat", "batched"),
+            ("reference", "gram", "flat", "batched"),
             lambda: worlds.world(worlds.linear(), worlds.THREE_RUNS),
         ),
         "mlp": (several, lambda: worlds.world(worlds.tanh_net(), worlds.THREE_RUNS)),

@@ -17,7 +17,7 @@ from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import LinearTask
-from headgate.simulation.executors.gram_torch import GramHost, GramTorch
+from headgate.simulation.executors.gram_host import GramHost
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 from headgate.simulation.linear import Judged
@@ -48,7 +48,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(
     ("make", "model"),
-    [(GramHost, linear), (GramTorch, linear), (FlatLoop, net), (Batched, net), (Compiled, net)],
+    [(GramHost, linear), (FlatLoop, net), (Batched, net), (Compiled, net)],
     ids=lambda each: each.__name__,
 )
 def test_executors_do_with_features_what_the_reference_does(make, model, dtype):

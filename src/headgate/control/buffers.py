@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.renewed import MANY, Renew, Renewed, Windows, by_client, by_place, kind_of, renewed
+from headgate.control.renewed import Windows, by_client, kind_of, renewed
 from headgate.control.retention import Candidates, KStep, Retention, WindowRule
 from headgate.control.scores import Scores, check_asked
-from headgate.control.types import Born, Contents, Ints, Ledger, Streams, System
+from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
 
@@ -35,10 +35,10 @@ class Settled(NamedTuple):
 class Buffers:
     """The memories of all clients of all runs under one rule."""
 
-    def __init__(self, rule: Retention, system: System, runs: int, streams: Streams, renew: Renew = renewed) -> None:
+    def __init__(self, rule: Retention, system: System, runs: int, streams: Streams) -> None:
         if not isinstance(rule, Retention):
             raise SettingError(f"retention = {rule!r}: must be a Retention, as in headgate.control.Fifo()")
-        self.rule, self.runs, self.clients, self.streams, self.renew = rule, runs, system.clients, streams, renew
+        self.rule, self.runs, self.clients, self.streams = rule, runs, system.clients, streams
         self.limit = rule.limit(system)
         self.window = isinstance(rule, WindowRule)
         if self.limit is None and not self.window:
@@ -135,31 +135,9 @@ class Buffers:
         assert limit is not None
         if np.array_equal(first, ledger.dropped) and np.array_equal(last, ledger.admitted):
             return Settled(contents, 0, np.zeros(self.runs, dtype=np.int64))
-        ways = self.renew if born.size >= MANY else self._found
-        after = ways(born, t, limit, Windows(ledger.dropped, ledger.admitted), Windows(first, last))
+        after = renewed(born, t, limit, Windows(ledger.dropped, ledger.admitted), Windows(first, last))
         uses = t * after.left - after.since  # once in every round from the one of admission to the last
         return Settled(contents._replace(born=after.born), after.unused, uses)
-
-    def _found(self, born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> Renewed:
-        """As `renewed`, where there are few: those that change hands are looked for."""
-        begin, gone = np.maximum(held.end, holds.begin), np.minimum(held.end, holds.begin) - held.begin
-        places, left = self._each(held.begin, gone), gone.sum(axis=-1)
-        after = np.array(by_place(born), dtype=kind_of(t))
-        since = np.add.reduceat(np.append(after.ravel()[places], 0), np.cumsum(left) - left, dtype=np.int64)
-        after.ravel()[self._each(begin, holds.end - begin)] = t
-        return Renewed(by_client(after), left, np.where(left > 0, since, 0), (begin - held.end).sum(axis=-1))
-
-    def _each(self, begin: Ints, count: Ints) -> Ints:
-        """Where among the places of all runs and clients, (B, R, M), these samples of each client lie."""
-        assert self.limit is not None
-        count = count.ravel()
-        room = np.broadcast_to(self.limit, begin.shape).ravel()
-        place = np.repeat(begin.ravel() % room - (np.cumsum(count) - count), count)
-        place += np.arange(place.size)
-        place -= (place >= (most := np.repeat(room, count))) * most
-        place *= count.size
-        place += np.repeat(np.arange(count.size), count)
-        return place
 
     # rules that choose
 

@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.control.apportion import whole_total
+from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
-from headgate.control.loops import Loops
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
 from headgate.control.terms import Terms
@@ -30,8 +29,7 @@ class Controller:
 
     Retention rules that draw lots draw by the runs' `seeds`, 0 to runs − 1 where none are given; those that balance classes
     ask `labels`, and take all samples for one class where there are none; those that look at samples ask `scores`. `looks` is
-    how much of the price of every label is for looks at samples that might have been bought: the ledger keeps it apart. `loops`
-    do the same as numpy's, quicker.
+    how much of the price of every label is for looks at samples that might have been bought: the ledger keeps it apart.
 
     >>> from headgate.control.policies import Headgate
     >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
@@ -50,7 +48,6 @@ class Controller:
         labels: Labels | None = None,
         scores: ScoresAt | None = None,
         looks: float = 0.0,
-        loops: Loops | None = None,
     ) -> None:
         check_is_policy(policy)
         if runs < 1:
@@ -67,12 +64,12 @@ class Controller:
         if shares.shape != (system.clients,) or shares.dtype.kind != "i" or np.any(shares < 0) or not shares.any():
             raise SettingError("policy shares must be whole numbers, zero or more, not all zero, one per client")
         self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
-        self.looks, self.loops = looks, loops or Loops()
+        self.looks = looks
         self.terms = Terms.of(policy, runs, system.buffer, system.budget, system.horizon)
         self._whole, self._everybody = int(shares.sum()), bool(shares.all())
         if not callable(policy.retention):
             raise SettingError(f"{type(policy).__name__}.retention: must be a method, retention(self, system)")
-        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores), self.loops.renewed)
+        self.buffers = Buffers(policy.retention(system), system, runs, Streams(seeds, labels, scores))
         limit = self.buffers.limit
         self._fits = None if limit is None else np.full(runs, limit[shares > 0].sum())
 
@@ -133,7 +130,7 @@ class Controller:
             open_to_all = room if room is None or self._everybody else np.where(self.shares > 0, room, 0)
             fits = None if open_to_all is None else open_to_all.sum(axis=-1)
         total, carry, asked = whole_total(ask.total, ledger.carry, fits)
-        admitted, credit = self.loops.apportion(total, ledger.credit, self.shares, room)
+        admitted, credit = apportion(total, ledger.credit, self.shares, room)
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
         none = ask.given is None and ask.free is None and not total.any()

@@ -37,7 +37,7 @@ def runs_of(experiment: Experiment) -> int:
 def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> int:
     """How many runs a chunk may have; `fit` is how many the device has room for, None on the CPU."""
     if fit is not None:
-        return fit if executor == "gram" else min(fit, MOST_NETS)
+        return min(fit, MOST_NETS)
     return runs_of(experiment) if work(experiment) < LIGHT else TOGETHER.get(executor, TOGETHER_ELSE)
 
 

@@ -13,14 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.loops import Loops
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
@@ -47,8 +45,6 @@ from headgate.simulation.scoring import Scoring
 
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
-COMPILED = 1 << 17
-"""clients from which control's loops are compiled"""
 PRICES = 1 << 22
 """prices that are fetched and kept at once: of all rounds, unless every one of many clients has its own"""
 
@@ -66,15 +62,6 @@ def streams_of(
     for seed in map(int, seeds):
         stream = Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
         yield stream if moving is None else moving.stream(stream, experiment.rounds)
-
-
-def loops_of(clients: int) -> Loops | None:
-    """Compiled ones for so many clients that they are worth the wait, where numba is there."""
-    if clients < COMPILED or find_spec("numba") is None:
-        return None
-    from headgate.simulation.many_clients import LOOPS  # which needs numba
-
-    return LOOPS
 
 
 class Simulation:
@@ -146,7 +133,7 @@ class Simulation:
         policy = self.experiment.policies[name]
         asked = partial(self._labels_at, name), partial(self._scores_at, name), self.experiment.price_of_looks(policy)
         system = self.experiment.system
-        return Controller(system, policy, len(self.seeds), self.seeds, *asked, loops_of(system.clients))
+        return Controller(system, policy, len(self.seeds), self.seeds, *asked)
 
     def _buying(self, name: str) -> Buying:
         given, first = self.experiment, self.names.index(name) * len(self.seeds)

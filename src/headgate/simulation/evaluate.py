@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from headgate.learning.last_layer import last_layer, with_features
-from headgate.simulation.executors.gram_torch import is_linear
+from headgate.simulation.executors.layers import is_linear
 from headgate.simulation.executors.types import Task, native_kernels
 from headgate.simulation.learner import EVALUATED
 

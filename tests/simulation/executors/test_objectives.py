@@ -24,7 +24,7 @@ from headgate.simulation.executors import pick
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram_torch import GramHost, GramTorch
+from headgate.simulation.executors.gram_host import GramHost
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 
@@ -187,7 +187,7 @@ def test_cross_entropy_is_descended_as_before(make, monkeypatch):
     played(case, make(case.task), LocalTraining(0.3, 2))
 
 
-@pytest.mark.parametrize("make", [GramTorch, Compiled, lambda task: CudaStreams(task, compiled=False)])
+@pytest.mark.parametrize("make", [Compiled, lambda task: CudaStreams(task, compiled=False)])
 def test_what_takes_cross_entropy_alone_says_so(make):
     case = world(linear(), ONE_RUN)
     executor = make(case.task)

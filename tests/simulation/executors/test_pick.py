@@ -10,7 +10,8 @@ from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import names, pick
 from headgate.simulation.executors.batched import Batched
-from headgate.simulation.executors.gram_torch import GramHost, GramTorch, is_linear
+from headgate.simulation.executors.gram_host import GramHost
+from headgate.simulation.executors.layers import is_linear
 from headgate.simulation.executors.reference import Reference
 
 from .worlds import (
@@ -50,20 +51,10 @@ def test_the_fastest_that_fits_is_picked(model, training, expected):
         assert pick(task, training, name).name == name
 
 
-def test_the_form_of_gram_follows_the_device():
-    def kind(device):
-        return type(pick(task_of(linear(), device=torch.device(device)), LocalTraining(0.1, 1)))
-
-    assert kind("cpu") is GramHost
-    assert kind("cuda") is GramTorch
-    assert GramHost.name == GramTorch.name == "gram"
-
-
 @pytest.mark.parametrize(
     ("model", "training", "expected"),
     [
-        (linear(), LocalTraining(0.1, 1), "gram"),
-        (linear(), LocalTraining(0.1, 1, weight_decay=0.1), "packed"),
+        (linear(), LocalTraining(0.1, 1), "packed"),
         (tiny_convolution(), LocalTraining(0.1, 1), "batched"),
         (tiny_convolution(), LocalTraining(0.1, 1, batch_size=4), "flat"),
         (tanh_net(), LocalTraining(0.1, 1), "packed"),
@@ -91,9 +82,14 @@ def test_an_executor_that_does_not_fit_is_refused(name, model, training, refusal
     assert str(raised.value) == refusal
 
 
+def test_gram_is_for_the_cpu():
+    with pytest.raises(SettingError, match=r"^--executor gram: only on the CPU, the device is cuda$"):
+        pick(task_of(linear(), device=torch.device("cuda")), LocalTraining(0.1, 1), "gram")
+
+
 @pytest.mark.parametrize(
     ("make", "key"),
-    [(GramHost, "batch_size"), (GramTorch, "weight_decay"), (GramHost, "weight_decay"), (Batched, "batch_size")],
+    [(GramHost, "batch_size"), (GramHost, "weight_decay"), (Batched, "batch_size")],
 )
 def test_an_executor_refuses_training_it_was_not_picked_for(make, key):
     case = world(linear(), ONE_RUN)

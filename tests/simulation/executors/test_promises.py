@@ -11,7 +11,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram_torch import GramHost
+from headgate.simulation.executors.gram_host import GramHost
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import native_kernels
 
@@ -100,7 +100,7 @@ def test_arguments_and_the_model_are_left_alone_and_nothing_is_remembered(make, 
 
 
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("kind", ["gram", "gram, torch", "flat", "batched"])
+@pytest.mark.parametrize("kind", ["gram", "flat", "batched"])
 def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", before)
     nnpack = torch._C._get_nnpack_enabled()

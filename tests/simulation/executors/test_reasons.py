@@ -11,7 +11,7 @@ from headgate.simulation.executors import names
 
 ROOT = Path(__file__).parents[3]
 FOLDER, RESULTS = ROOT / "src" / "headgate" / "simulation" / "executors", ROOT / "benchmarks" / "results"
-MODULES = [*(name for name in names() if name != "auto"), "gram_torch"]
+MODULES = [name for name in names() if name != "auto"]
 SENTENCE = re.compile(r"It is here .*?\(benchmarks/results/(\w+)\.json at (\w+)\)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w-])\d[\d,]*(?:\.\d+)?(?!\w|-)")
 

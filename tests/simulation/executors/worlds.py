@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headgate.simulation.executors import _KINDS, Packed
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram_torch import GramHost, GramTorch
+from headgate.simulation.executors.gram_host import GramHost
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
@@ -45,7 +45,6 @@ def tiny_convolution():
 
 KINDS = {
     "gram": GramHost,
-    "gram, torch": GramTorch,
     "flat": FlatLoop,
     "batched": Batched,
     "batched, few shapes": lambda task: Batched(task, few_shapes=True),

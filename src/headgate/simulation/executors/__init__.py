@@ -26,10 +26,6 @@ def _of(module: str, kind: str) -> Callable[["Task"], Executor[Any]]:
     return made
 
 
-def _gram(task: "Task") -> Executor[Any]:
-    return _of("gram_torch", "GramHost" if task.device.type == "cpu" else "GramTorch")(task)
-
-
 def _packed(task: "Task") -> Executor[Any]:
     from headgate.simulation.executors.packed_net import check_packed_form
 
@@ -39,7 +35,7 @@ def _packed(task: "Task") -> Executor[Any]:
 
 _KINDS: dict[str, Callable[["Task"], Executor[Any]]] = {
     "reference": _of("reference", "Reference"),
-    "gram": _gram,
+    "gram": _of("gram_host", "GramHost"),
     "compiled": _of("compiled", "Compiled"),
     "flat": _of("flat", "FlatLoop"),
     "batched": _of("batched", "Batched"),
@@ -54,9 +50,9 @@ def names() -> tuple[str, ...]:
 
 
 def pick(task: "Task", training: LocalTraining, name: str = "auto") -> Executor[Any]:
-    """The executor `name`, or the fastest that fits: gram for linear models; on CUDA packed for residual nets in
-    bfloat16 and for small stacks of convolutions and linear layers, streams for other large models, batched for small ones;
-    on the CPU compiled for small stacks, flat for all else.
+    """The executor `name`, or the fastest that fits: on CUDA packed for residual nets in bfloat16 and for small
+    stacks of convolutions and linear layers, streams for other large models, batched for small ones; on the CPU gram for linear
+    models, compiled for small stacks, flat for all else.
     """
     if name not in names():
         raise SettingError(f"--executor {name}: must be {', '.join(names())}")
@@ -76,7 +72,7 @@ def _choosy(task: "Task") -> tuple[str, ...]:
 
     if task.bfloat16:
         return ("packed",)
-    return ("gram", "packed") if task.device.type == "cuda" and is_small_stack(task) else ("gram", "compiled")
+    return ("packed",) if task.device.type == "cuda" and is_small_stack(task) else ("gram", "compiled")
 
 
 def _made(name: str, task: "Task", training: LocalTraining) -> Executor[Any]:

@@ -12,8 +12,7 @@ softmax over the classes is vectorised over samples.
 
 On the CPU the arrays are so small that starting an operation takes as long as doing it. Numpy starts one in a third
 of torch's time, and its product of a matrix with its own transpose does only half of it. One thread does it all: to
-wake another takes longer, on a busy machine much longer, and so bits do not hang on the number of threads. `gram_torch`
-has the form for other devices.
+wake another takes longer, on a busy machine much longer, and so bits do not hang on the number of threads.
 """
 
 import math

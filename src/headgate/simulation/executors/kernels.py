@@ -16,7 +16,7 @@ from numba import njit
 from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.kernel_calls import Kernel, numbers, parts
-from headgate.simulation.executors.vectors import add_rows, add_scaled, dots, largest, multiply, outer, spread_scaled
+from headgate.simulation.executors.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
@@ -169,7 +169,9 @@ def slope_of_convolution(window: Window) -> Kernel:
             bias[o] = 0
         for s in range(n if biased else 0):
             for y in range(high):
-                add_rows(fits, outputs, wide, slope, s * out_pitch + out_start + y * out_row, outputs, bias)
+                for z in range(wide):
+                    for o in range(outputs):
+                        bias[o] += slope[s * out_pitch + out_start + y * out_row + z * outputs + o]
         if wanted:
             for i in range(n * pitch):
                 x_slope[i] = 0

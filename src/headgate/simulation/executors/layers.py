@@ -22,6 +22,14 @@ def _does_more(module: nn.Module) -> bool:
     return "forward" in vars(module) or any(hooks)
 
 
+def is_linear(model: nn.Module) -> bool:
+    """Whether the module is exactly a Flatten and a Linear: the layers are looked at, not a name."""
+    if not is_chain(model) or len(model) != 2:
+        return False
+    flatten, linear = model
+    return type(flatten) is nn.Flatten and is_plain(flatten) and type(linear) is nn.Linear
+
+
 def is_plain(module: nn.Module) -> bool:
     """A convolution that is square, of stride 1 and one group, padded with zeros; a pooling of square windows side by side;
     a Flatten of all but the samples. Other layers always are."""

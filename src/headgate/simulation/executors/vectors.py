@@ -3,8 +3,8 @@
 numba turns plain loops over short rows into code that stores and loads again what it should keep. Each function here is
 written down as LLVM instructions instead: a block of sums is started, added to in a loop, and stored once. Sums are
 `fma`s in a fixed order, so that a sample's numbers depend on no other sample. `benchmarks/vectors.py` holds each against
-plain numba: they are 2 to 11 times as fast on a Neoverse-N1, where `add_rows` has not been measured, and 2 to 28 times on a
-Xeon; what is not 1.3 times as fast does not belong here.
+plain numba: they are 2 to 11 times as fast on a Neoverse-N1 and 2 to 28 times on a Xeon; what is not 1.3 times as
+fast does not belong here.
 
 An array is flat; `x_at` is a place in it, `x_step` the distance from one row of the block to the next. Names in capitals
 are compile-time constants. Whole vectors are read and written: arrays need some slack behind their last.
@@ -281,18 +281,3 @@ def largest(code, K, V, RELU, x, x_at, x_row, x_pixel, out, out_at, chosen, chos
         code.store(best, code.at(out, out_at, LANES * v))
         short = builder.trunc(which, ir.VectorType(ir.IntType(16), LANES))
         code.store(short, code.at(chosen, chosen_at, LANES * v), aligned=2)
-
-
-@_inlined(2)
-def add_rows(code, V, KEPT, count, x, x_at, x_step, out):
-    """out[:] += Σ_i x[i, :] for i < count, of the first KEPT numbers of V vectors."""
-    places = [LANES * v for v in range(V)]
-
-    def term(i, sums):
-        row = code.at(x, x_at, code.builder.mul(i, x_step))
-        return [code.builder.fadd(total, code.load(code.at(row, at))) for at, total in zip(places, sums, strict=True)]
-
-    sums = code.loop(count, [code.load(code.at(out, at)) for at in places], term)
-    for at, total in zip(places, sums, strict=True):
-        kept = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [at + lane < KEPT for lane in range(LANES)])
-        code.store(code.builder.select(kept, total, code.zero), code.at(out, at))
