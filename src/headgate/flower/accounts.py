@@ -206,7 +206,7 @@ class Accounts:
         corrected: list[Ordered] = []
         clients: list[ClientRow] = []
         events: list[Event] = []
-        away: list[int] = []
+        away = [row.client for row in self.clients.values() if row.quarantined]  # nothing of theirs stays open
         for answer in answers:
             row, told = self.client(answer.client), answer.told
             caught = answer.offence and row.offences + 1 >= offences
