@@ -31,10 +31,8 @@ BOUND = (
 )
 RIVAL = "constant"
 """against which all policies are tested"""
-LAST = (
-    "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval; *: differs from constant (paired "
-    "test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %."
-)
+LAST = "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval"
+STAR = "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %"
 VAGUE = 1.0
 """half the width of an interval of what is closed, beyond which it says nothing"""
 
@@ -70,7 +68,7 @@ def comparison_shown(rows: Sequence[Row], budget: float | None = None, measure: 
         table = _at_budget([row for row in own if row["budget"] == at], saved, measure, called)
         shown += [*[f"{opened(saved)}\n"] * bool(saved), table]
     shown += [_dips_shown(rows)] * any("dips" in row for row in rows)
-    return [*shown, "\n".join(_notes(rows))]
+    return [*shown, _notes(rows)]
 
 
 def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str, called: str) -> RenderableType:
@@ -99,7 +97,7 @@ def _starred(gap: Difference | None) -> str:
     )
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[Row]) -> str:
     """What the columns mean, and who kept to the money and the buffers."""
     broken = list(dict.fromkeys(row["policy"] for row in rows if not row["kept_limits"] and not row["reference"]))
     references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
@@ -109,7 +107,8 @@ def _notes(rows: Sequence[Row]) -> list[str]:
         if broken
         else "every policy kept its money and its buffers in every run."
     )
-    return [f"{LAST} {kept[:1].upper()}{kept[1:]}{beyond}"]
+    star = STAR if any(row["policy"] == RIVAL for row in rows) else ""
+    return f"{LAST}{star}. {kept[:1].upper()}{kept[1:]}{beyond}"
 
 
 def comparison_wide(rows: Sequence[Row], places: Mapping[Offer, list[Place]]) -> list[RenderableType]:

@@ -62,6 +62,10 @@ def compare(
     chosen = policies or (POLICIES if is_shipped(recipe) else "recipe")
     overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
     experiment = headgate.load(recipe, *overrides)
+    if policies is None and chosen == POLICIES and experiment.price_per_client:
+        chosen = POLICIES.replace("acdpp,", "")  # which needs one price a round
+        overrides = recipe_overrides(set_, rounds, seeds, chosen)
+        experiment = headgate.load(recipe, *overrides)
     held = "" if as_printed else ", each held to the money and the buffers"
     say(f"comparing {', '.join(experiment.policies)}{held}", error=True)
     money = None if budgets == "recipe" else _budgets(budgets, experiment.system.budget)

@@ -123,7 +123,7 @@ class View(NamedTuple):
         if self.price.ndim != 1:
             raise SettingError(
                 "needs one price per round; it was given one per client, which headgate, alert, listening, resolving, "
-                "threshold and rccda can use"
+                "threshold, below and rccda can use"
             )
         return self.price
 

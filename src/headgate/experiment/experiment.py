@@ -111,10 +111,15 @@ class Experiment:
         """What a policy's clients pay for looks with every label."""
         return self.data.price_of_looks(getattr(policy, "selection", None))
 
+    @property
+    def price_per_client(self) -> bool:
+        """Whether each client has a price of its own."""
+        return self.prices.path(self.seeds[:1], 1, 2).ndim == 3
+
     def check_prices(self) -> None:
         """Refuses a policy that needs one price a round where each client has its own: before anything is played."""
         first = self.prices.path(self.seeds[:1], 1, 2)
-        for name, policy in self.policies.items() if first.ndim == 3 else ():  # looks have one price for all
+        for name, policy in self.policies.items() if self.price_per_client else ():  # looks have one price for all
             alone = Controller(self.system, policy, 1, self.seeds[:1])
             try:
                 alone.decide(alone.open(), first[:, 0])

@@ -154,3 +154,11 @@ def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypa
     }
     shipped = call("digits", "--budgets", "20", "--rounds", "2", "--seeds", "1", "-q", "--out", "shipped", "--processes", "1")
     assert shipped.stderr.startswith("comparing headgate, constant, acdpp, below, oracle, each held")
+
+
+def test_a_price_for_each_client_leaves_out_who_needs_one_price(tmp_path):
+    words = ["ercot", "--budgets", "60,110", "--rounds", "3", "--seeds", "2", "--quiet", "--processes", "1"]
+    said = call(*words, "--out", str(tmp_path / "out"))
+    assert said.stderr.startswith("comparing headgate, constant, below, oracle, each held")
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
+    assert all(row["kept_limits"] for row in rows if row["policy"] != "oracle")

@@ -101,7 +101,7 @@ def test_a_start_that_was_killed_is_made_again(tmp_path):
     half = tmp_path / "half"
     (half / "parts" / "000").mkdir(parents=True)
     (half / "config.toml").write_text("")
-    (half / ".environment.json.partial").write_text("{")
+    (half / ".environment.json.1234abcd.partial").write_text("{")
     perform(load("digits", SETTINGS), half, processes=1)
     assert tables(half) == tables(whole)
 
@@ -119,7 +119,7 @@ def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_pat
     assert RunFolder.open(half).environment["executor"] == "flat"
     for name in ("environment.json", "config.toml"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / f".{name}.partial").write_text("{")
+        (tmp_path / name / f".{name}.1234abcd.partial").write_text("{")
         if name != "config.toml":
             shutil.copy(whole / "config.toml", tmp_path / name)
         with pytest.raises(DataError, match="was stopped before anything was played"):
