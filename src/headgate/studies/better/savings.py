@@ -1,5 +1,6 @@
 """Where headgate saves money and where it does not: one row for each model and kind of price."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import DASH, percent
 from headgate.analysis.markdown import table
-from headgate.analysis.pages import as_json, beside, bullets, figure, filled, read_numbers, write
+from headgate.analysis.pages import beside, bullets, figure, filled, read_numbers, write
 from headgate.analysis.provenance import facts_of, machine, runs_of
 from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
@@ -82,7 +83,14 @@ def conclude_runs(folders: Sequence[Path], pages: Path, name: str, command: str,
     found: list[dict[str, Any]] = [
         {key: row[key] for key in (*KEPT, *KEPT_ALSO)} for row in compared_rows(read_finished(folders))
     ]
-    return write(pages, {f"{name}.json": as_json({**facts, "rows": found})})
+    return write(pages, {f"{name}.json": compact({**facts, "rows": found})})
+
+
+def compact(numbers: dict[str, Any]) -> str:
+    """JSON with a line for each row."""
+    rows = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in numbers["rows"])
+    head = json.dumps({key: value for key, value in numbers.items() if key != "rows"}, ensure_ascii=False, allow_nan=False)
+    return f'{head[:-1]}, "rows": [\n{rows}\n]}}\n'
 
 
 @dataclass(frozen=True, eq=False)
