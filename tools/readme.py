@@ -99,7 +99,7 @@ def draw_front(path: Path = PICTURE) -> None:
         rows,
         saved,
         path,
-        title="MNIST, logistic regression, prices from 1 to 10, 40 seeds: accuracy in the last tenth of the rounds",
+        title="MNIST, logistic regression, 40 seeds: accuracy in the last tenth of the rounds",
     )
 
 

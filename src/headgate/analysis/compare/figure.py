@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -75,4 +76,6 @@ def _gap(axes: Axes, found: Sequence[Saving]) -> None:
     axes.annotate("", (one.money.mean, level), (one.rival_money, level), arrowprops=how)
     text = label(f"{100 * one.share.mean:.0f} % of the money")
     middle = float(np.sqrt(one.money.mean * one.rival_money))
-    axes.annotate(text, (middle, level), (0, -5), textcoords="offset points", ha="center", va="top", color="#B00020")
+    box = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
+    where: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "color": "#B00020", "bbox": box}
+    axes.annotate(text, (middle, level), (0, -6), **where)
