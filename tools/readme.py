@@ -55,10 +55,13 @@ def front_table(found: list[PricedModel]) -> str:
 def front_sentence(found: list[PricedModel]) -> str:
     """What headgate needs where prices jump: the four models under the paper's prices."""
     paper = [place for place in found if place.prices.startswith("uniform")]
-    said = [f"{needed(place.at_main_budget('constant'))[1]} with {title(place.study)}" for place in paper]
+    first, *said = [
+        (needed(place.at_main_budget("constant"))[1], f"with {title(place.study).replace(', ', ' and ')}") for place in paper
+    ]
+    shares = [f"{first[0]} of the money {first[1]}", *(" ".join(each) for each in said)]
     text = (
         "**Under the paper's prices, which jump between 1 and 10, it reaches the accuracy of constant admission for "
-        f"{', '.join(said[:-1])} and {said[-1]} of the money** (last tenth of the rounds, 95 % intervals over seeds that "
+        f"{', '.join(shares[:-1])} and {shares[-1]}** (last tenth of the rounds, 95 % intervals over seeds that "
         "nobody had looked at; everybody held to the same limits)."
     )
     return fill(text, 118, break_long_words=False, break_on_hyphens=False)

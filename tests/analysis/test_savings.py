@@ -1,4 +1,4 @@
-"""Money for the same accuracy: against curves whose answer is known, and what is said where there is none."""
+"""Money for the same accuracy: against curves whose answer is known, and the text where there is none."""
 
 import math
 from io import StringIO

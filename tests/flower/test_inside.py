@@ -58,7 +58,7 @@ def test_the_user_of_a_connection_is_known(ends):
 
 @pytest.mark.parametrize("closed", ["the client", "both", "half of the client"])
 def test_a_closed_connection_is_nobodys(closed):
-    """The kernel lists it as root's, whoever closed it."""
+    """The kernel lists it as root's, although another user closed it."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         ends = client.getsockname(), server.getsockname()
         with server.accept()[0] as accepted:

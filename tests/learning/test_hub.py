@@ -1,4 +1,4 @@
-"""Data sets from the hub, with a huggingface_hub of our own: which files are asked for, and what is said when it fails."""
+"""Data sets from the hub, with a huggingface_hub of our own: which files are asked for, and the error where it fails."""
 
 import sys
 from pathlib import Path

@@ -105,7 +105,7 @@ class Planted:
 
 
 def test_an_archive_of_poisoned_kernels_is_not_run(folder, tmp_path, monkeypatch):
-    """Made by somebody with the same headgate, numba and processor; whoever unpacks it owns what it holds."""
+    """Made by somebody with the same headgate, numba and processor; it runs as the user who unpacks it."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "attacker"))
         elsewhere.setattr(kernel_cache, "dumps", lambda parts: pickle.dumps(Planted()))

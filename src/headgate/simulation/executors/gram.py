@@ -12,7 +12,7 @@ softmax over the classes is vectorised over samples.
 
 On the CPU the arrays are so small that starting an operation takes as long as doing it. Numpy starts one in a third
 of torch's time, and its product of a matrix with its own transpose does only half of it. One thread does it all: to
-wake another takes longer, on a busy machine much longer, and so bits do not hang on the number of threads.
+wake another takes longer, on a busy machine much longer, and so bits do not depend on the number of threads.
 """
 
 import math
@@ -234,7 +234,7 @@ def _inner(room: Floats, own: slice) -> Floats:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For numpy's products, so that bits do not hang on how many there are. Where there is one already it takes no time."""
+    """For numpy's products, so that bits do not depend on their number. Where there is one already it takes no time."""
     many = [(library, number) for library in _blas() if (number := library.num_threads) != 1]
     for library, _ in many:
         library.set_num_threads(1)
