@@ -25,7 +25,7 @@ import numpy as np
 from machine import RESULTS, rounded, say, target, way, write
 
 from headgate.experiment import build
-from headgate.records.parts import create
+from headgate.records.shards import create
 from headgate.records.writer import RunWriter
 
 MOST_MIB = 32.0

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control.policies import Buyer
+from headgate.control.policies import BudgetedPolicy
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TwoSteps(Buyer):
+class TwoSteps(BudgetedPolicy):
     """Renews all places at prices up to `low`, half of them up to `high`, none above."""
 
     low: float = 2.0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control import AdmissionPolicy, Ask
+from headgate.control import AdmissionPolicy, AdmissionRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,4 +19,4 @@ class BelowAverage(AdmissionPolicy):
     def admit(self, view, memory):
         seen = memory["prices"] + view.price
         cheap = view.price <= seen / view.t
-        return Ask(np.where(cheap, 2 * self.rate, 0.0)), {"prices": seen}
+        return AdmissionRequest(np.where(cheap, 2 * self.rate, 0.0)), {"prices": seen}

@@ -251,11 +251,11 @@ def test_any_name_of_a_policy_can_be_played_and_read(headgate, tmp_path):
 
 PER_CLIENT_SHARE = """
 import numpy as np
-from headgate.control.policies.buying.buyer import Buyer
-class PerClient(Buyer):
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+class PerClient(BudgetedPolicy):
     def wanted(self, view, memory):
         return {share}, memory
-class Lists(Buyer):
+class Lists(BudgetedPolicy):
     def start(self, system, runs):
         return {{**super().start(system, runs), "seen": []}}
     def wanted(self, view, memory):

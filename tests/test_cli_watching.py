@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headgate.cli.watching import SeedMeans, Watching
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.parts import create
 from headgate.records.reader import RunFolder
+from headgate.records.shards import create
 from headgate.records.tables import METRICS, part_folders
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import TOGETHER, cut

@@ -7,12 +7,14 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from headgate.control import Ask, Candidates, Given, Losses, Orders, Report, System, View
+from headgate.control import AdmissionRequest, Candidates, Losses, Orders, PolicyContext, Report, System, View
 from headgate.control.policies import Headgate
 from headgate.field_docs import field_docs
 
 
-@pytest.mark.parametrize("kind", [Ask, View, Candidates, Given, Losses, Orders, Report, System], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [AdmissionRequest, View, Candidates, PolicyContext, Losses, Orders, Report, System], ids=lambda kind: kind.__name__
+)
 def test_help_names_every_field_with_its_words(kind):
     said = pydoc.plain(pydoc.render_doc(kind))
     for name, words in field_docs(kind).items():
@@ -29,6 +31,6 @@ def test_words_are_found_in_the_classes_above_too():
 
 
 def test_the_docstring_is_the_same_text_however_it_is_asked_for():
-    assert inspect.getdoc(Ask) == Ask.__doc__
-    assert Ask.__doc__.startswith("What a policy wants in a round.")
-    assert Ask(np.zeros(1)).__doc__ == Ask.__doc__
+    assert inspect.getdoc(AdmissionRequest) == AdmissionRequest.__doc__
+    assert AdmissionRequest.__doc__.startswith("What a policy wants in a round.")
+    assert AdmissionRequest(np.zeros(1)).__doc__ == AdmissionRequest.__doc__

@@ -27,7 +27,7 @@ class Steady(headgate.AdmissionPolicy):
     rate: float = 4.0
 
     def admit(self, view, memory):
-        return headgate.Ask(np.full(view.debt.shape, self.rate)), memory
+        return headgate.AdmissionRequest(np.full(view.debt.shape, self.rate)), memory
 
 
 def test_importing_it_imports_nothing_heavy():

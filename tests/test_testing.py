@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, KStep, Reservoir, Retention, Selection, selection
+from headgate.control import AdmissionPolicy, AdmissionRequest, KStep, Reservoir, Retention, Selection, selection
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
 from headgate.testing import check_policy, check_prices, check_retention, check_selection
@@ -20,7 +20,7 @@ class Honest(AdmissionPolicy):
         return {"seen": np.zeros(runs)}
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.5)), {"seen": memory["seen"] + view.price}
+        return AdmissionRequest(np.full(view.debt.shape, 2.5)), {"seen": memory["seen"] + view.price}
 
 
 class Forgetful(Honest):
@@ -30,32 +30,32 @@ class Forgetful(Honest):
 
     def admit(self, view, memory):
         self.rounds += 1
-        return Ask(np.full(view.debt.shape, float(self.rounds % 5))), memory
+        return AdmissionRequest(np.full(view.debt.shape, float(self.rounds % 5))), memory
 
 
 class Vandal(Honest):
     def admit(self, view, memory):
         memory["seen"] += 1.0
-        return Ask(np.full(view.debt.shape, 2.5)), memory
+        return AdmissionRequest(np.full(view.debt.shape, 2.5)), memory
 
 
 class Gossip(Honest):
     """What one run does depends on the others."""
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, float(view.price.mean()))), memory
+        return AdmissionRequest(np.full(view.debt.shape, float(view.price.mean()))), memory
 
 
 class Unstable(Honest):
     def admit(self, view, memory):
-        return Ask(np.random.default_rng().random(view.debt.shape) * 9), memory
+        return AdmissionRequest(np.random.default_rng().random(view.debt.shape) * 9), memory
 
 
 class Remembers(Honest):
     """Returns a memory that `after` makes of the old one."""
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.5)), self.after(view, memory)
+        return AdmissionRequest(np.full(view.debt.shape, 2.5)), self.after(view, memory)
 
 
 class Renames(Remembers):
@@ -105,17 +105,17 @@ class ReturnsAnArrayForAsk(Honest):
 
 class AsksForOneNumber(Honest):
     def admit(self, view, memory):
-        return Ask(2.5), memory
+        return AdmissionRequest(2.5), memory
 
 
 class AsksForLess(Honest):
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, -1.0)), memory
+        return AdmissionRequest(np.full(view.debt.shape, -1.0)), memory
 
 
 class TakesARunForAll(Honest):
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.0 if view.price < 4 else 0.0)), memory
+        return AdmissionRequest(np.full(view.debt.shape, 2.0 if view.price < 4 else 0.0)), memory
 
 
 class OldRetention(Honest):
@@ -144,8 +144,8 @@ def test_faulty_policies_are_found(policy, message):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (ReturnsAnArray, "round 1: ReturnsAnArray.admit must return an Ask and the memory, returned ndarray"),
-        (ReturnsAnArrayForAsk, "must return an Ask and the memory, returned ndarray and dict"),
+        (ReturnsAnArray, "round 1: ReturnsAnArray.admit must return an AdmissionRequest and the memory, returned ndarray"),
+        (ReturnsAnArrayForAsk, "must return an AdmissionRequest and the memory, returned ndarray and dict"),
         (AsksForLess, r"round 1: AsksForLess asked for \[-1.0, -1.0, -1.0\] samples; must be finite, 0 or more"),
         (AsksForOneNumber, r"round 1: AsksForOneNumber asked for an array of \(\); needs one total for each run"),
         (Renames, r"round 1: Renames: the memory has the names \['saw'\], `start` gave \['seen'\]"),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.control import AdmissionPolicy, System
 from headgate.control.policies import Clairvoyant, Headgate
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess, Uniform, UniformInteger
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.theory.bound import BoundConstants
@@ -56,7 +56,9 @@ def short(price: NDArray[np.float64], bought: NDArray[np.int64], places: float, 
 
 def played(policy: AdmissionPolicy, prices: PriceProcess, budget: float, rounds: int, seeds: int) -> Rehearsal:
     system, runs = System(BUFFERS, budget, rounds), np.arange(seeds)
-    return rehearse(system, policy.completed(Given(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds)
+    return rehearse(
+        system, policy.resolved(PolicyContext(system, prices, BoundConstants(), runs, rounds)), prices, runs, rounds
+    )
 
 
 def measured(policy: AdmissionPolicy, rounds: int, seeds: int, places: float | None = None) -> NDArray[np.float64]:

@@ -19,10 +19,10 @@ from headgate.field_docs import TITLE
 
 WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): ""}
 SLOTS = {
-    "policy": "headgate.parts:POLICY",
-    "rule": "headgate.parts:RETENTION",
-    "selection": "headgate.parts:SELECTION",
-    "prices": "headgate.parts:PRICES",
+    "policy": "headgate.registry:POLICY",
+    "rule": "headgate.registry:RETENTION",
+    "selection": "headgate.registry:SELECTION",
+    "prices": "headgate.registry:PRICES",
     "data": "headgate.learning.data:DATA",
     "partition": "headgate.learning.partition:PARTITION",
     "concept": "headgate.learning.concepts:CONCEPT",

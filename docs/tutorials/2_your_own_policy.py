@@ -14,8 +14,8 @@ import polars as pl
 from pictures import line, panels, spread  # pictures.py is on the page Tutorials
 
 import headgate
-from headgate.control import AdmissionPolicy, Ask
-from headgate.control.policies import Buyer
+from headgate.control import AdmissionPolicy, AdmissionRequest
+from headgate.control.policies import BudgetedPolicy
 from headgate.errors import SettingError
 from headgate.testing import check_policy
 
@@ -25,9 +25,9 @@ folder = Path(tempfile.mkdtemp())
 # Three things to know
 # --------------------
 #
-# ``view`` is all that a server may know: the price, the debt, what was spent, what is held. ``Ask`` is what the policy
-# wants. Its memory is named arrays of fixed shape. Arrays lead with the runs of a batch, so one policy object plays all
-# seeds at once: work on whole arrays, and never on single numbers.
+# ``view`` is all that a server may know: the price, the debt, what was spent, what is held. ``AdmissionRequest``
+# is what the policy wants. Its memory is named arrays of fixed shape. Arrays lead with the runs of a batch, so one
+# policy object plays all seeds at once: work on whole arrays, and never on single numbers.
 #
 # This policy wants twice a rate while the price is at most its average so far.
 
@@ -44,7 +44,7 @@ class BelowAverage(AdmissionPolicy):
     def admit(self, view, memory):
         seen = memory["prices"] + view.price
         cheap = view.price <= seen / view.t
-        return Ask(np.where(cheap, 2 * self.rate, 0.0)), {"prices": seen}
+        return AdmissionRequest(np.where(cheap, 2 * self.rate, 0.0)), {"prices": seen}
 
 
 # %%
@@ -72,12 +72,12 @@ except SettingError as wrong:
 # Keeping the limits
 # ------------------
 #
-# Nothing holds ``BelowAverage`` to its budget. Who wants that subclasses ``Buyer``, says which share of the places to
+# Nothing holds ``BelowAverage`` to its budget. Who wants that subclasses ``BudgetedPolicy``, says which share of the places to
 # renew, and leaves the accounts to it: the money is never overdrawn, no buffer overfilled, whatever the prices are.
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BelowAverageBuyer(Buyer):
+class BelowAverageBuyer(BudgetedPolicy):
     """Renews all places while the price is at most `part` of its average so far."""
 
     part: float = 0.6

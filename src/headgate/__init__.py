@@ -38,7 +38,7 @@ Classes: for a loop or parts of one's own (policies, prices and rules that ship 
     Selection         base class: which samples of a window are bought
     PriceProcess      base class: the prices of every round
     View              what a policy knows when it decides
-    Ask               what it wants
+    AdmissionRequest               what it wants
     Candidates        what a retention rule chooses from
     Offered           what a buying rule chooses from
 
@@ -53,7 +53,7 @@ if _typing.TYPE_CHECKING:
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
     from headgate.control import (
         AdmissionPolicy,
-        Ask,
+        AdmissionRequest,
         Candidates,
         Controller,
         Offered,
@@ -72,7 +72,7 @@ if _typing.TYPE_CHECKING:
 _HOME = {
     "headgate.analysis.replay": "replay ReplayResult",
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
-    "headgate.control": "AdmissionPolicy Ask Candidates Controller Offered Report Retention Selection System View",
+    "headgate.control": "AdmissionPolicy AdmissionRequest Candidates Controller Offered Report Retention Selection System View",
     "headgate.control.prices": "PriceProcess",
     "headgate.errors": "HeadgateError",
     "headgate.experiment": "Experiment",

@@ -24,10 +24,10 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
-from headgate.parts import nearest
 from headgate.progress import counted, every, progress_bar
 from headgate.records.reader import RunFolder
 from headgate.records.sweeps import points_of
+from headgate.registry import nearest
 
 if TYPE_CHECKING:
     import polars as pl

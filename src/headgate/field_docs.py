@@ -22,8 +22,8 @@ def fields_in_help(kind: Kind) -> Kind:
 def field_docs(kind: type) -> dict[str, str]:
     """The words under each field, those of the classes above it first; nothing where there is no source.
 
-    >>> from headgate.control.types import Ask
-    >>> field_docs(Ask)["total"]
+    >>> from headgate.control.types import AdmissionRequest
+    >>> field_docs(AdmissionRequest)["total"]
     "Λ(t), (R,), shared among the clients by the policy's shares"
     """
     said: dict[str, str] = {}

@@ -18,14 +18,14 @@ import numpy as np
 from headgate.control.buffers import Buffers
 from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policy import AdmissionPolicy, Given, check_is_policy
+from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
 from headgate.control.selection import Offered, Selection
 from headgate.control.selection.rule import check_selection_asks, chosen
-from headgate.control.types import Arrays, Ask, Floats, Ints, Ledger, Losses, Orders, Report, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, Ledger, Losses, Orders, Report, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
 from headgate.theory.reuse import effective_sample_size
@@ -48,7 +48,7 @@ def check_policy(
     """
     check_is_policy(policy)
     system, prices = system or a_system(rounds), prices or Uniform(1.0, 10.0)
-    policy = policy.completed(Given(system, prices, BoundConstants(), np.arange(RUNS), rounds))
+    policy = policy.resolved(PolicyContext(system, prices, BoundConstants(), np.arange(RUNS), rounds))
     path = prices.path(np.arange(RUNS), 1, rounds + 1)
     controller = Controller(system, policy, RUNS, labels=_labels)
     for told in (False, True) if policy.listens else (False,):
@@ -331,11 +331,11 @@ class _Scripted(AdmissionPolicy):
     def retention(self, system: System) -> Retention:
         return self.rule
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         runs = np.arange(view.debt.size)
         draw = uniform(self.seed, Purpose.PRICE, view.t, runs)
         sizes = np.array([0.0, 0.4, 1.0, 3.3, float(view.system.memory), 2.5 * view.system.memory])
-        return Ask(sizes[(draw * len(sizes)).astype(int)]), memory
+        return AdmissionRequest(sizes[(draw * len(sizes)).astype(int)]), memory
 
 
 def _same_fields(one: Orders | Ledger, other: Orders | Ledger, message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Acdpp, Constant, Headgate, Released, Resolving
@@ -60,7 +60,7 @@ def test_the_whole_samples_admitted_follow_the_real_ones(wishes):
             return KStep(3)
 
         def admit(self, view, memory):
-            return Ask(np.array([wishes[view.t - 1]])), memory
+            return AdmissionRequest(np.array([wishes[view.t - 1]])), memory
 
     admitted = 0
     for orders, _ in play(Controller(a_system(), Wish(), 1), np.ones((1, len(wishes)))):
@@ -165,7 +165,7 @@ def test_a_price_per_client_is_charged_per_client():
 
         def admit(self, view, memory):
             assert view.price.shape == (1, 5)
-            return Ask(np.array([20.0])), memory
+            return AdmissionRequest(np.array([20.0])), memory
 
     controller = Controller(a_system(), Even(), 1)
     ledger = controller.open()
@@ -220,7 +220,7 @@ def test_a_policy_that_asks_for_nonsense_is_named(asked):
             return KStep(1)
 
         def admit(self, view, memory):
-            return Ask(np.array([asked])), memory
+            return AdmissionRequest(np.array([asked])), memory
 
     controller = Controller(a_system(), Odd(), 1)
     with pytest.raises(SettingError, match="round 1: Odd asked for"):
@@ -240,7 +240,7 @@ class Wants(AdmissionPolicy):
         return super().shares(system) if self.weights is None else np.array(self.weights)
 
     def admit(self, view, memory):
-        return Ask(np.array([self.total]), **self.extra), memory
+        return AdmissionRequest(np.array([self.total]), **self.extra), memory
 
 
 def test_a_controller_needs_a_run_and_a_seed_for_each():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, System
 from headgate.control.policies import Constant
 
 SYSTEM = System(np.array([3, 1, 7, 4, 5]), 11.0, 30)
@@ -48,7 +48,7 @@ def total(samples):
     ],
 )
 def test_a_policy_sees_the_ledger_and_what_is_still_in_memory(rule, kept):
-    policy = Asks(Ask(total(10)), rule)
+    policy = Asks(AdmissionRequest(total(10)), rule)
     after = [ledger for _, ledger in rounds(policy, 4)]
     assert [int(view.kept[0]) for view in policy.seen] == kept
     assert [view.kept_by_client.tolist() for view in policy.seen] == [[[each // 5] * 5] for each in kept]
@@ -73,20 +73,20 @@ def test_nobody_is_given_more_than_the_policy_the_rule_and_both_leave_room_for()
     room = np.array([[2, 9, 2, 9, 2]])
     cases = [(None, Fifo(4), 4), (room, Fifo(4), [2, 4, 2, 4, 2]), (room, KStep(1), room[0]), (None, KStep(1), 20)]
     for asked_room, rule, most in cases:
-        orders = first_orders(Ask(total(100), asked_room), rule)
+        orders = first_orders(AdmissionRequest(total(100), asked_room), rule)
         assert orders.admitted.tolist() == [np.broadcast_to(most, 5).tolist()]
         assert orders.asked[0] == orders.admitted.sum()  # what lies beyond lapses
 
 
 def test_room_of_a_client_without_a_share_is_no_room():
-    orders = first_orders(Ask(total(100)), Fifo(4), weights=(1, 2, 1, 1, 0))
+    orders = first_orders(AdmissionRequest(total(100)), Fifo(4), weights=(1, 2, 1, 1, 0))
     assert orders.admitted.tolist() == [[4, 4, 4, 4, 0]]
     assert (orders.asked.tolist(), orders.carry.tolist()) == ([16.0], [0.0])
 
 
 def test_what_is_given_and_what_is_free_come_on_top_and_the_free_ones_cost_nothing():
     given, free = np.array([[1, 0, 0, 0, 2]]), np.array([[0, 3, 0, 0, 1]])
-    ((orders, ledger),) = rounds(Asks(Ask(total(5), given=given, free=free), Fifo(9)), 1)
+    ((orders, ledger),) = rounds(Asks(AdmissionRequest(total(5), given=given, free=free), Fifo(9)), 1)
     assert orders.admitted.tolist() == [[2, 4, 1, 1, 4]]
     assert ledger.spent[0] == 2.0 * (5 + 3)
     assert orders.charge(np.array([[0, 2, 0, 0, 2]]))[0] == 2.0 * 1  # free ones are counted first

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from headgate.control.controller import Controller
 from headgate.control.policies import Constant, Headgate
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.purse import kept_back, most_money
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.purse import kept_back, most_money
 from headgate.control.retention import Fifo
 from headgate.control.types import Report, System
 from headgate.errors import LedgerError
@@ -87,7 +87,7 @@ def test_a_purse_leaves_alone_what_is_set_aside(reserved, price):
     assert np.array_equal(same.admitted, controller.decide(ledger, np.array([price])).admitted)
 
 
-class Greedy(Buyer):
+class Greedy(BudgetedPolicy):
     """Wants every place in every round, so that the purse alone says no."""
 
     def wanted(self, view, memory):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.control import Given, System
+from headgate.control import PolicyContext, System
 from headgate.control.plan import _choose, _fullest, best_constant_admission, plan
 from headgate.control.policies import Acdpp, Threshold
 from headgate.control.prices import Uniform
@@ -20,7 +20,7 @@ k = BoundConstants()
 
 def planned(buffers, budget, horizon):
     system = System(np.array(buffers), budget, horizon)
-    return plan(Given(system, Uniform(1, 10), k, np.arange(5), horizon or 1000), Acdpp())
+    return plan(PolicyContext(system, Uniform(1, 10), k, np.arange(5), horizon or 1000), Acdpp())
 
 
 @pytest.mark.paper("eq:optimal-K", "eq:kstep-opt-problem", "rem:buffer-violation")

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, Controller, Fifo, KStep, Report, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
 from headgate.control.buffers import checked
 from headgate.control.policies import Acdpp, Constant
 from headgate.control.policies.operating_point import highest_rate
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.control.retention.rule import Candidates, Retention
 from headgate.errors import SettingError
@@ -78,11 +78,14 @@ def refuses(view, memory):
     ("said", "message"),
     [
         (refuses, "round 1: Own: the feed is empty"),
-        (lambda view, memory: 3, r"round 1: Own\.admit must return an Ask and the memory, returned int"),
-        (lambda view, memory: (3, memory), r"round 1: Own\.admit must return an Ask"),
-        (lambda view, memory: (Ask(np.ones(2)), memory), "round 1: Own asked for an array of .*; needs one total for each run"),
-        (lambda view, memory: (Ask(np.array([-1.0])), memory), "round 1: Own asked for .* samples"),
-        (lambda view, memory: (Ask(np.array([1e19])), memory), r"round 1: Own asked for 1e\+19 samples; at most"),
+        (lambda view, memory: 3, r"round 1: Own\.admit must return an AdmissionRequest and the memory, returned int"),
+        (lambda view, memory: (3, memory), r"round 1: Own\.admit must return an AdmissionRequest"),
+        (
+            lambda view, memory: (AdmissionRequest(np.ones(2)), memory),
+            "round 1: Own asked for an array of .*; needs one total for each run",
+        ),
+        (lambda view, memory: (AdmissionRequest(np.array([-1.0])), memory), "round 1: Own asked for .* samples"),
+        (lambda view, memory: (AdmissionRequest(np.array([1e19])), memory), r"round 1: Own asked for 1e\+19 samples; at most"),
     ],
 )
 def test_an_ask_that_cannot_be_meant_names_round_and_policy(said, message):
@@ -93,14 +96,14 @@ def test_an_ask_that_cannot_be_meant_names_round_and_policy(said, message):
 
 @pytest.mark.parametrize("total", [-1.0, np.nan, 1e19])
 def test_one_run_for_which_nonsense_is_asked_is_enough(total):
-    controller = Controller(SYSTEM, Own(lambda view, memory: (Ask(np.array([1.0, total])), memory)), 2)
+    controller = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.array([1.0, total])), memory)), 2)
     with pytest.raises(SettingError, match=r"round 1: Own asked for .* samples"):
         controller.decide(controller.open(), 1.0)
 
 
 def test_one_number_for_each_client_is_not_taken_for_one_of_each_run():
     """Where there are as many runs as clients the shapes are the same; settings for each run still are."""
-    own = Controller(SYSTEM, Own(lambda view, memory: (Ask(np.ones(view.system.clients)), memory)), 2)
+    own = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.ones(view.system.clients)), memory)), 2)
     with pytest.raises(SettingError, match=r"round 1: Own asked for an array of \(2,\); needs one total for each run"):
         own.decide(own.open(), 1.0)
     each = Controller(SYSTEM, Constant(rate=np.array([1.0, 2.0]), K=3), 2)
@@ -109,11 +112,11 @@ def test_one_number_for_each_client_is_not_taken_for_one_of_each_run():
 
 def test_a_setting_that_is_still_to_be_worked_out_is_named():
     with pytest.raises(SettingError, match=r"Constant\.rate: is missing; state it"):
-        Constant(K=3).needed("rate")
+        Constant(K=3).required("rate")
 
 
 def test_a_sample_is_kept_for_a_round_at_least():
-    given = Given(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 20)
+    given = PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 20)
     with pytest.raises(SettingError, match="K = 0: a sample must be kept for at least one round"):
         highest_rate(0, given)
 
@@ -161,7 +164,7 @@ def test_orders_tell_what_each_client_pays_at_one_price_or_at_its_own():
 
 @pytest.mark.parametrize("key", ["room", "given", "free"])
 def test_what_is_said_for_each_client_is_said_for_each_run_and_client(key):
-    controller = Controller(SYSTEM, Own(lambda view, memory: (Ask(np.ones(1), **{key: np.ones(3, int)}), memory)))
+    controller = Controller(SYSTEM, Own(lambda view, memory: (AdmissionRequest(np.ones(1), **{key: np.ones(3, int)}), memory)))
     with pytest.raises(
         SettingError, match=rf"round 1: Own asked with `{key}` of shape \(3,\); needs one number for each of 1 runs"
     ):

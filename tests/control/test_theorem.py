@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, System
 from headgate.control.policies import Clairvoyant, Headgate
-from headgate.control.policies.buying import all_prices
+from headgate.control.policies.budgeted import all_prices
 from headgate.control.prices import Markov
 
 _spec = importlib.util.spec_from_file_location("theorem", Path(__file__).parents[2] / "tools" / "theorem.py")

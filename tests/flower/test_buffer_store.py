@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, Retention, StaticRatio
-from headgate.control.types import Ask, System
+from headgate.control.types import AdmissionRequest, System
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.messages import NO_LIMIT, Order
@@ -125,7 +125,7 @@ class Scripted(AdmissionPolicy):
         return self.rule
 
     def admit(self, view, memory):
-        return Ask(np.zeros(1), given=np.array([[self.script[view.t - 1]]])), memory
+        return AdmissionRequest(np.zeros(1), given=np.array([[self.script[view.t - 1]]])), memory
 
 
 RULES = [Fifo(3), KStep(2), Reservoir(3), StaticRatio(3, 0.5), DynamicRatio(3), ClassBalanced(3)]

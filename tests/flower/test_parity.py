@@ -21,9 +21,9 @@ from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.run_folder import LEDGER, PARAMETERS
 from headgate.flower.strategy import AdmissionStrategy
-from headgate.parts import RETENTION
 from headgate.records.reader import RunFolder
 from headgate.records.tables import LOSSES
+from headgate.registry import RETENTION
 from headgate.simulation.engine import Simulation
 
 ROUNDS = 5

@@ -11,7 +11,7 @@ from limited import tried
 from recipes import names
 from values import number, value
 
-from headgate.parts import POLICY, PRICES, RETENTION
+from headgate.registry import POLICY, PRICES, RETENTION
 from headgate.theory.bound import BoundConstants
 from headgate.web.api import Json
 from headgate.web.planning import Planner

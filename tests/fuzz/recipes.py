@@ -21,7 +21,7 @@ from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
-from headgate.parts import POLICY, PRICES, RETENTION
+from headgate.registry import POLICY, PRICES, RETENTION
 from headgate.theory.bound import BoundConstants
 
 CORPUS = Path(__file__).parent / "corpus" / "recipes.json"

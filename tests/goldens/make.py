@@ -99,14 +99,14 @@ def ledger(make):
 
 def _played(make, horizon, prices):
     from headgate.control import Controller, System
-    from headgate.control.policy import Given
+    from headgate.control.policy import PolicyContext
     from headgate.control.types import Losses, Report
     from headgate.theory.bound import BoundConstants
 
     seeds, clients = np.arange(SEEDS), np.arange(5)
     system = System(np.array([3, 1, 7, 4, 5]), 11.0, horizon)
     try:
-        policy = make().completed(Given(system, prices, BoundConstants(), seeds, ROUNDS))
+        policy = make().resolved(PolicyContext(system, prices, BoundConstants(), seeds, ROUNDS))
         controller = Controller(system, policy, SEEDS, labels=lambda runs, client, position: (7 * position + client) % 3)
         now, admitted = controller.open(), []
         for t in range(ROUNDS):

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.errors import Interrupted
-from headgate.records.parts import create
+from headgate.records.shards import create
 from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 

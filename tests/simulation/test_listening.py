@@ -12,8 +12,8 @@ from headgate.control.policies import Headgate, Listening
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.records.parts import create
 from headgate.records.reader import RunFolder
+from headgate.records.shards import create
 from headgate.records.tables import CLIENTS, LOSSES
 from headgate.simulation import engine
 from headgate.simulation.engine import Simulation

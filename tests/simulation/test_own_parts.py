@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headgate.control import AdmissionPolicy, Ask, Reservoir
+from headgate.control import AdmissionPolicy, AdmissionRequest, Reservoir
 from headgate.control.prices import Fixed
 from headgate.control.rehearse import rehearse
 from headgate.errors import DataError, Interrupted, SettingError
@@ -34,7 +34,7 @@ def local(each):
         each: int
 
         def admit(self, view, memory):
-            return Ask(np.full(view.debt.shape, float(self.each))), memory
+            return AdmissionRequest(np.full(view.debt.shape, float(self.each))), memory
 
     return Local(each)
 
@@ -109,7 +109,7 @@ def test_any_other_part_may_be_an_object_too(tmp_path):
 MODULE = """
 from dataclasses import dataclass
 import numpy as np
-from headgate.control import AdmissionPolicy, Ask, Fifo, Retention
+from headgate.control import AdmissionPolicy, AdmissionRequest, Fifo, Retention
 
 @dataclass(frozen=True, eq=False)
 class Each(AdmissionPolicy):
@@ -120,7 +120,7 @@ class Each(AdmissionPolicy):
         return self.rule
 
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, float(self.each))), memory
+        return AdmissionRequest(np.full(view.debt.shape, float(self.each))), memory
 """
 
 

@@ -10,7 +10,7 @@ from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
-from headgate.records.parts import create
+from headgate.records.shards import create
 from headgate.simulation.engine import Simulation
 from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform

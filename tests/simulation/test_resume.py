@@ -12,8 +12,8 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
-from headgate.records.parts import create
 from headgate.records.reader import RunFolder
+from headgate.records.shards import create
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint
 from headgate.simulation.devices import choose_device

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.control.policies import Acdpp
 from headgate.control.policies.drift.argmin import Objective, argmin_on
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.rehearse import rehearse
 from headgate.experiment import load
 from headgate.theory import comparison as c
@@ -32,7 +32,7 @@ def test_4_the_policy_takes_the_largest_minimiser_which_spends_what_N0_at_Pdim_d
     e = load("mnist", ["run.seeds=150", "run.rounds=100"])
     spent = []
     for N0 in (0.0, e.bound.pdim):
-        policy = Acdpp(N0=N0).completed(Given(e.system, e.prices, e.bound, e.seeds, e.rounds))
+        policy = Acdpp(N0=N0).resolved(PolicyContext(e.system, e.prices, e.bound, e.seeds, e.rounds))
         played = rehearse(e.system, policy, e.prices, e.seeds, e.rounds)
         assert np.all(played.admitted[:, 0] == 100)
         luck = policy.rate * (played.price - e.prices.mean(e.rounds))

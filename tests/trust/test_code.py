@@ -27,7 +27,7 @@ PLANTED = """
 from pathlib import Path
 from dataclasses import dataclass
 import numpy as np
-from headgate.control import AdmissionPolicy, Ask, Fifo
+from headgate.control import AdmissionPolicy, AdmissionRequest, Fifo
 from headgate.control.prices import Fixed
 
 Path(__file__).with_name("was-imported").touch()
@@ -35,7 +35,7 @@ Path(__file__).with_name("was-imported").touch()
 @dataclass(frozen=True, eq=False)
 class Part(AdmissionPolicy):
     def admit(self, view, memory):
-        return Ask(np.full(view.debt.shape, 2.0)), memory
+        return AdmissionRequest(np.full(view.debt.shape, 2.0)), memory
 
 @dataclass(frozen=True)
 class Price(Fixed):

@@ -9,8 +9,8 @@ import numpy as np
 
 from headgate.control import Controller
 from headgate.experiment import build
-from headgate.records.parts import create
 from headgate.records.reader import RunFolder
+from headgate.records.shards import create
 from headgate.records.sums import read_sealed
 from headgate.records.tables import PARTS, TABLES
 from headgate.records.writer import RunWriter

@@ -16,7 +16,7 @@ from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
 from headgate.errors import HeadgateError
 from headgate.experiment import build
-from headgate.parts import POLICY
+from headgate.registry import POLICY
 from headgate.theory.comparison import oracle_bound
 from headgate.web import shapes
 from headgate.web.asking import choices

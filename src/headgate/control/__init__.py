@@ -7,7 +7,7 @@ ledger = controller.post(ledger, orders)      # the only way time advances
 """
 
 from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import (
     Balancer,
     Candidates,
@@ -24,4 +24,4 @@ from headgate.control.retention import (
 )
 from headgate.control.scores import Scores
 from headgate.control.selection import ByEntropy, ByLot, ByMargin, FirstCome, KCentre, Offered, Selection, Vessal
-from headgate.control.types import Ask, Ledger, Losses, Orders, Report, System, View
+from headgate.control.types import AdmissionRequest, Ledger, Losses, Orders, Report, System, View

@@ -12,7 +12,20 @@ from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
 from headgate.control.terms import Terms
-from headgate.control.types import Arrays, Ask, Floats, Ints, Labels, Ledger, Losses, Orders, Report, Streams, System, View
+from headgate.control.types import (
+    AdmissionRequest,
+    Arrays,
+    Floats,
+    Ints,
+    Labels,
+    Ledger,
+    Losses,
+    Orders,
+    Report,
+    Streams,
+    System,
+    View,
+)
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.theory.drift import debt_update
@@ -208,7 +221,7 @@ class Controller:
         policy = replace(self.policy, **settings) if settings else self.policy
         return Controller(self.system, policy, 1, self.buffers.streams.seeds[:1])
 
-    def _asked(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         """What the policy wants, refused where it cannot be meant."""
         name = type(self.policy).__name__
         try:
@@ -218,8 +231,10 @@ class Controller:
         except Exception as error:
             error.add_note(f"in round {view.t}, in {name}.admit: arrays of view and memory hold all {self.runs} runs")
             raise
-        if not (isinstance(said, tuple) and len(said) == 2 and isinstance(said[0], Ask)):
-            raise SettingError(f"round {view.t}: {name}.admit must return an Ask and the memory, returned {_kinds(said)}")
+        if not (isinstance(said, tuple) and len(said) == 2 and isinstance(said[0], AdmissionRequest)):
+            raise SettingError(
+                f"round {view.t}: {name}.admit must return an AdmissionRequest and the memory, returned {_kinds(said)}"
+            )
         ask, after = said
         total = np.asarray(ask.total, dtype=np.float64)
         if total.shape != (self.runs,):

@@ -7,7 +7,7 @@ import numpy as np
 
 from headgate.control.policies.drift.acdpp import Acdpp
 from headgate.control.policies.operating_point import OPEN_END, better_of_corollary
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.errors import SettingError
@@ -97,7 +97,7 @@ class Plan:
 
 
 def plan(
-    given: Given,
+    given: PolicyContext,
     policy: AdmissionPolicy,
     gamma: float | None = None,
     phi: float | None = None,
@@ -111,27 +111,27 @@ def plan(
     if isinstance(policy, Acdpp) and search:
         gamma, phi = policy.gamma if gamma is None else gamma, policy.phi if phi is None else phi
         return _plan_acdpp(given, replace(policy, gamma=gamma, phi=phi), tick)
-    policy = policy.completed(given)
+    policy = policy.resolved(given)
     result = _whole(given, policy, given.seeds, given.rounds, tick)
     bounds, oracle = _bounds(result, given)
     why = "its settings are as stated, or follow from the system and the prices"
     return Plan(policy, result, float(bounds.mean()), oracle, why)
 
 
-def _whole(given: Given, policy: AdmissionPolicy, seeds: Ints, rounds: int, tick: Callable[[int], None]) -> Rehearsal:
+def _whole(given: PolicyContext, policy: AdmissionPolicy, seeds: Ints, rounds: int, tick: Callable[[int], None]) -> Rehearsal:
     result = rehearse(given.system, policy, given.prices, seeds, rounds, tick)
     if result.rounds < rounds:
         raise KeyboardInterrupt
     return result
 
 
-def _bounds(result: Rehearsal, given: Given) -> tuple[Floats, float]:
+def _bounds(result: Rehearsal, given: PolicyContext) -> tuple[Floats, float]:
     """Ē_T of each run, and the oracle's."""
     return result.bound(given.bound).sum(axis=-1), float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
 
 
 @paper("rem:buffer-violation")
-def _plan_acdpp(given: Given, policy: Acdpp, tick: Callable[[int], None]) -> Plan:
+def _plan_acdpp(given: PolicyContext, policy: Acdpp, tick: Callable[[int], None]) -> Plan:
     """Choose K and Λ̄, and rehearse the neighbours of K in one batch.
 
     `policy` supplies everything else (burst cap, capacity, N(0), n(0)). Of the candidates whose rehearsed

@@ -9,7 +9,7 @@ from headgate.control.prices.process import PriceProcess
 from headgate.control.retention.rule import Retention
 from headgate.control.retention.windows import Fifo
 from headgate.control.selection.rule import Selection
-from headgate.control.types import Arrays, Ask, Ints, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.field_docs import fields_in_help
@@ -19,7 +19,7 @@ from headgate.theory.labels import paper
 
 @fields_in_help
 @dataclass(frozen=True, eq=False)
-class Given:
+class PolicyContext:
     """What the settings that a policy was not given are worked out from."""
 
     system: System
@@ -52,11 +52,11 @@ class AdmissionPolicy(ABC):
     listens: ClassVar[bool] = False
     """whether it is told what clients' samples lost in the round before, `View.losses`; then control waits for the round"""
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         """The policy with all that was left out worked out; the record holds what it says."""
         return self
 
-    def needed(self, name: str) -> Any:
+    def required(self, name: str) -> Any:
         """A setting without which it cannot decide; refused where it is still to be worked out."""
         value = getattr(self, name)
         if value is None:
@@ -76,7 +76,7 @@ class AdmissionPolicy(ABC):
         return {}
 
     @abstractmethod
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         """What to admit in round view.t, and the memory for the next round. Pure: same in, same out."""
 
 

@@ -139,7 +139,7 @@ class View(NamedTuple):
 
 
 @fields_in_help
-class Ask(NamedTuple):
+class AdmissionRequest(NamedTuple):
     """What a policy wants in a round. The total is real and is made whole, with its remainder carried."""
 
     total: Floats

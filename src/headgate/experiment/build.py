@@ -21,7 +21,7 @@ from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
-from headgate.parts import POLICY, PRICES, Search, Untrusted, fill, make, nearest
+from headgate.registry import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
 SECTIONS = ("system", "prices", "run", "bound", "policies", "data", "model", "training", "server", "objective", "sweep")

@@ -11,7 +11,7 @@ import numpy as np
 
 from headgate.control.controller import Controller
 from headgate.control.policies.held import Held, held
-from headgate.control.policy import AdmissionPolicy, Given, check_is_policy
+from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess
 from headgate.control.prices.looking import WithLooks
 from headgate.control.retention import Retention
@@ -26,7 +26,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, Logistic, Model
 from headgate.learning.objectives import OBJECTIVE, LocalObjective, PlainLoss
 from headgate.learning.server import SERVER, Average, ServerUpdate
-from headgate.parts import POLICY, PRICES, Unnamed, settings_of, table_of
+from headgate.registry import POLICY, PRICES, Unnamed, settings_of, table_of
 from headgate.theory.bound import BoundConstants
 
 IN_PROCESS = "in this process: "
@@ -98,11 +98,11 @@ class Experiment:
         return replace(self.training.local(), objective=self.objective)
 
     @cached_property
-    def given(self) -> Given:
+    def given(self) -> PolicyContext:
         """What policies are completed from."""
-        return Given(self.system, self.prices, self.bound, self.seeds, self.rounds, self.model.linear)
+        return PolicyContext(self.system, self.prices, self.bound, self.seeds, self.rounds, self.model.linear)
 
-    def given_for(self, policy: AdmissionPolicy) -> Given:
+    def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
         """The same at the prices that a policy pays: where its clients look before they buy, each label takes looks, too."""
         looks = self.price_of_looks(policy)
         return replace(self.given, prices=WithLooks(self.prices, looks)) if looks else self.given
@@ -210,7 +210,7 @@ def _check_changes(data: Data, clients: int) -> None:
             raise SettingError(f"data.changes.{error}") from None
 
 
-def _check_rules(policy: AdmissionPolicy, given: Given, data: Data) -> None:
+def _check_rules(policy: AdmissionPolicy, given: PolicyContext, data: Data) -> None:
     """Refuses a buying rule that is none or asks for labels, and a rule that looks at labels before they come."""
     rule = policy.selection
     if rule is not None:
@@ -222,10 +222,10 @@ def _check_rules(policy: AdmissionPolicy, given: Given, data: Data) -> None:
         raise SettingError(f"retention: {type(kept_by).__name__} looks at labels, which come late (data.late = {data.late})")
 
 
-def _completed(name: str, policy: AdmissionPolicy, given: Given, data: Data) -> AdmissionPolicy:
+def _completed(name: str, policy: AdmissionPolicy, given: PolicyContext, data: Data) -> AdmissionPolicy:
     check_is_policy(policy, f"policies.{name}")
     try:
-        made = policy.completed(given)
+        made = policy.resolved(given)
         _check_rules(made, given, data)
         Controller(given.system, made, len(given.seeds), given.seeds)  # refuses what does not fit the system, or memory
         return made

@@ -14,7 +14,7 @@ from headgate.escaping import shown
 from headgate.experiment.tables import read_toml
 from headgate.learning.data import DATA
 from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
-from headgate.parts import POLICY, PRICES, Slot, nearest
+from headgate.registry import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
 SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}

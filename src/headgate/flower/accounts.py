@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headgate.control.controller import Controller
-from headgate.control.policies.buying.purse import kept_back, most_money
+from headgate.control.policies.budgeted.purse import kept_back, most_money
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
@@ -20,7 +20,7 @@ from headgate.flower.messages import NO_LIMIT, Ahead, Order, Told
 from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
 from headgate.flower.rules import stated
 from headgate.flower.validation import Closings, check_address, check_held, closings
-from headgate.parts import Unnamed
+from headgate.registry import Unnamed
 
 
 @dataclass(frozen=True, eq=False)

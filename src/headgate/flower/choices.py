@@ -18,7 +18,7 @@ from headgate.experiment import Experiment
 from headgate.flower.messages import Order
 from headgate.flower.samples import HeldSample, Look
 from headgate.limits import SAMPLES, WINDOW
-from headgate.parts import SELECTION, fill, nearest, table_of
+from headgate.registry import SELECTION, fill, nearest, table_of
 
 
 @dataclass(frozen=True, eq=False)

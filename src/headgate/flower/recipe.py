@@ -43,7 +43,7 @@ from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
 from headgate.learning.streams import Served, Stream
-from headgate.parts import shown_kind
+from headgate.registry import shown_kind
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000

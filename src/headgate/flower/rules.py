@@ -11,7 +11,7 @@ from collections.abc import Collection
 from headgate.control.retention import Retention, WindowRule
 from headgate.errors import DataError
 from headgate.flower.messages import Order
-from headgate.parts import RETENTION, fill, nearest, table_of
+from headgate.registry import RETENTION, fill, nearest, table_of
 
 WINDOW = "window"
 

@@ -18,8 +18,8 @@ from headgate.flower.durable import Watch
 from headgate.flower.ledger_store import LedgerStore, SettledRound
 from headgate.reading import read_toml
 from headgate.records.lock import FolderLock
-from headgate.records.parts import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_state
+from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.source import commit
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE

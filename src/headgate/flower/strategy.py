@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
@@ -222,7 +222,7 @@ class AdmissionStrategy(Strategy):
         system = self.experiment.system
         log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
-        if isinstance(policy := self.experiment.policies[self.accounts.policy], Buyer) and policy.fill:
+        if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.fill:
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
 
     # its parts

@@ -14,8 +14,8 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CHANGES_FILE, CONCEPTS
-from headgate.parts import Slot
 from headgate.reading import read_text
+from headgate.registry import Slot
 
 
 class Changes(ABC):

@@ -8,7 +8,7 @@ import numpy as np
 from headgate.control.types import Floats
 from headgate.errors import SettingError
 from headgate.learning.sea import above
-from headgate.parts import Slot
+from headgate.registry import Slot
 
 if TYPE_CHECKING:  # polars, which reads some of the formats, is not needed to plan
     from headgate.learning.formats import Labels, Pixels

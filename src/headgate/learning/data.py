@@ -15,8 +15,8 @@ from headgate.learning.concepts import CONCEPT, Concept
 from headgate.learning.partition import PARTITION, Pairs, Partition
 from headgate.learning.sea import THRESHOLD, above, features
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
-from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
 from headgate.reading import read_bytes
+from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import Dataset

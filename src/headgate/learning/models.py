@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headgate.parts import Search, Slot, call_outside, fill, find_outside, shown_kind
+from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from headgate.errors import SettingError
 from headgate.learning.models import Model, Shape
-from headgate.parts import in_one_line
+from headgate.registry import in_one_line
 
 
 def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive, zero_or_more
 from headgate.errors import SettingError
-from headgate.parts import Slot
+from headgate.registry import Slot
 
 if TYPE_CHECKING:
     from headgate.learning.local import LocalTraining

@@ -14,7 +14,7 @@ from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError
-from headgate.parts import Slot
+from headgate.registry import Slot
 
 RETRIES = 100
 

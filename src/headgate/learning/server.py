@@ -10,7 +10,7 @@ from typing import Any
 
 from headgate.control.checks import positive
 from headgate.errors import SettingError
-from headgate.parts import Slot
+from headgate.registry import Slot
 
 State = Mapping[str, Any]
 """named arrays, never changed in place"""

@@ -15,13 +15,13 @@ import numpy as np
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.parts import in_one_line
 from headgate.records.lock import FolderLock
-from headgate.records.parts import resuming, saying_how_to_go_on
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.scored import read_scored
+from headgate.records.shards import resuming, saying_how_to_go_on
 from headgate.records.source import commit
 from headgate.records.writer import Checkpoint, RunWriter
+from headgate.registry import in_one_line
 from headgate.simulation.cut import footprint
 from headgate.simulation.devices import choose_device, give_back
 from headgate.simulation.engine import Simulation, streams_of

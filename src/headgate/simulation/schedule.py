@@ -18,9 +18,9 @@ import tomli_w
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
-from headgate.parts import Untrusted
 from headgate.records.lock import FolderLock
-from headgate.records.parts import (
+from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_config
+from headgate.records.shards import (
     Tail,
     check_parts,
     clear_killed_start,
@@ -33,11 +33,11 @@ from headgate.records.parts import (
     saying_how_to_go_on,
     tell,
 )
-from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_config
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_text
 from headgate.records.tables import PARTS, TABLES, part_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
+from headgate.registry import Untrusted
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.devices import choose_device
 from headgate.simulation.players import ChunkError, Here, Player, Processes, cores

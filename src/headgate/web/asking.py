@@ -13,13 +13,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from headgate.control.controller import Controller
-from headgate.control.policies import Buyer
+from headgate.control.policies import BudgetedPolicy
 from headgate.errors import InfeasibleError, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, build, recipe_names
 from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
-from headgate.parts import POLICY, PRICES, fill, nearest
+from headgate.registry import POLICY, PRICES, fill, nearest
 from headgate.web.uploads import MOST_PRICES
 
 LIMITS = {
@@ -70,7 +70,7 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
         process["prices"] = _prices(process.get("prices"), asked.rounds)
     own = {**asked.options, "kind": asked.policy}
     if asked.K is not None:
-        by_rule = issubclass(POLICY.kinds[asked.policy], Buyer) and "rule" not in own  # a buyer keeps samples by a rule
+        by_rule = issubclass(POLICY.kinds[asked.policy], BudgetedPolicy) and "rule" not in own  # keeps samples by a rule
         own |= {"rule": {"kind": "kstep", "K": asked.K, "capacity": "buffer"}} if by_rule else {"K": asked.K}
     known = {each.name for each in fields(POLICY.kinds[asked.policy])}
     own |= {key: value for key, value in (("gamma", asked.gamma), ("phi", asked.phi)) if key in known and key not in own}

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate import __version__
-from headgate.parts import nearest
+from headgate.registry import nearest
 from headgate.web.shapes import Problem
 from headgate.web.uploads import Refused, body
 

@@ -22,7 +22,7 @@ from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.control.types import Floats
 from headgate.experiment import Experiment
-from headgate.parts import checked
+from headgate.registry import checked
 from headgate.theory.comparison import oracle_bound
 from headgate.web.answers import number, plain, with_interval
 from headgate.web.asking import PlanRequest, built, check_waiting, command

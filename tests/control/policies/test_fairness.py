@@ -3,7 +3,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.control.policies.buying.buyer import divided, fair
+from headgate.control.policies.budgeted.base import divided, fair
 
 BUFFER = np.array([3, 1, 7, 4])
 SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4)

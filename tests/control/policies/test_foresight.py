@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Given, System
+from headgate.control import PolicyContext, System
 from headgate.control.policies import Clairvoyant, Headgate, Resolving
 from headgate.control.policies.references.foresight import _follow, _levels, convex_minorant, foresee, round_cost
 from headgate.control.prices import Uniform, UniformInteger
@@ -120,7 +120,7 @@ SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 60)
 @pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
 def test_as_a_policy_it_replays_its_plan_and_nobody_does_better(prices):
     k, seeds = BoundConstants(), np.arange(6)
-    policy = Clairvoyant().completed(Given(SYSTEM, prices, k, seeds, 60))
+    policy = Clairvoyant().resolved(PolicyContext(SYSTEM, prices, k, seeds, 60))
     result = rehearse(SYSTEM, policy, prices, seeds, 60)
     plans = [foresee(own, SYSTEM, k) for own in prices.path(seeds, 1, 61)[:, None]]
     bound, cost = np.concatenate([plan.bound for plan in plans]), result.penalty(k).sum(axis=-1)
@@ -134,7 +134,7 @@ def test_as_a_policy_it_replays_its_plan_and_nobody_does_better(prices):
 
 
 def test_it_refuses_prices_it_did_not_foresee():
-    policy = Clairvoyant().completed(Given(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 5))
+    policy = Clairvoyant().resolved(PolicyContext(SYSTEM, Uniform(1, 10), BoundConstants(), np.arange(2), 5))
     with pytest.raises(SettingError, match="knows no prices yet"):
         rehearse(SYSTEM, Clairvoyant(), Uniform(1, 10), np.arange(2), 5)
     with pytest.raises(SettingError, match="made for other prices"):
@@ -150,7 +150,7 @@ def test_a_run_follows_its_own_plan_whoever_plays_beside_it():
     prices, seeds = UniformInteger(1, 9), np.arange(8)
 
     def played(seeds):
-        policy = Clairvoyant().completed(Given(SYSTEM, prices, BoundConstants(), seeds, 12))
+        policy = Clairvoyant().resolved(PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 12))
         return rehearse(SYSTEM, policy, prices, seeds, 12)
 
     together = played(seeds)

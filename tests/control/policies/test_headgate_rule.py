@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
 from headgate.control.policies import Headgate
-from headgate.control.policies.buying import all_prices
-from headgate.control.policies.buying.headgate import _early_path
+from headgate.control.policies.budgeted import all_prices
+from headgate.control.policies.budgeted.headgate import _early_path
 
 RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
 RUNS = 2

@@ -9,7 +9,7 @@ from headgate import load
 from headgate.control import Controller, System
 from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Held, Hybrid, Oracle, Released
 from headgate.control.policies.held import held
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
 from headgate.testing import check_policy
@@ -39,7 +39,7 @@ def played(policy, system, prices):
 )
 def test_keeps_both_limits(policy, buffers, budget, prices, open_end):
     system = System(buffers, budget, None if open_end else len(prices))
-    made = Held(policy).completed(Given(system, Uniform(1.0, 10.0), BoundConstants(), np.arange(1), len(prices)))
+    made = Held(policy).resolved(PolicyContext(system, Uniform(1.0, 10.0), BoundConstants(), np.arange(1), len(prices)))
     spent, held_by = played(made, system, prices)
     rounds = np.arange(1, len(prices) + 1)
     assert (spent <= budget * (rounds if open_end else len(prices))).all()

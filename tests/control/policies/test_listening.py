@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Headgate, Listening
-from headgate.control.policies.buying.buyer import divided
+from headgate.control.policies.budgeted.base import divided
 from headgate.control.prices import PerClient, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import LedgerError, SettingError

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
 from headgate.control.policies import Below, Bucket, Lookahead, Pacing, Pi, Random, Threshold
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
-from headgate.parts import fill as filled
+from headgate.registry import fill as filled
 from headgate.theory.bound import BoundConstants
 
 RUNS, EPSILON, TINY = 2, 2.0**-30, sys.float_info.min
@@ -164,15 +164,15 @@ class Told(PriceProcess):
 SYSTEM = System(np.array([3, 8, 5]), 6.0, 40)
 
 
-def completed(policy, prices, rounds=40, system=SYSTEM):
-    return policy.completed(Given(system, prices, BoundConstants(), np.arange(2), rounds))
+def resolved(policy, prices, rounds=40, system=SYSTEM):
+    return policy.resolved(PolicyContext(system, prices, BoundConstants(), np.arange(2), rounds))
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7, 40])
 @pytest.mark.parametrize("fill", [0.0, 1.0, 8.0])
 def test_a_limit_that_is_left_out_spends_the_money_with_what_round_1_may_cost(fill, rounds):
     prices = Told()
-    policy = completed(Threshold(fill=fill, share=0.2), prices, rounds)
+    policy = resolved(Threshold(fill=fill, share=0.2), prices, rounds)
     seeds, start, stop = prices.asked
     assert (start, stop, seeds.size * rounds) == (1, rounds + 1, pytest.approx(2**17, rel=0.001))
     assert seeds.min() >= 2**31  # never those of the runs
@@ -189,8 +189,8 @@ def test_a_limit_that_is_left_out_spends_the_money_with_what_round_1_may_cost(fi
 
 def test_what_was_stated_stays():
     limited = Threshold(limit=2.0, share=0.5)
-    assert completed(limited, Uniform(1, 10)) is limited
-    assert completed(Random(chance=0.0), Uniform(1, 10)).chance == 0.0
+    assert resolved(limited, Uniform(1, 10)) is limited
+    assert resolved(Random(chance=0.0), Uniform(1, 10)).chance == 0.0
 
 
 def test_a_recipe_may_state_a_limit_without_end():
@@ -198,8 +198,8 @@ def test_a_recipe_may_state_a_limit_without_end():
 
 
 def test_a_chance_that_is_left_out_spends_the_budget_at_the_mean_price():
-    assert completed(Random(), Fixed(2.0)).chance == 6.0 / (2.0 * 16)
-    assert completed(Random(), Fixed(0.25)).chance == 1.0
+    assert resolved(Random(), Fixed(2.0)).chance == 6.0 / (2.0 * 16)
+    assert resolved(Random(), Fixed(0.25)).chance == 1.0
 
 
 @pytest.mark.parametrize("policy", [Threshold(), Random()])

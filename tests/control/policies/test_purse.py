@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headgate.control.controller import Controller
 from headgate.control.policies import Acdpp, Clairvoyant, Constant, Dpp
 from headgate.control.policies.references.clairvoyant import cheapest_first
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.control.types import System
@@ -67,8 +67,8 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
 
 def test_foresight_for_samples_follows_its_plan():
     seeds, prices = np.arange(4), Uniform(1, 10)
-    known = Given(SYSTEM, prices, BoundConstants(), seeds, 30)
-    policy = Clairvoyant(aim="samples", fill=8.0).completed(known)
+    known = PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 30)
+    policy = Clairvoyant(aim="samples", fill=8.0).resolved(known)
     result = rehearse(SYSTEM, policy, prices, seeds, 30)
     plan = [cheapest_first(own, SYSTEM, 8 * SYSTEM.budget).sum() for own in policy.path]
     assert result.N[:, -1].tolist() == plan

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control import System, View
-from headgate.control.policies.buying.purse import (
+from headgate.control.policies.budgeted.purse import (
     affordable,
     affordable_by_client,
     ceiling,

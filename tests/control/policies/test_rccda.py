@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Rccda
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import Fixed, PerClient, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
@@ -84,19 +84,19 @@ def test_a_round_of_which_nobody_tells_leaves_the_loss_as_it_was():
 def test_its_rate_spends_the_budget():
     """Renewals at the rate, and probes in between, at the mean price."""
     system, prices = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100), Uniform(1, 10)
-    policy = Rccda(probe=0.02).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
+    policy = Rccda(probe=0.02).resolved(PolicyContext(system, prices, BoundConstants(), np.arange(2), 100))
     assert 5.5 * 100 * (policy.rate + 0.02 * (1 - policy.rate)) == pytest.approx(55.0)
-    poor = Rccda(probe=0.5).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
+    poor = Rccda(probe=0.5).resolved(PolicyContext(system, prices, BoundConstants(), np.arange(2), 100))
     assert poor.rate == 0.0
-    probes = Rccda(probe=1.0).completed(Given(system, prices, BoundConstants(), np.arange(2), 100))
+    probes = Rccda(probe=1.0).resolved(PolicyContext(system, prices, BoundConstants(), np.arange(2), 100))
     assert probes.rate == 0.0  # nothing is left for renewals
-    assert poor.completed(Given(system, prices, BoundConstants(), np.arange(2), 100)) is poor
+    assert poor.resolved(PolicyContext(system, prices, BoundConstants(), np.arange(2), 100)) is poor
 
 
 @pytest.mark.parametrize(("price", "rate"), [(2.0**-7, 0.5 / (100 * 2.0**-7)), (2.0**-8, 1.0)])
 def test_where_samples_are_cheap_it_may_renew_in_every_round(price, rate):
     system = System(np.array([40, 60]), 0.5, 100)
-    assert Rccda(probe=0.0).completed(Given(system, Fixed(price), BoundConstants(), np.arange(2), 100)).rate == rate
+    assert Rccda(probe=0.0).resolved(PolicyContext(system, Fixed(price), BoundConstants(), np.arange(2), 100)).rate == rate
 
 
 LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1e300]), st.floats(0.0, 20.0))

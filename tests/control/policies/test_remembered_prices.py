@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import System, View
-from headgate.control.policies.buying import all_prices, latest_prices
-from headgate.control.policies.buying.all_prices import BINS, bin_of
-from headgate.control.policies.buying.price_limit import SPREAD, edge_of
+from headgate.control.policies.budgeted import all_prices, latest_prices
+from headgate.control.policies.budgeted.all_prices import BINS, bin_of
+from headgate.control.policies.budgeted.price_limit import SPREAD, edge_of
 
 SYSTEM = System(np.array([3, 4]), 5.0, 10)
 PRICES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.0]), min_size=1, max_size=30)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import Alert
-from headgate.control.policies.buying import surprise
+from headgate.control.policies.budgeted import surprise
 
 from .plain_alarm import PlainTest, told_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.control import System
 from headgate.control.policies import Headgate
-from headgate.control.policies.buying import wear
+from headgate.control.policies.budgeted import wear
 from headgate.control.prices import PerClient, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError

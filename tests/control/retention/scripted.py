@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control import AdmissionPolicy, Ask, Controller, Retention, System
+from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Retention, System
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Scripted(AdmissionPolicy):
 
     def admit(self, view, memory):
         arriving = np.broadcast_to(np.asarray(self.arrivals[view.t - 1]), view.kept_by_client.shape)
-        return Ask(np.zeros(view.debt.shape), given=arriving), memory
+        return AdmissionRequest(np.zeros(view.debt.shape), given=arriving), memory
 
 
 def played(rule, arrivals, seeds, clients, labels=None):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from headgate.control.policies import Buyer
+from headgate.control.policies import BudgetedPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.retention import Retention
 from headgate.learning.data import DataSource
@@ -41,7 +41,7 @@ class Sawtooth(PriceProcess):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Share(Buyer):
+class Share(BudgetedPolicy):
     """Renews the same share of the places every round, as long as the purse lasts."""
 
     share: float = 0.3

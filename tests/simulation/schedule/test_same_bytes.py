@@ -3,9 +3,9 @@
 import polars as pl
 
 from headgate.experiment import load, sweep_points
-from headgate.parts import POLICY
 from headgate.records.reader import RunFolder
 from headgate.records.tables import part_folders
+from headgate.registry import POLICY
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 

@@ -27,11 +27,11 @@ MINE = '''from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control.policies import Buyer, Headgate
+from headgate.control.policies import BudgetedPolicy, Headgate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Below(Buyer):
+class Below(BudgetedPolicy):
     low: float = 2.0
 
     def wanted(self, view, memory):

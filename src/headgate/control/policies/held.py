@@ -5,15 +5,15 @@ from typing import Self
 
 import numpy as np
 
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling
 from headgate.control.policies.references.clairvoyant import Clairvoyant
 from headgate.control.policies.references.constant import Constant
 from headgate.control.policies.references.oracle import Oracle
 from headgate.control.policies.references.periodic import Periodic
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
-from headgate.control.types import Arrays, Ask, Ints, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 
 REFERENCES = (Oracle, Periodic, Clairvoyant)
@@ -47,8 +47,8 @@ class Held(AdmissionPolicy):
     def listens(self) -> bool:  # type: ignore[override]  # depends on the policy inside
         return self.policy.listens
 
-    def completed(self, given: Given) -> Self:
-        return replace(self, policy=self.policy.completed(given))
+    def resolved(self, given: PolicyContext) -> Self:
+        return replace(self, policy=self.policy.resolved(given))
 
     def retention(self, system: System) -> Retention:
         rule, places = self.policy.retention(system), self.places(system)
@@ -66,7 +66,7 @@ class Held(AdmissionPolicy):
     def start(self, system: System, runs: int) -> Arrays:
         return self.policy.start(system, runs)
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         ask, memory = self.policy.admit(view, memory)
         by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
         most = np.full(view.debt.shape, ceiling(view, overdraft=0.0))
@@ -82,7 +82,7 @@ class Held(AdmissionPolicy):
             most = np.where(given.any(axis=-1), most - (by_client.price * given).sum(axis=-1) - rounding, most)
         # how the total will be divided among the clients is not known yet, so it is paid at the highest of their prices
         dearest = view._replace(price=by_client.price.max(axis=-1))
-        return Ask(np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + 1.0, most)), room, given), memory
+        return AdmissionRequest(np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + 1.0, most)), room, given), memory
 
 
 def held(policy: AdmissionPolicy) -> AdmissionPolicy:
@@ -92,5 +92,5 @@ def held(policy: AdmissionPolicy) -> AdmissionPolicy:
     >>> type(held(Constant())).__name__, type(held(Headgate())).__name__
     ('Held', 'Headgate')
     """
-    keeps = isinstance(policy, Buyer) and isinstance(policy.rule.capacity, str)
+    keeps = isinstance(policy, BudgetedPolicy) and isinstance(policy.rule.capacity, str)
     return policy if keeps or isinstance(policy, (Held, *REFERENCES)) else Held(policy)

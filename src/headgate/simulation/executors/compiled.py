@@ -29,7 +29,7 @@ CHUNK = 64
 """Images that are looked at together; their numbers stay in the second-level cache."""
 
 
-Given = TypeVar("Given")
+Input = TypeVar("Input")
 Made = TypeVar("Made")
 
 
@@ -168,10 +168,10 @@ def _batches(job: _Job, training: LocalTraining) -> Batches:
 
 
 def _spread(
-    do: Callable[[Given, ClientRoom], Made],
-    given: Sequence[Given],
+    do: Callable[[Input, ClientRoom], Made],
+    given: Sequence[Input],
     rooms: list[ClientRoom],
-    size: Callable[[Given], int] = lambda _: 0,
+    size: Callable[[Input], int] = lambda _: 0,
 ) -> Iterator[Made]:
     """What `do` makes of each, in their order, by a thread for each room; by this one if there is only one."""
     if len(rooms) < 2:
@@ -179,7 +179,7 @@ def _spread(
         return
     free = list(rooms)
 
-    def work(each: Given) -> Made:
+    def work(each: Input) -> Made:
         room = free.pop()
         try:
             return do(each, room)

@@ -13,7 +13,7 @@ from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
 from headgate.learning.objectives import OBJECTIVE
-from headgate.parts import shown_kind
+from headgate.registry import shown_kind
 
 Ints = NDArray[np.int64]
 Array = Any
@@ -49,7 +49,7 @@ class Work(NamedTuple):
     """(R, P) what is added to each gradient of a run; None: nothing"""
 
 
-class Learnt(ABC):
+class TrainingTask(ABC):
     """What is learnt: a model of samples of `shape`, normalised to (x/unit − mean)/std in `dtype`.
 
     Images are given as bytes, of which 255 is the unit, and features as float32, in units of 1.
@@ -94,7 +94,7 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")  # numpy's or torch's; to write it out takes a while
 
 
-Task = TypeVar("Task", bound=Learnt)
+Task = TypeVar("Task", bound=TrainingTask)
 
 
 class Executor(ABC, Generic[Task]):

@@ -31,7 +31,7 @@ from headgate.errors import SettingError
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
-from headgate.simulation.executors.executor import Executor, Ints, Learnt, Task, Work
+from headgate.simulation.executors.executor import Executor, Ints, Task, TrainingTask, Work
 from headgate.simulation.executors.gram_slopes import descended_by_slopes
 
 BIN = 48
@@ -43,7 +43,7 @@ Floats = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearTask(Learnt):
+class LinearTask(TrainingTask):
     """A model that is linear in the pixels: a matrix (classes, features) and, with `bias`, a number for each class."""
 
     shape: Shape

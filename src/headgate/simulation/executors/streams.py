@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining, schedule
-from headgate.parts import in_one_line
+from headgate.registry import in_one_line
 from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import Task, native_kernels, rung, to_device

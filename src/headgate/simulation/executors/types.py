@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from headgate.learning.datasets import BYTE
 from headgate.learning.models import Shape
 from headgate.learning.networks import Flat
-from headgate.simulation.executors.executor import Ints, Learnt
+from headgate.simulation.executors.executor import Ints, TrainingTask
 
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 @dataclass(frozen=True, eq=False)
-class Task(Learnt):
+class Task(TrainingTask):
     """Any torch module."""
 
     model: nn.Module

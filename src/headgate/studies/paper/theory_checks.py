@@ -8,7 +8,7 @@ import numpy as np
 from headgate.control.plan import plan
 from headgate.control.policies import Acdpp
 from headgate.control.policies.operating_point import better_of_corollary
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.types import System
 from headgate.experiment import Experiment, load
 from headgate.studies.theory.rates import AtHorizon, Fit, MeasuredRates, Setting, fit_points, horizons, measure, measure_points
@@ -76,7 +76,7 @@ def check(quick: bool, tick: Tick = lambda t: None) -> Checks | None:
     chosen: list[int] = []
 
     def planned(system: System, T: int) -> Setting:
-        found = plan(Given(system, costs, k, experiment.seeds, T), policy, 0.5, 0.5)
+        found = plan(PolicyContext(system, costs, k, experiment.seeds, T), policy, 0.5, 0.5)
         K, rate, V, rho = (found.setting(name) or 0.0 for name in ("K", "rate", "V", "rho"))
         chosen.append(int(K))
         return Setting(int(K), rate, V, rho)

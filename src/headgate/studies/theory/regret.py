@@ -8,7 +8,7 @@ import numpy as np
 from headgate.analysis.markdown import table
 from headgate.control import policies as kinds
 from headgate.control.policies.references.foresight import foresee
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.prices import Markov, PriceProcess, Seasonal, Uniform
 from headgate.control.prices.hard import Bursts, Drift, Pareto, Switches
 from headgate.control.rehearse import rehearse
@@ -57,7 +57,7 @@ def trying_prices(rounds: int) -> dict[str, PriceProcess]:
     }
 
 
-def contenders(given: Given) -> dict[str, AdmissionPolicy]:
+def contenders(given: PolicyContext) -> dict[str, AdmissionPolicy]:
     """All policies that need no tuning; `constant`, `threshold` and `random` are told the distribution of the prices."""
     best = optimal_K(given.mean_price, given.system.buffer, given.system.budget)[0]
     named = {
@@ -73,7 +73,7 @@ def contenders(given: Given) -> dict[str, AdmissionPolicy]:
         "random": kinds.Random(),
         "constant": kinds.Constant(rate=best.rate, K=best.K),
     }
-    return {name: policy.completed(given) for name, policy in named.items()}
+    return {name: policy.resolved(given) for name, policy in named.items()}
 
 
 def regret_table(
@@ -92,7 +92,7 @@ def regret_table(
     for done, (name, costs) in enumerate(tried.items()):
         tick(done, len(tried))
         least = _least(costs.path(seeds, 1, rounds + 1), system, k)
-        for policy, member in contenders(Given(system, costs, k, seeds, rounds)).items():
+        for policy, member in contenders(PolicyContext(system, costs, k, seeds, rounds)).items():
             result = rehearse(system, member, costs, seeds, rounds)
             surrogate = result.penalty(k).sum(axis=-1)
             table.append(

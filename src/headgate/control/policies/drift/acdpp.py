@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 from headgate.control.checks import inside_unit, positive
 from headgate.control.policies.drift.dpp import Dpp, horizon_at
 from headgate.control.policies.operating_point import highest_rate
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.types import Floats, View
 from headgate.theory.drift import admission_interval
 from headgate.theory.labels import paper
@@ -35,12 +35,12 @@ class Acdpp(Dpp):
         if self.rho is not None:
             inside_unit("rho", self.rho)
 
-    def completed(self, given: Given) -> Self:
-        known = super().completed(given)
+    def resolved(self, given: PolicyContext) -> Self:
+        known = super().resolved(given)
         horizon = given.system.horizon
         rho = self.rho if self.rho is not None or horizon is None else 1.0 - max(horizon, 2) ** -self.phi
-        return replace(known, rate=highest_rate(int(known.needed("K")), given) if self.rate is None else self.rate, rho=rho)
+        return replace(known, rate=highest_rate(int(known.required("K")), given) if self.rate is None else self.rate, rho=rho)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
         rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
-        return admission_interval(view.t, self.needed("rate"), rho)  # eq:lambda-min-max
+        return admission_interval(view.t, self.required("rate"), rho)  # eq:lambda-min-max

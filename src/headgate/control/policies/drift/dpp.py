@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
-from headgate.control.policies.buying.purse import within_purse
+from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policies.drift.objective import minimise_objective, paper_penalty
 from headgate.control.policies.operating_point import better_of_corollary
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.retention.rule import capacity_of
-from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
@@ -70,14 +70,14 @@ class Dpp(AdmissionPolicy):
         if self.K is not None:
             KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         horizon = given.system.horizon
         V = self.V if self.V is not None or horizon is None else max(horizon, 2) ** self.gamma
         K = better_of_corollary(given.system, given.mean_price, given.bound).K if self.K is None else self.K
         return replace(self, K=K, V=V, bound=self.bound or given.bound)
 
     def retention(self, system: System) -> Retention:
-        return KStep(self.needed("K"), capacity=self.capacity)
+        return KStep(self.required("K"), capacity=self.capacity)
 
     def weight(self, view: View) -> ArrayLike:
         """V, or T^gamma."""
@@ -87,7 +87,7 @@ class Dpp(AdmissionPolicy):
         """The least and the most Λ that may be chosen."""
         return np.zeros(()), np.array(float(view.system.memory))
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         lo, hi = self.interval(view)
         room = view.room() if self.burst == "buffer" else None
         limit = capacity_of(self.capacity, view.system)
@@ -102,4 +102,4 @@ class Dpp(AdmissionPolicy):
         total = minimise_objective(
             view, self.weight(view), paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
         )  # eq:dpp-policy
-        return Ask(within_purse(view, total) if self.purse else total, room), memory
+        return AdmissionRequest(within_purse(view, total) if self.purse else total, room), memory

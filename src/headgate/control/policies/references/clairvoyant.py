@@ -6,9 +6,9 @@ from typing import Literal, Self
 
 import numpy as np
 
-from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.references.foresight import foresee
-from headgate.control.policy import Given
+from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
@@ -17,7 +17,7 @@ AIMS = ("bound", "samples")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Clairvoyant(Buyer):
+class Clairvoyant(BudgetedPolicy):
     """Follows the best purchases for the prices of these seeds: run r is that of the r-th seed.
 
     Best for `aim` = "bound" is the least Σ p(t); for "samples" the most samples that the money buys, the cheapest first.
@@ -27,7 +27,7 @@ class Clairvoyant(Buyer):
     fill: float = 0.0
     bound: BoundConstants | None = None
     """left out: those of the experiment"""
-    given: Given | None = field(default=None, metadata={"setting": False})
+    given: PolicyContext | None = field(default=None, metadata={"setting": False})
     """the experiment whose prices it knows"""
 
     def __post_init__(self) -> None:
@@ -35,13 +35,13 @@ class Clairvoyant(Buyer):
         if self.aim not in AIMS:
             raise SettingError(f"aim = {self.aim}: must be one of {', '.join(AIMS)}")
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         return replace(self, given=given, bound=self.bound or given.bound)
 
     @property
-    def known(self) -> Given:
+    def known(self) -> PolicyContext:
         if self.given is None:
-            raise SettingError("Clairvoyant: knows no prices yet; headgate.load, or `completed`, tells it")
+            raise SettingError("Clairvoyant: knows no prices yet; headgate.load, or `resolved`, tells it")
         return self.given
 
     @cached_property

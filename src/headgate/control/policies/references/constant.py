@@ -6,11 +6,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from headgate.control.checks import positive
-from headgate.control.policies.buying.purse import within_purse
+from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policies.operating_point import operating_point
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention
-from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
 from headgate.theory.labels import paper
 
 
@@ -36,13 +36,13 @@ class Constant(AdmissionPolicy):
         if self.K is not None:
             KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         K, rate = operating_point(self.K, self.rate, given)  # type: ignore[arg-type]  # one per run has both
         return replace(self, K=K, rate=rate)
 
     def retention(self, system: System) -> Retention:
-        return self.rule or KStep(self.needed("K"), capacity=self.capacity)
+        return self.rule or KStep(self.required("K"), capacity=self.capacity)
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        total = np.broadcast_to(np.asarray(self.needed("rate"), dtype=np.float64), view.debt.shape)
-        return Ask(within_purse(view, total) if self.purse else total), memory
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        total = np.broadcast_to(np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape)
+        return AdmissionRequest(within_purse(view, total) if self.purse else total), memory

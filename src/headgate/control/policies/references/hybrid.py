@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.policies.operating_point import highest_rate
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import KStep, Retention
-from headgate.control.types import Arrays, Ask, Floats, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View
 from headgate.errors import SettingError
 from headgate.theory.comparison import optimal_K
 
@@ -41,7 +41,7 @@ class Hybrid(AdmissionPolicy):
         if self.K is not None:
             KStep(self.K)  # refuses a bad K now
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         clients = given.system.clients
         stale = tuple(range((clients + 1) // 2, clients)) if self.stale is None else self.stale
         fresh = given.system.buffer[~replace(self, stale=stale).mask(given.system)]
@@ -50,7 +50,7 @@ class Hybrid(AdmissionPolicy):
 
     def mask(self, system: System) -> NDArray[np.bool_]:
         """Which clients are stale, (M,)."""
-        stale = self.needed("stale")
+        stale = self.required("stale")
         for client in stale:
             if not 0 <= client < system.clients:
                 numbered = f"they are numbered 0 to {system.clients - 1}"
@@ -62,16 +62,16 @@ class Hybrid(AdmissionPolicy):
 
     def retention(self, system: System) -> Retention:
         self.mask(system)  # refuses what is wrong
-        return KStep(self.needed("K"), forever=self.needed("stale"))
+        return KStep(self.required("K"), forever=self.required("stale"))
 
     def shares(self, system: System) -> NDArray[np.int64]:
         return np.where(self.mask(system), 0, system.buffer)
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        total = np.broadcast_to(np.asarray(self.needed("rate"), dtype=np.float64), view.debt.shape)
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        total = np.broadcast_to(np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape)
         if self.fill == "none":
-            return Ask(total), memory
-        rounds = 1 if self.fill == "first" else self.needed("K")
+            return AdmissionRequest(total), memory
+        rounds = 1 if self.fill == "first" else self.required("K")
         done, before = (np.minimum(t, rounds) * view.system.buffer // rounds for t in (view.t, view.t - 1))
         fill = np.broadcast_to(np.where(self.mask(view.system), done - before, 0), view.kept_by_client.shape)
-        return (Ask(total, given=fill) if self.paid else Ask(total, free=fill)), memory
+        return (AdmissionRequest(total, given=fill) if self.paid else AdmissionRequest(total, free=fill)), memory

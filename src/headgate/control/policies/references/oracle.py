@@ -6,7 +6,7 @@ import numpy as np
 
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import KStep, Retention
-from headgate.control.types import Arrays, Ask, System, View
+from headgate.control.types import AdmissionRequest, Arrays, System, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,5 +16,5 @@ class Oracle(AdmissionPolicy):
     def retention(self, system: System) -> Retention:
         return KStep(1)
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
-        return Ask(np.full(view.debt.shape, float(view.system.memory))), memory
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
+        return AdmissionRequest(np.full(view.debt.shape, float(view.system.memory))), memory

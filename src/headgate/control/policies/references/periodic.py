@@ -6,7 +6,7 @@ import numpy as np
 
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
-from headgate.control.types import Arrays, Ask, System, View
+from headgate.control.types import AdmissionRequest, Arrays, System, View
 from headgate.errors import SettingError
 
 
@@ -31,7 +31,7 @@ class Periodic(AdmissionPolicy):
     def retention(self, system: System) -> Retention:
         return Fifo()
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         due = (view.t - 1) % self.every == 0
         share = 1.0 if view.t == 1 else self.share if due else 0.0
-        return Ask(np.full(view.debt.shape, share * view.system.memory)), memory
+        return AdmissionRequest(np.full(view.debt.shape, share * view.system.memory)), memory

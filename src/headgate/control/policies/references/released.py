@@ -12,9 +12,9 @@ import numpy as np
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.drift.objective import Penalty, minimise_objective
-from headgate.control.policy import AdmissionPolicy, Given
+from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention
-from headgate.control.types import Arrays, Ask, Floats, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View
 from headgate.limits import SAMPLES
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import admission_interval
@@ -68,13 +68,13 @@ class Released(AdmissionPolicy):
         zero_or_more("least", self.least, SAMPLES)
         KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         return replace(self, bound=self.bound or given.bound)
 
     def retention(self, system: System) -> Retention:
         return KStep(self.K, capacity=self.capacity)
 
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         lo, hi = admission_interval(self.pace * view.t, self.centre, self.base)
         lo = np.minimum(np.maximum(lo, 1.0), self.cap)
         hi = np.minimum(np.maximum(hi, lo + self.width), self.cap)
@@ -83,4 +83,4 @@ class Released(AdmissionPolicy):
         n, N = view.kept.astype(np.float64), view.distinct + np.float64(k.pdim)
         wanted = minimise_objective(view, self.V, released_penalty(k), n, N, lo, hi)
         each = np.full_like(view.kept_by_client, self.least)
-        return Ask(np.maximum(wanted - self.least * view.system.clients, 0.0), given=each), memory
+        return AdmissionRequest(np.maximum(wanted - self.least * view.system.clients, 0.0), given=each), memory

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.errors import DataError
 from headgate.experiment import load
-from headgate.records.parts import Tail, conclude, create, left_by_a_killed_start, played, tell
 from headgate.records.reader import RunFolder
+from headgate.records.shards import Tail, conclude, create, left_by_a_killed_start, played, tell
 from headgate.records.tables import METRICS, part_folders
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import cut

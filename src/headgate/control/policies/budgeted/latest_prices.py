@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from headgate.control.policies.buying.price_limit import edge_of, share_at_edge, todays
+from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge, todays
 from headgate.control.types import Arrays, Floats, Ints, View
 
 WINDOW = 256

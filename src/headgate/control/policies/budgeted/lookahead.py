@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.control.checks import positive
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.latest_prices import mean_price, observe, remembered, seen_prices, unseen
-from headgate.control.policies.buying.purse import pace
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.latest_prices import mean_price, observe, remembered, seen_prices, unseen
+from headgate.control.policies.budgeted.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
 
 SHORTEST, LONGEST = 2, 64
@@ -15,7 +15,7 @@ MOMENTS = ("last", "sum", "squares", "products")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Lookahead(Buyer):
+class Lookahead(BudgetedPolicy):
     """The next H − 1 prices are taken as the remembered ones, drawn towards today's as far as prices are persistent.
 
     Inside the window all samples are worth the same, so the plan is exact: the cheapest places first, as

@@ -17,8 +17,8 @@ from headgate.control.policies import (
     Resolving,
     Threshold,
 )
-from headgate.control.policies.buying.headgate import _early_path
-from headgate.control.policies.buying.threshold import known_edge
+from headgate.control.policies.budgeted.headgate import _early_path
+from headgate.control.policies.budgeted.threshold import known_edge
 from headgate.control.prices import Fixed, PerClient, Switches, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError

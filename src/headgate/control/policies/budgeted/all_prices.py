@@ -9,7 +9,7 @@ continuous prices from ℓ to u is about log2(u/ℓ)·2/`BINS` wide, relative to
 
 import numpy as np
 
-from headgate.control.policies.buying.price_limit import edge_of, share_at_edge, todays
+from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge, todays
 from headgate.control.types import Arrays, Floats, Ints, View
 
 BINS = 512

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.control.checks import positive, zero_or_more
-from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.drift.dpp import horizon_at
 from headgate.control.types import Arrays, Floats, System, View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pacing(Buyer):
+class Pacing(BudgetedPolicy):
     """What is left out is scaled by the mean price c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T)."""
 
     step: float | None = None

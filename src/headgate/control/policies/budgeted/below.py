@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.latest_prices import observe, remembered, seen_prices, unseen
-from headgate.control.policies.buying.purse import pace
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.latest_prices import observe, remembered, seen_prices, unseen
+from headgate.control.policies.budgeted.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Below(Buyer):
+class Below(BudgetedPolicy):
     """Buys where the price is at most the running quantile of the last 256 prices, for the money left over such rounds left.
 
     With `quantile` = 0.5 it buys below the running median, for twice the money left over rounds left. With 1 it spends the

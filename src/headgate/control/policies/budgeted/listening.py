@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from headgate.control.policies.buying.headgate import Headgate
+from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 

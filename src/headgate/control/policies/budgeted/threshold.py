@@ -6,9 +6,9 @@ from typing import Self
 import numpy as np
 
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.price_limit import Edge, edge_of
-from headgate.control.policy import Given
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.price_limit import Edge, edge_of
+from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
@@ -20,7 +20,7 @@ OTHERS = 1 << 31
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Threshold(Buyer):
+class Threshold(BudgetedPolicy):
     """`limit` is the highest price at which to buy, `share` the part of the places bought at exactly this price.
 
     A limit that is left out, and its share, are those at which the expected spend is C·T.
@@ -36,7 +36,7 @@ class Threshold(Buyer):
         if not 0 <= self.share <= 1:
             raise SettingError(f"share = {self.share}: must lie between 0 and 1")
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
             return self
         fill = self.most_in_first_round(given.system) if self.fill else 0.0
@@ -45,7 +45,7 @@ class Threshold(Buyer):
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         runs = view.debt.shape
-        return Edge(np.full(runs, self.needed("limit")), np.full(runs, self.share)).wanted(view.price), memory
+        return Edge(np.full(runs, self.required("limit")), np.full(runs, self.share)).wanted(view.price), memory
 
 
 def known_edge(prices: PriceProcess, system: System, rounds: int, fill: float = 0.0) -> tuple[float, float]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.control.checks import positive
-from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Arrays, Floats, System, View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Bucket(Buyer):
+class Bucket(BudgetedPolicy):
     """In any w rounds it spends at most (w + depth)·C, the filling of the buffers included.
 
     Greedy: at or below the mean price so far it buys all the tokens allow. Above it, only what would be lost.

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from headgate.control.policies.buying.all_prices import deserved, observe, unseen
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.purse import pace
+from headgate.control.policies.budgeted.all_prices import deserved, observe, unseen
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.purse import pace
 from headgate.control.types import Arrays, Floats, System, View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Resolving(Buyer):
+class Resolving(BudgetedPolicy):
     """Certainty equivalence with the prices seen so far (Jasin and Kumar 2012; Balseiro, Besbes and Pizarro 2024)."""
 
     def start(self, system: System, runs: int) -> Arrays:

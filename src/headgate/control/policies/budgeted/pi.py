@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.control.checks import positive, zero_or_more
-from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Arrays, Floats, System, View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pi(Buyer):
+class Pi(BudgetedPolicy):
     """limit = c̄·exp(P·e + I), where e is the smoothed shortfall of the spend and I its sum times the integral gain.
 
     Anti-windup: I is held within ±`windup`, so that a long stretch of dear or cheap prices, in which no

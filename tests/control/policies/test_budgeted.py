@@ -7,14 +7,14 @@ import pytest
 
 from headgate.control import Controller, Fifo, KStep, System
 from headgate.control.policies import Headgate
-from headgate.control.policies.buying.buyer import Buyer
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Renews(Buyer):
+class Renews(BudgetedPolicy):
     """The same share of the places in every round."""
 
     share: float = 0.5
@@ -96,7 +96,7 @@ def test_the_first_day_of_a_fleets_year_costs_eight_days_budgets_and_not_half_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Says(Buyer):
+class Says(BudgetedPolicy):
     said: list
 
     def wanted(self, view, memory):

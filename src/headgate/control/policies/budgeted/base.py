@@ -8,15 +8,15 @@ from numpy.typing import ArrayLike
 
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.buying.purse import affordable, affordable_by_client, ceiling, most_money
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, most_money
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
-from headgate.control.types import Arrays, Ask, Floats, Ints, System, View
+from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Buyer(AdmissionPolicy):
+class BudgetedPolicy(AdmissionPolicy):
     """Says each round which share of the places to renew; the purse makes whole samples of it.
 
     In every run: spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft) after every t.
@@ -72,7 +72,7 @@ class Buyer(AdmissionPolicy):
         return max(min(self.fill * system.budget, most_money(system, 1, self.overdraft) / 2), system.budget)
 
     @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
-    def admit(self, view: View, memory: Arrays) -> tuple[Ask, Arrays]:
+    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         share, memory = self.wanted(view, memory)
         share = _checked_share(share, view)
         if self.fill and view.t == 1:
@@ -84,7 +84,7 @@ class Buyer(AdmissionPolicy):
             return self._share_per_client(view, memory, share * places, places, most)
         return self._price_per_client(view, memory, share * places, places, most)
 
-    def _one_price(self, view: View, memory: Arrays, samples: Floats, most: Floats) -> tuple[Ask, Arrays]:
+    def _one_price(self, view: View, memory: Arrays, samples: Floats, most: Floats) -> tuple[AdmissionRequest, Arrays]:
         """Rounding's debt to the total is kept in the first column."""
         owed = memory["owed"]
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
@@ -93,20 +93,28 @@ class Buyer(AdmissionPolicy):
         if (rest != owed[:, 0]).any():
             owed = owed.copy()
             owed[:, 0] = rest
-        return Ask(whole), {**memory, "owed": owed}
+        return AdmissionRequest(whole), {**memory, "owed": owed}
 
-    def _share_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
+    def _share_per_client(
+        self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats
+    ) -> tuple[AdmissionRequest, Arrays]:
         """One price: the purse sees the total alone, as above, and clients get whole samples of it by what they want."""
         evened = fair(samples, memory["bought"], places, self.fairness)
         ask, memory = self._one_price(view, memory, evened.sum(axis=-1), most)
         whole = divided(ask.total, evened, places)
-        return Ask(np.zeros_like(ask.total), given=whole), {**memory, "bought": memory["bought"] + whole}
+        return AdmissionRequest(np.zeros_like(ask.total), given=whole), {**memory, "bought": memory["bought"] + whole}
 
-    def _price_per_client(self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats) -> tuple[Ask, Arrays]:
+    def _price_per_client(
+        self, view: View, memory: Arrays, samples: Floats, places: Ints, most: Floats
+    ) -> tuple[AdmissionRequest, Arrays]:
         evened = fair(samples, memory["bought"], places, self.fairness)
         bought, owed = affordable_by_client(view, evened, memory["owed"], places, most)
         whole = bought.astype(np.int64)
-        return Ask(np.zeros_like(view.debt), given=whole), {**memory, "owed": owed, "bought": memory["bought"] + whole}
+        return AdmissionRequest(np.zeros_like(view.debt), given=whole), {
+            **memory,
+            "owed": owed,
+            "bought": memory["bought"] + whole,
+        }
 
 
 def _checked_share(said: ArrayLike, view: View) -> Floats:

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from headgate.control.checks import positive
-from headgate.control.policies.buying import surprise
-from headgate.control.policies.buying.headgate import Headgate
+from headgate.control.policies.budgeted import surprise
+from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 

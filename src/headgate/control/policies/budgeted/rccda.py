@@ -20,9 +20,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from headgate.control.checks import positive, zero_or_more
-from headgate.control.policies.buying import surprise
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policy import Given
+from headgate.control.policies.budgeted import surprise
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
@@ -31,7 +31,7 @@ UNHEARD = -1.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rccda(Buyer):
+class Rccda(BudgetedPolicy):
     """Where nothing is heard, as in a rehearsal, it buys its probes alone."""
 
     listens: ClassVar[bool] = True
@@ -56,7 +56,7 @@ class Rccda(Buyer):
             if value is not None and not 0 <= value <= 1:
                 raise SettingError(f"{name} = {value}: must lie between 0 and 1")
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         if self.rate is not None:
             return self
         bought = given.system.budget / max(given.mean_price * float(self.places(given.system).sum()), 1e-300)
@@ -68,7 +68,7 @@ class Rccda(Buyer):
         return {**super().start(system, runs), **own, **surprise.nothing_counted(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        rate, before, least, queue = self.needed("rate"), memory["loss"], memory["least_loss"], memory["queue"]
+        rate, before, least, queue = self.required("rate"), memory["loss"], memory["least_loss"], memory["queue"]
         heard, count, memory = surprise.heard(view, memory)
         first = before == UNHEARD
         loss = np.where(count > 0, heard, before)

@@ -12,11 +12,11 @@ from typing import Literal, Self
 import numpy as np
 
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.buying import all_prices, latest_prices, wear
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policies.buying.price_limit import spread
-from headgate.control.policies.buying.purse import ceiling, pace
-from headgate.control.policy import Given
+from headgate.control.policies.budgeted import all_prices, latest_prices, wear
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.price_limit import spread
+from headgate.control.policies.budgeted.purse import ceiling, pace
+from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
@@ -38,7 +38,7 @@ def _early_path() -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Headgate(Buyer):
+class Headgate(BudgetedPolicy):
     """Needs budget, buffers and the horizon, or none. Learns the prices as they come."""
 
     early: float = 0.0
@@ -68,7 +68,7 @@ class Headgate(Buyer):
         if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
             raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         """What was left out and goes by the model: docs/better/README.md has what it was chosen by."""
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(

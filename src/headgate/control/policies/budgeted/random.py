@@ -5,15 +5,15 @@ from typing import Self
 
 import numpy as np
 
-from headgate.control.policies.buying.buyer import Buyer
-from headgate.control.policy import Given
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policy import PolicyContext
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Arrays, Floats, View
 from headgate.errors import SettingError
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Random(Buyer):
+class Random(BudgetedPolicy):
     """Each round a coin: with `chance` all places are bought. C/(c̄·B̄) spends the budget on average.
 
     Coins are addressed by seed, round and the bits of the price, so that runs with other prices have
@@ -29,7 +29,7 @@ class Random(Buyer):
         if self.chance is not None and not 0 <= self.chance <= 1:
             raise SettingError(f"chance = {self.chance}: must be a probability")
 
-    def completed(self, given: Given) -> Self:
+    def resolved(self, given: PolicyContext) -> Self:
         spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))
         return replace(self, chance=spends_all if self.chance is None else self.chance)
 
@@ -37,4 +37,4 @@ class Random(Buyer):
         bits = view.one_price().view(np.uint64)
         folded = ((bits >> np.uint64(32)) ^ bits) & np.uint64(0xFFFFFFFF)
         coin = uniform(self.seed, Purpose.ADMISSION, view.t, folded.astype(np.int64))
-        return (coin < self.needed("chance")).astype(np.float64), memory
+        return (coin < self.required("chance")).astype(np.float64), memory
