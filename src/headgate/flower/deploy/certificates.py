@@ -39,22 +39,9 @@ def certificates_in(folder: Path) -> Certificates:
 def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     """Make the certificates that are missing in a folder and renew the server's where it ends within 30 days.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the files are, or are made.
-    hosts : sequence of str
-        Names or addresses of the server. If the present certificate lacks one, it is renewed.
-
-    Returns
-    -------
-    list of str
-        Warnings: what was renewed, and what ends within 30 days and cannot be renewed here.
-
-    Raises
-    ------
-    DataError
-        If a certificate has expired, or a new one is needed and the authority's key is not in the folder.
+    It is also renewed where it lacks one of the `hosts`, names or addresses of the server. Returns warnings: what was renewed,
+    and what ends within 30 days and cannot be. A certificate that has expired is refused (`DataError`), and so is a folder
+    that needs a new one and does not hold the authority's key.
     """
     paths, now, warnings = certificates_in(folder), datetime.now(UTC), []
     names = [_alternative_name(host) for host in dict.fromkeys([*hosts, *LOOPBACK])]

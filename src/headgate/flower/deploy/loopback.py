@@ -12,12 +12,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from headgate.errors import DataError, HeadgateError, SettingError
+from headgate.errors import HeadgateError, SettingError
 from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
 from headgate.flower.deploy.services import NAME, Service, flwr, node_services, register, server_services
 from headgate.flower.keys import make_key
@@ -27,28 +26,19 @@ from headgate.records.sweeps import STATE
 
 MARK = "HEADGATE_DEPLOYMENT"
 """variable by which processes of a deployment are found: its folder"""
-PAUSE = 5.0
-"""seconds between the end of a service and its next start"""
-PATIENCE = 300.0
-"""seconds for SuperNodes to join, or a ServerApp to appear: a SuperNode that was killed is refused for a minute"""
+PAUSE, PATIENCE = 5.0, 300.0
+"""seconds between the end of a service and its next start; seconds for SuperNodes to join or a ServerApp to appear"""
 ATTEMPTS = 20
 """ServerApps that may be lost in one run"""
 SERVER_APP = "flwr-serverapp"
 
 
-class Loopback:
-    """A deployment in a `with` block, after which all its processes have ended.
+class Loopback(ExitStack):
+    """A deployment for a `with` block, after which all its processes have ended.
 
-    Parameters
-    ----------
-    folder : Path
-        Where certificates, keys, databases, stores and logs lie. The same folder brings up the same deployment again.
-    nodes : int
-        SuperNodes, one for each client.
-    say : callable
-        Gets a line for each thing that happens.
-    environment : mapping
-        Further variables of all processes.
+    Certificates, keys, databases, stores and logs lie in `folder`: the same folder brings up the same deployment again. There
+    is a SuperNode for each of `nodes` clients. `say` gets a line for each thing that happens. All processes have the variables
+    in `environment`.
     """
 
     def __init__(
@@ -58,6 +48,7 @@ class Loopback:
         say: Callable[[str], None] = lambda line: None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self.folder, self.nodes, self.say = folder.resolve(), nodes, say
         self.link = self.folder / "superlink"
         self.environment = {**(environment or {}), MARK: str(self.folder)}
@@ -65,26 +56,20 @@ class Loopback:
         self.services: dict[str, Service] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._due: dict[str, float] = {}
-        self._lock = FolderLock()
 
     def __enter__(self) -> "Loopback":
         if shutil.which("nginx") is None:
             raise SettingError("nginx: is not installed; apt-get install nginx")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._lock.take(self.folder, self.folder)
-        except DataError:
-            raise DataError(f"{self.folder}: another process has this deployment up") from None
-        try:
+            self.enter_context(FolderLock()).take(self.folder, self.folder)
+            self.callback(self._end)
             self._kill()  # what a process that was killed has left behind
             self._bring_up()
         except BaseException:
             self.close()
             raise
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _bring_up(self) -> None:
         certificates = self.folder / "certificates"
@@ -150,7 +135,7 @@ class Loopback:
                 raise HeadgateError(f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}")
             time.sleep(0.5)
 
-    def close(self) -> None:
+    def _end(self) -> None:
         """End all services, SuperNodes first so that they can sign off."""
         for node in (True, False):
             ending = [process for name, process in self.processes.items() if name.startswith("supernode") == node]
@@ -162,7 +147,6 @@ class Loopback:
         self._kill()
         for process in self.processes.values():
             process.wait()
-        self._lock.close()
 
     def _kill(self) -> None:
         while left := list(self.running()):
@@ -214,7 +198,7 @@ class Loopback:
             self.look()
             if tick is not None:
                 tick(*progress(out))
-            if (told := _state(out).get("told", "")) != line:
+            if (told := _state(out).get("told", "")) not in ("", line):
                 line = told
                 self.say(line)
             time.sleep(0.5)
