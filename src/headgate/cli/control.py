@@ -46,7 +46,7 @@ def plan(
 
     RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
     run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
-    (docs/understand/bound.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
+    (docs/understand/model.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
     finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
     """
     from headgate.analysis.shown import show
