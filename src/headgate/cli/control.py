@@ -20,7 +20,7 @@ def recipes(
 ) -> None:
     """List the recipes that come with headgate, or print NAME, to start your own file from.
 
-    Those of the studies are in folders and are not listed, as paper/mnist/written and better/mnist.
+    Those of the studies are files in studies/recipes of the project's repository.
     """
     from headgate.experiment import load, recipe_names, recipe_text
 
