@@ -1,4 +1,4 @@
-"""How long a server waits for anybody, and how many it lets in at once: the page, and the front of a deployment.
+"""How long a server waits for anybody, and how many it lets in at once.
 
 uvicorn ends connections that are idle between two requests. It knows no limit for a connection before TLS is up, for a request
 that never ends and for a reader that does not read; each of them would hold a connection for as long as it likes.
