@@ -305,15 +305,3 @@ def test_help_names_every_command(headgate):
     out, _ = headgate("--help")
     for name in ("new", "deploy-example", "certificates", "key", "superlink", "register", "supernode", "clients"):
         assert name in out
-
-
-# the page of faults
-
-
-def test_the_page_of_faults_is_what_was_written_down():
-    import runpy
-
-    tool = runpy.run_path(str(ROOT / "tools" / "faults.py"))
-    rows = json.loads(tool["ROWS"].read_text("utf-8"))
-    assert tool["PAGE"].read_text("utf-8") == tool["page"](rows), "run python tools/faults.py --page"
-    assert {"SuperNode", "ServerApp", "SuperLink"} <= {row["component"] for row in rows["processes"]}
