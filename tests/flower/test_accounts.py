@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from worlds import an_experiment
 
+from headgate.books.accounts import Accounts, Answer, check_playable
+from headgate.books.ledger_store import ClientRow, LedgerStore
+from headgate.books.messages import NO_LIMIT, Receipt
 from headgate.errors import LedgerError, SettingError
-from headgate.flower.accounts import Accounts, Answer, check_playable
-from headgate.flower.ledger_store import ClientRow, LedgerStore
-from headgate.flower.messages import NO_LIMIT, Told
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 EVERYBODY = range(3)
@@ -28,7 +28,7 @@ def opened(store, policy="both", **more):
 
 def honest(order, rounds, admitted, occupancy, **more):
     """An answer of a client that has done as it says, and has not trained."""
-    told = Told(order.experiment, order.round, order.client, rounds, admitted, order.known + sum(admitted), occupancy,
+    told = Receipt(order.experiment, order.round, order.client, rounds, admitted, order.known + sum(admitted), occupancy,
                 0, False, 0, 0, 0, 0, "")  # fmt: skip
     return replace(told, **more)
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hostile import with_told
+from hostile import with_receipt
 from typer.testing import CliRunner
 from worlds import World, an_experiment
 
@@ -23,7 +23,7 @@ def world(tmp_path):
     """Client 1 has offended twice, with an escape sequence in its words, and is in quarantine."""
     made = World(tmp_path, an_experiment("both", 4), Discipline(gather=0.0, offences=2))
     made.grid.faults = {(1, 1): "reply changed", (2, 1): "reply changed"}
-    made.grid.tamper = with_told(position="\x1b[2J[red]")
+    made.grid.tamper = with_receipt(position="\x1b[2J[red]")
     made.play(2)
     return made
 

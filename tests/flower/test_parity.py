@@ -11,14 +11,14 @@ import pytest
 from grids import FakeGrid, Node
 from simulated import RUNS
 
-from headgate.flower.accounts import Accounts
+from headgate.books.accounts import Accounts
+from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.parameters import read_parameters
 from headgate.flower.quiet import ENVIRONMENT
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
-from headgate.flower.run_folder import LEDGER, PARAMETERS
+from headgate.flower.run_folder import PARAMETERS
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.records.reader import RunFolder
 from headgate.records.tables import LOSSES

@@ -8,11 +8,11 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
 
+from headgate.books.accounts import Accounts
+from headgate.books.ledger_store import LedgerStore
 from headgate.control.policies import Headgate
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.flower.accounts import Accounts
-from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline
 from headgate.flower.strategy import AdmissionStrategy

@@ -8,8 +8,8 @@ from grids import Node
 from typer.testing import CliRunner
 from worlds import POLICIES, World, an_experiment, counting_app
 
+from headgate.books.accounts import Accounts
 from headgate.cli.commands import app as headgate
-from headgate.flower.accounts import Accounts
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from headgate.books.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered
+from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
+from headgate.books.receipts import Closings, check_address, check_held, closings
+from headgate.books.replay import check_orders, decided, replay, report_of, reserve
+from headgate.books.rules import stated, stated_choice
 from headgate.control.controller import Controller
 from headgate.control.policies.budgeted.purse import kept_back, most_money
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
-from headgate.flower.choices import stated_choice
-from headgate.flower.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered
-from headgate.flower.messages import NO_LIMIT, Ahead, Order, Told
-from headgate.flower.replay import check_orders, decided, replay, report_of, reserve
-from headgate.flower.rules import stated
-from headgate.flower.validation import Closings, check_address, check_held, closings
 from headgate.registry import Unnamed
 
 
@@ -80,8 +79,8 @@ class Answer:
     """A client's answer, judged as a whole: it counts, or there is a reason why nothing of it does."""
 
     client: int
-    told: Told | None = None
-    """its report, where it agrees with the orders; None: it has none, or one that does not"""
+    receipt: Receipt | None = None
+    """its receipt, where it agrees with the orders; None: it has none, or one that does not"""
     closes: Closings | None = None
     reason: str | None = None
     offence: bool = False
@@ -177,24 +176,24 @@ class Accounts:
             late=self.experiment.data.late,
         )
 
-    def judge(self, now: OpenRound, order: Order, told: Told | Ahead) -> Answer:
+    def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
         """An answer whose report agrees with what was ordered; refused where it does not."""
-        check_address(told, order)
-        if isinstance(told, Ahead):
-            reason = f"did not do this order: it has done orders up to round {told.newest}"
-            return Answer(order.client, reason=reason, ahead=max(told.newest, now.t))
+        check_address(receipt, order)
+        if isinstance(receipt, Ahead):
+            reason = f"did not do this order: it has done orders up to round {receipt.newest}"
+            return Answer(order.client, reason=reason, ahead=max(receipt.newest, now.t))
         unheard = now.outstanding.get(order.client, {})
-        past = self.store.closed(order.client, [t for t in told.rounds if t not in unheard and t < now.t])
-        closes = closings(told, order, unheard, past, self.store.lasts(past.values()))
-        check_held(told, order, now.expected(order.client, closes.admitted))
-        return Answer(order.client, told, closes)
+        past = self.store.closed(order.client, [t for t in receipt.rounds if t not in unheard and t < now.t])
+        closes = closings(receipt, order, unheard, past, self.store.lasts(past.values()))
+        check_held(receipt, order, now.expected(order.client, closes.admitted))
+        return Answer(order.client, receipt, closes)
 
     def check_up_to_date(self, now: OpenRound, answers: Iterable[Answer]) -> None:
         """Refuse to go on with a ledger that is an old copy, by which honest clients would look like liars.
 
         More than half of the clients that answer must say so: one that lies among others does not stop a run.
         """
-        answered = [answer for answer in answers if answer.told or answer.offence or answer.ahead]
+        answered = [answer for answer in answers if answer.receipt or answer.offence or answer.ahead]
         ahead = [answer.ahead for answer in answered if answer.ahead]
         if 2 * len(ahead) > len(answered):
             said = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
@@ -208,21 +207,21 @@ class Accounts:
         events: list[Event] = []
         away = [row.client for row in self.clients.values() if row.quarantined]  # nothing of theirs stays open
         for answer in answers:
-            row, told = self.client(answer.client), answer.told
+            row, receipt = self.client(answer.client), answer.receipt
             caught = answer.offence and row.offences + 1 >= offences
             if answer.reason is not None:
                 events.append(Event(now.t, answer.client, "rejected" if answer.offence else "failed", answer.reason))
-            elif told is not None:
-                if told.lost > row.lost:
-                    gone = f"{told.lost - row.lost} samples of a store that is gone"
+            elif receipt is not None:
+                if receipt.lost > row.lost:
+                    gone = f"{receipt.lost - row.lost} samples of a store that is gone"
                     events.append(Event(now.t, answer.client, "lost", gone))
-                if told.withdrawn > row.withdrawn:
-                    gone = f"{told.withdrawn - row.withdrawn} samples that it was to hold"
+                if receipt.withdrawn > row.withdrawn:
+                    gone = f"{receipt.withdrawn - row.withdrawn} samples that it was to hold"
                     events.append(Event(now.t, answer.client, "withdrawn", gone))
-                if told.note:
-                    events.append(Event(now.t, answer.client, "short", told.note))
+                if receipt.note:
+                    events.append(Event(now.t, answer.client, "short", receipt.note))
                 names = ("lost", "withdrawn", "distinct", "uses", "squares")
-                row = row._replace(heard=now.t, **{name: getattr(told, name) for name in names})
+                row = row._replace(heard=now.t, **{name: getattr(receipt, name) for name in names})
             if answer.closes is not None and (answer.reason is None or caught):
                 closed += answer.closes.closed
                 corrected += answer.closes.corrected

@@ -5,10 +5,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.books.ledger_store import LEDGER, Event, LedgerStore, Ordered
+from headgate.books.replay import reserve
 from headgate.errors import DataError, SettingError
-from headgate.flower.ledger_store import Event, LedgerStore, Ordered
-from headgate.flower.replay import reserve
-from headgate.flower.run_folder import LEDGER
 
 OFFENCES = ("rejected", "quarantined", "released", "lifted")
 """events that tell how a client came to stand where it does"""

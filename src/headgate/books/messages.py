@@ -65,7 +65,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Told:
+class Receipt:
     """A client's answer: what it did on this order and on the outstanding ones before it."""
 
     experiment: str
@@ -94,25 +94,27 @@ class Told:
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
-            raise DataError(f"told.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
+            raise DataError(f"receipt.admitted has {len(self.admitted)} entries for {len(self.rounds)} rounds")
         ascending = all(before < after for before, after in pairwise((0, *self.rounds)))
-        if not ascending or self.rounds[-1:] != (self.round,):  # whoever answers an order has at least this one to tell of
-            raise DataError(f"told.rounds = {_short(list(self.rounds))}: must ascend up to round {self.round}, and end with it")
+        if not ascending or self.rounds[-1:] != (self.round,):  # an answer names at least the order that it answers
+            raise DataError(
+                f"receipt.rounds = {_short(list(self.rounds))}: must ascend up to round {self.round}, and end with it"
+            )
         own = self.position - self.lost  # samples that this store has ever held
         for less, more, value, most in (
             ("n", "occupancy", self.n, self.occupancy),
             ("lost", "position", self.lost, self.position),
-            ("occupancy", "position - told.lost", self.occupancy, own),
-            ("withdrawn", "position - told.lost", self.withdrawn, own),
-            ("distinct", "position - told.lost", self.distinct, own),
+            ("occupancy", "position - receipt.lost", self.occupancy, own),
+            ("withdrawn", "position - receipt.lost", self.withdrawn, own),
+            ("distinct", "position - receipt.lost", self.distinct, own),
             ("distinct", "uses", self.distinct, self.uses),
-            ("uses", "position x told.round", self.uses, own * self.round),
+            ("uses", "position x receipt.round", self.uses, own * self.round),
             ("uses", "squares", self.uses, self.squares),
             ("squares", "uses ** 2", self.squares, self.uses**2),
-            ("uses ** 2", "distinct x told.squares", self.uses**2, self.distinct * self.squares),
+            ("uses ** 2", "distinct x receipt.squares", self.uses**2, self.distinct * self.squares),
         ):
             if value > most:
-                raise DataError(f"told.{less} = {value}: more than told.{more} = {most}")
+                raise DataError(f"receipt.{less} = {value}: more than receipt.{more} = {most}")
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Identity:
     client: int
 
 
-def to_wire(value: Order | Told | Ahead | Ended | Identity) -> dict[str, Any]:
+def to_wire(value: Order | Receipt | Ahead | Ended | Identity) -> dict[str, Any]:
     """The fields as a record of Flower holds them."""
     entries = ((name, getattr(value, name)) for name in _FIELDS[type(value)])
     return {
@@ -173,7 +175,7 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
     return kind(**values)
 
 
-_FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Told, Ahead, Ended, Identity)}
+_FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Order, Receipt, Ahead, Ended, Identity)}
 """name → type of every field, in their order; worked out once, for thousands of messages a round"""
 
 

@@ -8,10 +8,11 @@ labels, which only clients know.
 import json
 from collections.abc import Collection
 
+from headgate.books.messages import Order
 from headgate.control.retention import Retention, WindowRule
 from headgate.errors import DataError
-from headgate.flower.messages import Order
-from headgate.registry import RETENTION, fill, nearest, table_of
+from headgate.experiment import Experiment
+from headgate.registry import RETENTION, SELECTION, fill, nearest, table_of
 
 WINDOW = "window"
 
@@ -22,6 +23,14 @@ def stated(rule: Retention) -> tuple[str, str]:
         return WINDOW, "{}"
     table = table_of(RETENTION, rule)
     return table.pop("kind"), json.dumps({key: value for key, value in table.items() if key != "capacity"})
+
+
+def stated_choice(experiment: Experiment) -> str:
+    """Return the choice of an order, which samples to buy, as JSON; empty where clients have no choice."""
+    (policy,), data = experiment.policies.values(), experiment.data
+    if not data.chooses(policy.selection):
+        return ""
+    return json.dumps({"rule": table_of(SELECTION, policy.selection), "window": data.window, "keep": data.keep})
 
 
 def rule_of(order: Order, own: Collection[type] = ()) -> Retention | None:

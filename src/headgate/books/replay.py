@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.control.controller import Controller
 from headgate.control.types import Floats, Ledger, Losses, Orders, Report
 from headgate.errors import LedgerError
-from headgate.flower.ledger_store import LedgerStore, Ordered
 
 
 def replay(store: LedgerStore, controller: Controller) -> Ledger:

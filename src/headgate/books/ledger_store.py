@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headgate.books.durable import Durable
+from headgate.books.messages import one_line
 from headgate.control.terms import Terms
 from headgate.control.types import Floats, Ledger, Losses
 from headgate.errors import LedgerError
-from headgate.flower.durable import Durable
-from headgate.flower.messages import one_line
 
+LEDGER = "ledger.sqlite"
+"""name of the file in a run folder"""
 Medians = tuple[float | None, float | None]
 """the largest median length of a round's updates so far, of real and of whole numbers; None: not known yet"""
 NOTHING_KNOWN: Medians = (None, None)
