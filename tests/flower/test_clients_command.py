@@ -43,16 +43,6 @@ def test_clients_offences_and_money_are_shown(world):
     assert "[red]" in table, "what a client said is shown as it is, not as markup"
 
 
-def test_a_quarantine_is_lifted_and_the_client_gets_orders_again(world):
-    before = len([1 for _, client in world.grid.trained if client == 1])
-    world.play(3)
-    assert len([1 for _, client in world.grid.trained if client == 1]) == before
-    assert "yes" not in headgate(world.folder / "run", "--lift", 1)
-    world.play()
-    assert (4, 1) in world.grid.trained
-    world.audit()
-
-
 def test_what_cannot_be_is_refused_in_a_line(world, tmp_path):
     with pytest.raises(SettingError, match="client 0: is not in quarantine"):
         headgate(world.folder / "run", "--lift", 0)

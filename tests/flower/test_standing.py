@@ -69,23 +69,6 @@ def an_answer(t, rounds, admitted, position):
     return Receipt("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
 
 
-def test_a_correction_is_charged_once_and_at_most_what_was_ordered():
-    order = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
-    past = {1: Ordered(1, 0, 6, 1, 2.0, 0, 1), 2: Ordered(2, 0, 5, 0, 3.0, 5, 2)}
-    unheard, lasts = {3: Ordered(3, 0, 2, 0, 1.0)}, {1: 6, 2: 5}
-    found = closings(an_answer(3, (1, 2, 3), (6, 0, 1), 7), order, unheard, past, lasts)
-    assert [row.admitted for row in found.closed] == [1]
-    assert [(row.round, row.admitted, row.free, row.charge) for row in found.corrected] == [(1, 1, 1, 0.0)]
-    for rounds, admitted, position, reason in (
-        ((1, 3), (7, 0), 7, "admitted 7 samples in round 1, 6 of 6 ordered ones were left"),
-        ((1, 3), (6, 0), 5, "has ever admitted 5 samples, by its answers 11"),
-        ((2, 3), (1, 0), 1, "takes back 4 samples"),
-        ((1, 3), (6, 1), 7, "admitted 1 samples in round 3, 0 of 2 ordered ones were left"),
-    ):
-        with pytest.raises(DataError, match=reason):
-            closings(an_answer(3, rounds, admitted, position), order, unheard, past, lasts)
-
-
 def test_orders_that_overlap_are_not_corrected_beyond_where_they_went(tmp_path):
     """Ordered five and, unheard, eight: five and three are admitted. Nobody can be paid for eight more on the second."""
     past = {1: Ordered(1, 0, 5, 0, 2.0, 5, 2), 2: Ordered(2, 0, 8, 0, 3.0, 3, 2)}
