@@ -195,7 +195,7 @@ def _looking(asked: _Asked) -> list[Path]:
 
 def _compared(names: "Sequence[str]", asked: _Asked) -> None:
     """Runs those of these comparisons that have no numbers yet and writes their pages; what needs a GPU only with one."""
-    from headgate.analysis.compare.conclude import conclude
+    from headgate.analysis.conclude import conclude_comparison
     from headgate.experiment.recipes import study_table
     from studies.better.savings import SAVINGS, conclude_runs
     from studies.better.seed_by_seed import not_run
@@ -214,7 +214,7 @@ def _compared(names: "Sequence[str]", asked: _Asked) -> None:
             elif name in SAVINGS:
                 conclude_runs(folders, asked.pages, name, own.command, asked.quick)
             else:
-                conclude(folders, asked.pages, name, own.command, asked.quick)
+                conclude_comparison(folders, asked.pages, name, own.command, asked.quick)
 
 
 def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:

@@ -49,7 +49,7 @@ def plan(
     (docs/understand/model.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
     finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
     """
-    from headgate.analysis.shown import show
+    from headgate.analysis.display import show
 
     experiment = with_policy(recipe, set_ or [], policy)
     with status(format_, "rehearsing"):
@@ -57,7 +57,7 @@ def plan(
     if format_ is Format.json:
         print_json(made.numbers)
     else:
-        show(*made.shown())
+        show(*made.render())
 
 
 def rehearse(
@@ -85,8 +85,8 @@ def rehearse(
     Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
+    from headgate.analysis.display import show
     from headgate.analysis.rehearsal import check_out, write
-    from headgate.analysis.shown import show
 
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     if out is not None:
@@ -104,7 +104,7 @@ def rehearse(
         if format_ is Format.json:
             print_json(done.summary)
         else:
-            show(*done.shown())
+            show(*done.render())
         for path in filter(None, (out, figure)):
             say(f"wrote {path}", error=True)
     if done.interrupted:

@@ -31,8 +31,8 @@ def replay(
     Columns of --out: time, price (mean of those offered), bought, paid, and with as_much_ and as_many_ before them those
     of headgate for as much money and for as many samples.
     """
+    from headgate.analysis.display import show
     from headgate.analysis.rehearsal import check_out, write
-    from headgate.analysis.shown import show
 
     if out is not None:
         check_out(out)
@@ -49,6 +49,6 @@ def replay(
     if format_ is Format.json:
         print_json(done.numbers)
     else:
-        show(*done.shown())
+        show(*done.render())
     for path in filter(None, (out, figure)):
         say(f"wrote {path}", error=True)
