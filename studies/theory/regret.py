@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
+from studies.zoo.lookahead import Lookahead
+from studies.zoo.pi import PI
 
 from headgate.analysis.pages import table
 from headgate.control import policies as kinds
@@ -67,8 +69,8 @@ def contenders(given: PolicyContext) -> dict[str, AdmissionPolicy]:
         "threshold": kinds.Threshold(),
         "resolving": kinds.Resolving(),
         "pacing": kinds.Pacing(),
-        "lookahead": kinds.Lookahead(),
-        "pi": kinds.Pi(),
+        "lookahead": Lookahead(),
+        "pi": PI(),
         "bucket": kinds.Bucket(),
         "random": kinds.Random(),
         "constant": kinds.Constant(rate=best.rate, K=best.K),

@@ -7,7 +7,7 @@ with C the mean of xxᵀ over the samples up to this one. Used for federated lea
 
 Assumes that samples come in no order that matters: each is decided on as it comes, by those before it.
 
-Ours: exactly k are bought, so whoever would come to be short takes all that are left, and nobody buys more than k. A window
+Ours: exactly k are bought, so a client that would come to be short takes all that are left, and none buys more than k. A window
 begins with an empty Σ, as each query does in the source. And the arithmetic: tr(Σ⁻¹C) is the mean of xᵀΣ⁻¹x over the samples
 up to this one, so A = XᵀΣ⁻¹X among the samples of a window says all; it begins as XᵀX/λ, whose entries are
 (guess·guess)(features·features), and a purchase s takes aₛaₛᵀ/(1 + Aₛₛ) from it (Sherman and Morrison). No embedding is built.
@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control.selection.rule import Bools, Offered, Selection
-from headgate.control.types import Floats
+from headgate.control.ranking import Candidates
+from headgate.control.selection import Selection
+from headgate.control.types import Bools, Floats
 from headgate.errors import SettingError
 
 AT_ONCE = 1 << 22
@@ -26,7 +27,7 @@ AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Vessal(Selection):
+class VeSSAL(Selection):
     """Each sample as it comes, with a probability that grows with how little those bought before it have in common with it."""
 
     ridge: float = 0.01
@@ -38,21 +39,21 @@ class Vessal(Selection):
         if not 0 < self.ridge < np.inf:
             raise SettingError(f"ridge = {self.ridge}: must be a number above 0")
 
-    def chooses(self, offered: Offered) -> Bools:
-        takes, draw = np.zeros(offered.position.shape, dtype=bool), offered.draw()
-        step = max(1, AT_ONCE // max(offered.position.shape[1], 1) ** 2)
+    def rank(self, candidates: Candidates) -> Bools:
+        takes, draw = np.zeros(candidates.position.shape, dtype=bool), candidates.draw()
+        step = max(1, AT_ONCE // max(candidates.position.shape[1], 1) ** 2)
         for begin in range(0, len(takes), step):
             own = slice(begin, begin + step)
-            takes[own] = self._of_some(offered, own, draw[own])
-        return takes
+            takes[own] = self._of_some(candidates, own, draw[own])
+        return ~takes
 
-    def _of_some(self, offered: Offered, own: slice, draw: Floats) -> Bools:
+    def _of_some(self, candidates: Candidates, own: slice, draw: Floats) -> Bools:
         """Client by client alike: sample by sample, in the order of the stream."""
-        assert offered.scores is not None
-        assert offered.scores.guess is not None
-        assert offered.scores.features is not None
-        there, count = offered.there[own], offered.ordered[own, 0]
-        a = _inner(offered.scores.guess[own]) * _inner(offered.scores.features[own]) / self.ridge
+        assert candidates.scores is not None
+        assert candidates.scores.guess is not None
+        assert candidates.scores.features is not None
+        there, count = candidates.there[own], candidates.room[own, 0]
+        a = _inner(candidates.scores.guess[own]) * _inner(candidates.scores.features[own]) / self.ridge
         takes = np.zeros(there.shape, dtype=bool)
         left, bought, seen = there.sum(axis=1), np.zeros(len(there), np.int64), np.zeros(len(there), np.int64)
         for i in range(there.shape[1]):

@@ -11,21 +11,24 @@ by key, key) stay. It is the same in law, but for one thing:
 - A class that never was the largest has all that came. Of another the m smallest of n keys are held: a new one is among them
   with probability m/n and puts out the largest, which is as likely to be any of them.
 - Sizes are those of CBRS: every class has all that came of it, or the most that any has, or one less.
-- Which classes have the one more goes by key here, so a class of which more came is likelier to have it. There it hangs on
-  who came when. It matters where there are hardly more places than classes.
+- Which classes have the one more goes by key here, so a class of which more came is likelier to have it. There it depends on
+  the order in which they came. It matters where there are hardly more places than classes.
 
 So, as in `reservoir`, what is kept does not depend on the rounds in which samples came.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headgate.control.retention.rule import NOBODY, Bools, Candidates, Capacity, Retention, rank_within
+from headgate.control.ranking import Candidates, ordered, rank_within
+from headgate.control.retention import Capacity, Retention
 
 
 @dataclass(frozen=True, eq=False)
-class Cbrs(Retention):
+class CBRS(Retention):
     """Classes are as even as they can be, and of each it is an equally likely choice of all samples ever admitted.
 
     Without labels all samples are one class: then it is `reservoir`.
@@ -34,7 +37,6 @@ class Cbrs(Retention):
     capacity: Capacity = "buffer"
     by_class = True
 
-    def keeps(self, given: Candidates) -> Bools:
-        key = given.draw(given.position)
-        group = np.where(given.there, 0 if given.label is None else given.label.astype(np.int64), NOBODY)
-        return given.lowest(rank_within(group, np.zeros_like(group), key), key)
+    def rank(self, candidates: Candidates) -> NDArray[Any]:
+        key, group = candidates.draw(), candidates.group
+        return ordered(rank_within(group, np.zeros_like(group), key), key)

@@ -6,9 +6,9 @@ each class has a queue that the least worth leaves. Assumes that ĝ is like the 
 
 What is simpler here: ĝ is the mean gradient of the client's own samples, held and new, by the last layer and by the model of
 this round. There it is the mean over all that came since the client last took part, put together by the server; so where
-clients have different classes, ours points towards their own. Samples held are valued anew in every round. Their weights in
+clients have different classes, ours points towards their own. Samples held are valued again in every round. Their weights in
 training, which give back the shares that the classes have in the stream, are left out. Who stores which class is settled
-before the run (`coordinated`); there it follows what clients tell of their streams.
+before the run (`coordinated`); there it follows what clients report of their streams.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from studies.zoo.gradients import gradient_values
 
 from headgate.control.checks import whole_numbers
-from headgate.control.retention.rule import NOBODY, Bools, Candidates, Capacity, Retention, places_in, rank_within
-from headgate.control.scores import gradient_values
-from headgate.control.types import Ints, System
+from headgate.control.ranking import Candidates, ordered, rank_within
+from headgate.control.retention import Capacity, Retention
+from headgate.control.types import Bools, Floats, Ints, System
 from headgate.errors import SettingError
 
 MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Ode(Retention):
+class ODE(Retention):
     """Places are split evenly over the classes that a client stores; of each class those stay whose gradients point most
     along the mean gradient of all that the client has.
 
@@ -52,17 +53,15 @@ class Ode(Retention):
             raise SettingError(f"stores has {len(self.stores)} entries for {system.clients} clients")
         return super().limit(system)
 
-    def keeps(self, given: Candidates) -> Bools:
-        if given.scores is None:
-            return given.by_lot()
-        value = gradient_values(given.scores)  # along their mean it is an n-th of that
-        label = np.zeros_like(given.position) if given.label is None else given.label.astype(np.int64)
-        group = np.where(given.there, label, NOBODY)
-        turn = places_in(np.lexsort((-given.position, -value), axis=-1))  # by worth; of equal ones the newer first
-        rank = rank_within(group, turn, turn)
+    def rank(self, candidates: Candidates) -> Ints | Floats:
+        if candidates.scores is None:
+            return candidates.draw()
+        value = gradient_values(candidates.scores)  # along their mean it is an n-th of that
+        turn = ordered(-value, -candidates.position)  # by worth; of equal ones the newer first
+        rank = rank_within(candidates.group, turn, turn)
         if self.stores is not None:
-            rank = np.where(self._stored(given.client, label), rank, rank + given.position.shape[1])
-        return given.lowest(rank, turn)
+            rank = np.where(self._stored(candidates.client, candidates.group), rank, rank + candidates.position.shape[1])
+        return ordered(rank, turn)
 
     def _stored(self, client: Ints, label: Ints) -> Bools:
         """Whether the client stores the class."""

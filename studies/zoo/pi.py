@@ -10,7 +10,7 @@ from headgate.control.types import Arrays, Floats, System, View
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pi(BudgetedPolicy):
+class PI(BudgetedPolicy):
     """limit = c̄·exp(P·e + I), where e is the smoothed shortfall of the spend and I its sum times the integral gain.
 
     Anti-windup: I is held within ±`windup`, so that a long stretch of dear or cheap prices, in which no

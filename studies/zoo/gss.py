@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from studies.zoo.gradients import gradient_cosines
 
 from headgate.control.checks import whole_numbers
-from headgate.control.retention.rule import Bools, Candidates, Capacity, Retention, places_in
-from headgate.control.scores import gradient_cosines
-from headgate.control.types import Floats, Ints, System
+from headgate.control.ranking import Candidates, places_in
+from headgate.control.retention import Capacity, Retention
+from headgate.control.types import Bools, Floats, Ints, System
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES, check_memory
 
 FIRST = 0.1
-"""the score of one that has nobody to be compared with"""
+"""the score of a sample that is compared with none"""
 BY_PAIR = 48
 """bytes at most for every pair of samples of a client"""
 
 
 @dataclass(frozen=True, eq=False)
-class Gss(Retention):
+class GSS(Retention):
     """One that comes takes a place only if its gradient points away from all of a random `batch` of those in memory.
 
     A sample's score is 1 + the largest cosine between its gradient and theirs. One that comes with a score below 1 challenges
@@ -53,27 +54,29 @@ class Gss(Retention):
             )
         return room
 
-    def keeps(self, given: Candidates) -> Bools:
-        if given.scores is None:
-            return given.by_lot()
-        cosine = gradient_cosines(given.scores)
-        inside, comes = given.there & ~given.new, np.flatnonzero((given.there & given.new).any(axis=0))
-        at = given.position[:, comes]
-        challenged, duel = given.draw(at), given.draw(at, again=1)
-        lots = given.draw(given.position[:, None], np.concatenate([2 * given.end + 1, 2 * at + 2], axis=1)[..., None])
+    def rank(self, candidates: Candidates) -> Bools | Floats:
+        if candidates.scores is None:
+            return candidates.draw()
+        cosine = gradient_cosines(candidates.scores)
+        inside, comes = candidates.there & ~candidates.new, np.flatnonzero((candidates.there & candidates.new).any(axis=0))
+        at = candidates.position[:, comes]
+        challenged, duel = candidates.draw(at), candidates.draw(at, again=1)
+        lots = candidates.draw(
+            candidates.position[:, None], np.concatenate([2 * candidates.end + 1, 2 * at + 2], axis=1)[..., None]
+        )
         among = self._batch(inside, lots[:, 0])
         score = _scores(cosine, among[:, None] & ~np.eye(inside.shape[1], dtype=bool))
         for nth, j in enumerate(comes):
             score[:, j] = own = _scores(cosine[:, j], self._batch(inside, lots[:, nth + 1]))
-            free = inside.sum(axis=1) < given.room[:, 0]
+            free = inside.sum(axis=1) < candidates.room[:, 0]
             victim = _drawn(np.where(inside, score, 0.0), inside, challenged[:, nth : nth + 1])
             theirs = score[np.arange(len(victim)), victim]
             wins = duel[:, nth] * (theirs + own) < theirs
-            enters = given.there[:, j] & given.new[:, j] & (free | ((own < 1) & wins))
+            enters = candidates.there[:, j] & candidates.new[:, j] & (free | ((own < 1) & wins))
             leaves = np.flatnonzero(enters & ~free)
             inside[leaves, victim[leaves]] = False
             inside[enters, j] = True
-        return inside
+        return ~inside
 
     def _batch(self, inside: Bools, lot: Floats) -> Bools:
         """Some of those in memory, by lot; all where they are no more than a batch."""

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.control.selection.rule import Bools, Offered, Selection
-from headgate.control.types import Floats
+from headgate.control.ranking import Candidates
+from headgate.control.selection import Selection
+from headgate.control.types import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,23 +26,23 @@ class KCentre(Selection):
     scores = ("features",)
     beside_held = True
 
-    def chooses(self, offered: Offered) -> Bools:
-        assert offered.scores is not None
-        assert offered.scores.features is not None
-        features, there = offered.scores.features, offered.there
+    def rank(self, candidates: Candidates) -> Bools:
+        assert candidates.scores is not None
+        assert candidates.scores.features is not None
+        features, there = candidates.scores.features, candidates.there
         takes, clients = np.zeros(there.shape, dtype=bool), np.arange(len(there))
         nearest = np.full(there.shape, np.inf)
-        if offered.held is not None and offered.held_there is not None:
-            for place in range(offered.held.shape[1]):
-                away = _distance(features, offered.held[:, place])
-                nearest = np.where(offered.held_there[:, place, None], np.minimum(nearest, away), nearest)
-        for nth in range(int(offered.ordered.max(initial=0))):
+        if candidates.held is not None and candidates.held_there is not None:
+            for place in range(candidates.held.shape[1]):
+                away = _distance(features, candidates.held[:, place])
+                nearest = np.where(candidates.held_there[:, place, None], np.minimum(nearest, away), nearest)
+        for nth in range(int(candidates.room.max(initial=0))):
             open_to = there & ~takes
             far = np.where(open_to, nearest, -1.0).argmax(axis=1)
-            wanted = nth < offered.ordered[:, 0]
+            wanted = nth < candidates.room[:, 0]
             takes[clients, far] |= wanted
             nearest = np.where(wanted[:, None], np.minimum(nearest, _distance(features, features[clients, far])), nearest)
-        return takes
+        return ~takes
 
 
 def _distance(samples: Floats, centre: Floats) -> Floats:
