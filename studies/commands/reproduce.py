@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import headgate
-from headgate.cli.console import Quiet, same_command_goes_on
-from headgate.cli.saying import say
+from headgate.cli.console import Quiet, same_command_goes_on, say
 from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import recipe

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from studies.zoo.lookahead import Lookahead
-from studies.zoo.pi import PI
 
 from headgate.analysis.pages import table
 from headgate.control import policies as kinds
@@ -17,6 +15,8 @@ from headgate.control.rehearse import rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import optimal_K
+from studies.zoo.lookahead import Lookahead
+from studies.zoo.pi import PI
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say
 from headgate.errors import SettingError
 
 POLICIES = "headgate,constant,acdpp,below,oracle"

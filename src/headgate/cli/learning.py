@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
 from headgate.progress import progress_bar
