@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from studies.zoo.gradients import gradient_cosines
 
 from headgate.control.checks import whole_numbers
 from headgate.control.ranking import Candidates, places_in
@@ -20,6 +19,7 @@ from headgate.control.retention import Capacity, Retention
 from headgate.control.types import Bools, Floats, Ints, System
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES, check_memory
+from studies.zoo.gradients import gradient_cosines
 
 FIRST = 0.1
 """the score of a sample that is compared with none"""

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from studies.zoo.gradients import gradient_values
 
 from headgate.control.checks import whole_numbers
 from headgate.control.ranking import Candidates, ordered, rank_within
 from headgate.control.retention import Capacity, Retention
 from headgate.control.types import Bools, Floats, Ints, System
 from headgate.errors import SettingError
+from studies.zoo.gradients import gradient_values
 
 MOST_CLASSES = 10_000
 

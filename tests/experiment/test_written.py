@@ -18,6 +18,8 @@ from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 
+ROOT = Path(__file__).parents[2]
+
 CLIENTS, ROUNDS = 4, 12
 SOME = st.sampled_from([0.3, 0.5, 0.75])
 CAPACITY = st.one_of(st.just("buffer"), st.integers(1, 6), st.lists(st.integers(1, 6), min_size=CLIENTS, max_size=CLIENTS))
@@ -224,9 +226,9 @@ def test_read_back_it_is_the_same_experiment(folder: Path, recipe):
             assert np.array_equal(mine, its), name
 
 
-@pytest.mark.parametrize("recipe", ["digits", "mnist", "cifar10", "million", "paper/mnist/open-values"])
+@pytest.mark.parametrize("recipe", ["digits", "mnist", "cifar10", "million", "studies/recipes/paper/mnist/open-values.toml"])
 def test_shipped_recipes_are_read_back(recipe):
-    experiment = load(recipe, ["run.rounds=9"])
+    experiment = load(str(ROOT / recipe) if recipe.endswith(".toml") else recipe, ["run.rounds=9"])
     assert build("again", tomllib.loads(tomli_w.dumps(experiment.tables()))).tables() == experiment.tables()
 
 

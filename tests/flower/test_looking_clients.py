@@ -5,7 +5,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 from grids import FakeGrid, Node
-from studies.zoo.fedbalancer import FedBalancer
 
 from headgate.control import Scores
 from headgate.errors import DataError, SettingError
@@ -15,6 +14,7 @@ from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Sample
 from headgate.flower.strategy import AdmissionStrategy
+from studies.zoo.fedbalancer import FedBalancer
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 SMALL = ["run.seeds=1", "run.rounds=3", "training.steps=1", "system.buffers=[2]", "system.clients=3", "system.budget=90.0"]

@@ -89,7 +89,6 @@ REFUSED = """
 comparee
 data gett
 data get mnits
-theory rate
 recipes mnits
 rehearse mnits
 rehearse --no-such-option
@@ -109,7 +108,6 @@ rehearse digits --out no/such/rows.csv
 plan digits --set system.budget=0.01
 plan digits --gamma 0.3
 plan missing.toml
-theory rates --phi 1.5
 run digits --set training.lr=-1
 run digits --set training.dtype=float16
 run digits --set training.cohort=11
@@ -127,8 +125,6 @@ report nowhere
 runs nowhere
 compare digits --budgets none
 replay none.csv
-leaderboard --add nobody
-reproduce nothing
 serve nowhere --port 99999
 flower clients nowhere
 flower forget nowhere

@@ -4,15 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from studies.zoo.cbrs import CBRS
-from studies.zoo.fedbalancer import FedBalancer
-from studies.zoo.gss import GSS
-from studies.zoo.kcentre import KCentre
-from studies.zoo.listening import Listening
-from studies.zoo.lookahead import Lookahead
-from studies.zoo.ode import ODE, coordinated
-from studies.zoo.pi import PI
-from studies.zoo.vessal import VeSSAL
 
 from headgate.control import Candidates, Controller, Losses, Report, Scores, System
 from headgate.control.buffers import keeps_alone
@@ -25,6 +16,15 @@ from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.registry import POLICY, RETENTION, SELECTION, make
 from headgate.testing import check_policy, check_retention, check_selection
+from studies.zoo.cbrs import CBRS
+from studies.zoo.fedbalancer import FedBalancer
+from studies.zoo.gss import GSS
+from studies.zoo.kcentre import KCentre
+from studies.zoo.listening import Listening
+from studies.zoo.lookahead import Lookahead
+from studies.zoo.ode import ODE, coordinated
+from studies.zoo.pi import PI
+from studies.zoo.vessal import VeSSAL
 
 RULES, SELECTIONS, POLICIES = (GSS, ODE, FedBalancer, CBRS), (VeSSAL, KCentre), (PI, Lookahead, Listening)
 CHECKS = {RULES: (RETENTION, check_retention), SELECTIONS: (SELECTION, check_selection), POLICIES: (POLICY, check_policy)}

@@ -21,7 +21,7 @@ import json, sys, time
 from pathlib import Path
 from headgate.analysis.listing import list_rows
 from headgate.records.reader import look_for_runs
-from headgate.web.listing import listing
+from headgate.web.answers import run_list
 from headgate.web.runs import Library
 began = time.process_time()
 if sys.argv[1] == "runs":
@@ -29,7 +29,7 @@ if sys.argv[1] == "runs":
     rows = list_rows(whole)
 else:
     library = Library(Path(sys.argv[2]))
-    rows = listing(library, "", "accuracy", "desc", 1000, 0)["rows"]
+    rows = run_list(library, "", "accuracy", "desc", 1000, 0).rows
     damaged = library.unreadable()
 fine = [row["name"] for row in rows if not row["problem"]]
 bad = len(damaged) + len(rows) - len(fine)
