@@ -1,6 +1,6 @@
 """Counts what one `headgate run` enters of our own code: functions, files, objects built, tables opened.
 
-    python tools/trace.py [--list] [headgate arguments; default: a short run of digits]
+python tools/trace.py [--list] [headgate arguments; default: a short run of digits]
 """
 
 import sys

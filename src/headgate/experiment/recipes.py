@@ -11,9 +11,9 @@ from typing import Any
 
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.experiment.tables import read_toml
 from headgate.learning.data import DATA
-from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
+from headgate.limits import DEPTH, RECIPE
+from headgate.reading import parse_toml
 from headgate.registry import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
@@ -42,7 +42,7 @@ def is_shipped(name: str) -> bool:
 
 def study_table(recipe: str) -> dict[str, Any]:
     """The table [study] of a shipped recipe or a TOML file: what a study says of it beside the experiment."""
-    raw = read_toml(recipe_text(recipe), f"recipe {recipe}") if is_shipped(recipe) else _read_file(Path(recipe))
+    raw = parse_toml(recipe_text(recipe), f"recipe {recipe}") if is_shipped(recipe) else _read_file(Path(recipe))
     return dict(raw.get("study", {}))
 
 
@@ -51,7 +51,7 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if is_shipped(str(recipe)):
-        return str(recipe).rpartition("/")[2], _on_base(read_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
+        return str(recipe).rpartition("/")[2], _on_base(parse_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
         said = shown(recipe)
@@ -60,19 +60,22 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    name = f"recipe {shown(path, 300)}"
     try:
         with path.open("rb") as file:
-            text = file.read(RECIPE + 1)
+            content = file.read(RECIPE + 1)
     except (OSError, ValueError) as error:
-        raise DataError(f"recipe {shown(path, 300)}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    return read_toml(text, f"recipe {shown(path, 300)}")
+        raise DataError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if len(content) > RECIPE:
+        raise DataError(f"{name}: more than {RECIPE:,} bytes")
+    return parse_toml(content.decode("utf-8", "replace"), name)
 
 
 def _on_base(raw: dict[str, Any]) -> dict[str, Any]:
     """The content on top of that of the shipped recipe which `base` names. [study] is no part of the experiment."""
     base = raw.pop("base", None)
     raw.pop("study", None)
-    return raw if base is None else _merged(_on_base(read_toml(recipe_text(str(base)), f"recipe {base}")), raw)
+    return raw if base is None else _merged(_on_base(parse_toml(recipe_text(str(base)), f"recipe {base}")), raw)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +99,6 @@ def override(raw: dict[str, Any], assignment: str, folder: Path | None = None) -
     """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
     if not isinstance(assignment, str):
         raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
-    if len(assignment) > ASSIGNMENT:
-        raise SettingError(f"--set {shown(assignment)}: {len(assignment):,} characters; at most {ASSIGNMENT:,}")
     key, equals, text = assignment.partition("=")
     parts = [part.strip() for part in key.split(".")]
     try:
