@@ -161,7 +161,7 @@ def test_control_waits_for_the_round_where_somebody_listens(monkeypatch):
 def test_stopped_and_resumed_a_listening_run_ends_in_the_same_bytes(tmp_path):
     settings = [*SMALL, 'run.policies=["listening", "headgate"]', "training.cohort=6"]
     experiment, done = load("digits", settings), []
-    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 3)
     perform(None, tmp_path / "run", processes=1, trust=["studies.zoo.listening"])
