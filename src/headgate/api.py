@@ -249,10 +249,12 @@ def run(
     how = {"device": device, "executor": executor, "processes": processes, "ray": ray}
     with counted("learning", quiet) as tick:
         try:
-            perform(experiment, whole, **how, trust=trust, tick=tick)  # type: ignore[arg-type]
+            runs = perform(experiment, whole, **how, trust=trust, tick=tick)  # type: ignore[arg-type]
         except Interrupted as stop:
             raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) goes on") from None
-    conclude(points_of(whole), whole)
+    if len(runs) < len(points_of(whole)):  # some points of a sweep at a time
+        runs = [RunFolder.open(each) for each in points_of(whole)]
+    conclude(runs, whole)
     return Run(whole)
 
 
@@ -317,7 +319,7 @@ def compare(
             done = perform(left, folder, device=device, processes=processes, tick=tick) if left else []
         except Interrupted as stop:
             raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
-    played = {path: list(experiment.policies) for path, (_, experiment) in zip(done, left, strict=True)}
+    played = {run.path: list(experiment.policies) for run, (_, experiment) in zip(done, left, strict=True)}
     where, name = page if page is not None else (folder, "compare")
     where.mkdir(parents=True, exist_ok=True)
     order = list(dict.fromkeys(name for _, experiment in points for name in experiment.policies))

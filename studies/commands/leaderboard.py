@@ -70,7 +70,7 @@ def _add(
     if (out / "added" / file).exists():
         raise DataError(f"{out / 'added' / file}: {name} stands there already; choose another --name, or remove it and {runs}")
     with same_command_goes_on(), counted(f"{name} on {one.recipe}", quiet) as tick:
-        folders = perform(points, runs, device=device, processes=processes, tick=tick)
+        folders = [run.path for run in perform(points, runs, device=device, processes=processes, tick=tick)]
     said = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", one.recipe, "--name", name]
     command = shlex.join([*said, *(word for each in settings for word in ("--with", each))])
     say(conclude_added(one, name, folders, out, command))

@@ -228,7 +228,7 @@ def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked)
             played = True
             told(done, total)
 
-        folders = perform(points, runs, device=asked.device, processes=asked.processes, tick=tick)
+        folders = [run.path for run in perform(points, runs, device=asked.device, processes=asked.processes, tick=tick)]
     return folders, time.monotonic() - began if played else None
 
 

@@ -374,7 +374,7 @@ def test_a_run_of_the_simulator(tmp_path):
     from headgate.simulation.schedule import perform
 
     experiment = load("digits", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])
-    (folder,) = perform(experiment, tmp_path / "real", processes=1)
+    folder = perform(experiment, tmp_path / "real", processes=1)[0].path
     with Served(tmp_path) as served:
         told = get(served, "/api/runs/real")
         assert told["summary"] == [summary_told(each) for each in summaries(folder, experiment.training.target)]

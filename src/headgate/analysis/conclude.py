@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 
 
 def summary_rows(run: RunFolder) -> list[dict[str, Any]]:
-    """Each policy of a run as it is told in summary.json."""
-    return [told(summarise(one, run.target)) for one in read_runs([run])]
+    """Return each policy of a run as summary.json has it."""
+    return _rows(run, read_runs([run]))
 
 
-def conclude(folders: Sequence[Path], whole: Path) -> tuple[list[RunFolder], Path]:
-    """Writes both for every folder, and for a sweep a page that compares its points; the runs, and the last page."""
-    runs = [RunFolder.open(folder) for folder in folders]
+def _rows(run: RunFolder, found: Sequence[Runs]) -> list[dict[str, Any]]:
+    return [told(summarise(one, run.target)) for one in found]
+
+
+def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
+    """Write both for every folder, and for a sweep a page that compares its points; return the runs and the last page."""
+    runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
     for run in runs:
-        write_whole("summary", run.path / "summary.json", json.dumps(plain(summary_rows(run)), indent=2).encode())
-        page = write_report([run], run.path / "report.html", run.target)
+        found = read_runs([run])
+        write_whole("summary", run.path / "summary.json", json.dumps(plain(_rows(run, found)), indent=2).encode())
+        page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)
     return runs, page

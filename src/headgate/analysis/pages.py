@@ -20,7 +20,7 @@ from headgate.reading import read_object
 from headgate.records.reader import RunFolder
 from headgate.records.source import commit
 from headgate.records.sums import read_sealed
-from headgate.records.tables import part_folders
+from headgate.records.tables import shard_folders
 from headgate.writing import replace_file
 
 QUICK_WARNING = (
@@ -161,7 +161,7 @@ class Machine:
 def machine(run: RunFolder) -> Machine:
     beside = run.path / "gpu.json"
     said = (read_object(beside) if beside.is_file() else {}) | run.environment
-    parts = [read_sealed(part / "state.json") for part in part_folders(run.path)]
+    parts = [read_sealed(part / "state.json") for part in shard_folders(run.path)]
     seconds = _number(said.get("seconds")) or sum(_number(part.get("elapsed_s")) or 0.0 for part in parts)
     peak = said.get("peak_device_mib")
     return Machine(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, pri
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
 from headgate.progress import progress_bar
+
+if TYPE_CHECKING:
+    from headgate.records.reader import RunFolder
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """as they are typed, where that is not their name"""
@@ -83,7 +86,7 @@ def run(
     folder = resume or out or new_folder(points or [])
     with progress_bar(show is not Show.bar) as bar, Watching(trackers, lines=show is Show.json) as watching:
         task = bar.add_task("learning", total=None)
-        folders = perform(
+        runs = perform(
             points,
             folder,
             device=device,
@@ -95,7 +98,7 @@ def run(
             watch=watching.watch if watching.wanted else None,
             say=bar.console.print if show is Show.bar else None,
         )
-    show_and_conclude(folders, folder, format_, wide)
+    show_and_conclude(runs, folder, format_, wide)
 
 
 def _check_options(context: typer.Context) -> None:
@@ -193,8 +196,10 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
     say(f"{name}: {len(paths)} files in {folder / name}")
 
 
-def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Format.table, wide: bool = False) -> None:
-    """What finished runs come to, on the screen and in their folders."""
+def show_and_conclude(
+    folders: "Sequence[Path | RunFolder]", whole: Path, format_: Format = Format.table, wide: bool = False
+) -> None:
+    """Show what finished runs came to, and write it into their folders."""
     from headgate.analysis.conclude import conclude, summary_rows
     from headgate.analysis.display import show
     from headgate.analysis.tables import runs_tables

@@ -1,4 +1,4 @@
-"""Who plays chunks: this process, single-thread processes beside it, or (in `cluster`) a Ray cluster."""
+"""Workers that play chunks: this process, single-thread processes beside it, or (in `cluster`) a Ray cluster."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate import errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
@@ -19,6 +19,10 @@ from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
 from headgate.simulation.devices import give_back
 
+if TYPE_CHECKING:
+    from headgate.simulation.engine import Simulation
+    from headgate.simulation.run import Tick
+
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 LOOK = 0.2
 """seconds between looks at what the chunks have written"""
@@ -26,19 +30,31 @@ LONGEST = 2000
 """bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
 
 
-class Player(Protocol):
-    """Closed when it is no longer needed; until then it may be asked for several things, one after the other."""
+class Progress(Protocol):
+    """What a worker reports to."""
+
+    def played(self, folder: Path, rows: list[dict[str, Any]]) -> None:
+        """Take the rows of a round that this process has played."""
+
+    def look(self) -> None:
+        """Look for what other processes have written; called every now and then."""
+
+
+class Worker(Protocol):
+    """Plays chunks. It is closed when it is no longer needed; until then it may be asked for several things in turn."""
 
     where: str
-    """as it is said to people"""
+    """as it is shown to people"""
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
         """See `run.examine`."""
 
-    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
-        """All chunks, or an error that names the one which could not be; `Interrupted` when `told` so.
+    def execute(
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+    ) -> None:
+        """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
 
-        `look` is called every now and then.
+        Chunks are folders, with their experiments where these need not be read from there.
         """
 
     def close(self) -> None: ...
@@ -53,7 +69,7 @@ class ChunkError(HeadgateError):
 
 
 def cores() -> int:
-    """Those this process may use. Forking a process that has imported torch is safe on Linux only."""
+    """Return how many this process may use. Forking a process that has imported torch is safe on Linux only."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
@@ -61,52 +77,58 @@ class Datasets(dict[str, Any]):
     """Data sets by their key, each read once."""
 
     def of(self, data: Data) -> Any:
+        """Return a data set."""
         if data.key not in self:
             self[data.key] = data.load()
         return self[data.key]
 
-    def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        """See `run.examine`."""
-        from headgate.simulation.run import examine
 
-        return examine(experiment, self.of(experiment.data), device, executor)
-
-
-class Here:
+class InProcess:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
     where = ""
 
-    def __init__(self, experiments: Mapping[Path, Experiment] | None = None) -> None:
-        """`experiments`: what is played in these folders as it is; in others, what their config says."""
+    def __init__(self) -> None:
         self._datasets = Datasets()
-        self._experiments = dict(experiments or {})
+        self._ready: Simulation | None = None
 
     def examine(self, experiment: Experiment, device: str, executor: str) -> dict[str, Any]:
-        return self._datasets.examine(experiment, device, executor)
+        from headgate.simulation.run import examine
 
-    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
-        from headgate.simulation.run import play_folder
+        self._ready = None
+        facts, self._ready = examine(experiment, self._datasets.of(experiment.data), device, executor)
+        return facts
 
-        for folder in folders:
-            if told():
+    def execute(
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+    ) -> None:
+        for folder, experiment in chunks.items():
+            if stop():
                 raise Interrupted("interrupted")
-            experiment = self._experiments.get(folder) or load(folder / CONFIG)
             try:
-                data = self._datasets.of(experiment.data)
-                play_folder(folder, experiment, data, device, tick=lambda done: look(), stop=told)
+                self._play(folder, experiment, device, lambda done: progress.played(folder, done.metrics), stop)  # noqa: B023
             except Interrupted:
                 raise
             except HeadgateError as error:
                 raise ChunkError(folder, error) from None
             give_back(device)
 
+    def _play(self, folder: Path, experiment: Experiment | None, device: str, tick: "Tick", stop: Callable[[], bool]) -> None:
+        from headgate.simulation.run import play_folder, play_new
+
+        if self._ready is not None and self._ready.experiment is experiment:
+            simulation, self._ready = self._ready, None
+            play_new(folder, simulation, tick, stop)
+        else:
+            experiment = experiment or load(folder / CONFIG)
+            play_folder(folder, experiment, self._datasets.of(experiment.data), device, tick, stop)
+
     def close(self) -> None:
         self._datasets.clear()
 
 
 class Processes:
-    """Workers of a worker pool, as many at a time as asked for."""
+    """Children of a fork server, as many at a time as asked for."""
 
     def __init__(self, processes: int) -> None:
         if sys.platform != "linux":
@@ -114,9 +136,9 @@ class Processes:
         self.processes, self.where = processes, f"on {processes} processes"
         self._answers, given = os.pipe()
         path = os.pathsep.join(each for each in sys.path if each)
-        with _deaf():  # it hears when it is ready to answer
-            self._pool = subprocess.Popen(
-                [sys.executable, "-m", "headgate.simulation.worker_pool", str(given)],
+        with _sigint_blocked():  # until it is ready to answer
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "headgate.simulation.forkserver", str(given)],
                 stdin=subprocess.PIPE,
                 pass_fds=[given],
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
@@ -133,10 +155,12 @@ class Processes:
             raise error_from(answer["error"])
         return dict(answer["facts"])
 
-    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
-        self._ask(do="play", folders=[str(folder) for folder in folders], device=device, processes=self.processes)
+    def execute(
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+    ) -> None:
+        self._ask(do="play", folders=[str(folder) for folder in chunks], device=device, processes=self.processes)
         why: dict[str, HeadgateError] = {}
-        for answer in self._hear(look, told):
+        for answer in self._hear(progress.look, stop):
             folder = answer.get("folder", "")
             if "error" in answer:
                 why[folder] = error_from(answer["error"])
@@ -151,31 +175,31 @@ class Processes:
         raise_first(why)
 
     def close(self) -> None:
-        """Without one who asks, a pool ends. One still at work, because something went wrong here, is ended: its
-        workers finish their rounds and are gone."""
-        assert self._pool.stdin is not None
+        """End the server, which ends without a parent. One still at work, because something went wrong here, is killed; its
+        children finish their rounds and end."""
+        assert self._server.stdin is not None
         if self._at_work:
-            self._pool.kill()
+            self._server.kill()
         with suppress(BrokenPipeError):  # it is gone already
-            self._pool.stdin.close()
+            self._server.stdin.close()
         os.close(self._answers)
-        self._pool.wait()
+        self._server.wait()
 
     def _ask(self, **question: Any) -> None:
-        assert self._pool.stdin is not None
+        assert self._server.stdin is not None
         try:
-            self._pool.stdin.write(json.dumps(question).encode() + b"\n")
-            self._pool.stdin.flush()
+            self._server.stdin.write(json.dumps(question).encode() + b"\n")
+            self._server.stdin.flush()
         except BrokenPipeError:
             raise self._gone() from None
         self._at_work = True
 
-    def _hear(self, look: Callable[[], None], told: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    def _hear(self, look: Callable[[], None], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
         passed_on = False
         while True:
             look()
-            if told() and not passed_on:
-                self._pool.send_signal(signal.SIGINT)
+            if stop() and not passed_on:
+                self._server.send_signal(signal.SIGINT)
                 passed_on = True
             if select.select([self._answers], [], [], LOOK)[0]:
                 new = os.read(self._answers, 1 << 16)
@@ -183,18 +207,18 @@ class Processes:
                     raise self._gone(passed_on)
                 *lines, self._half = (self._half + new).split(b"\n")
                 yield from (json.loads(line) for line in lines)
-            elif self._pool.poll() is not None:
+            elif self._server.poll() is not None:
                 raise self._gone(passed_on)
 
-    def _gone(self, told_to_stop: bool = False) -> HeadgateError:
-        if told_to_stop:
+    def _gone(self, stopped: bool = False) -> HeadgateError:
+        if stopped:
             return Interrupted("interrupted")
-        return HeadgateError(f"the process that starts the others ended with {self._pool.wait()}")
+        return HeadgateError(f"the process that starts the others ended with {self._server.wait()}")
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """SIGINT waits meanwhile; a process that is started now is born with it waiting."""
+def _sigint_blocked() -> Iterator[None]:
+    """Block SIGINT meanwhile; a process that is started now begins with it blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -202,31 +226,56 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def told(error: BaseException) -> list[str]:
-    """An error as it goes over a pipe, short enough for one piece. One that is not headgate's own keeps its trace on stderr."""
+def error_message(error: BaseException) -> list[str]:
+    """Return an error as it goes over a pipe, short enough for one piece.
+
+    One that is not headgate's own leaves its trace on stderr.
+    """
     if isinstance(error, KeyboardInterrupt):
         error = Interrupted("interrupted")
     if not isinstance(error, HeadgateError):
         traceback.print_exception(error)
-    said = " ".join(str(error).split())
-    while len(json.dumps(said)) > LONGEST:
-        said = said[: 3 * len(said) // 4]
-    return [type(error).__name__, said]
+    text = " ".join(str(error).split())
+    while len(json.dumps(text)) > LONGEST:
+        text = text[: 3 * len(text) // 4]
+    return [type(error).__name__, text]
 
 
-def error_from(told: Sequence[str]) -> HeadgateError:
-    """The error that a process told of."""
-    kind, message = told
+def error_from(message: Sequence[str]) -> HeadgateError:
+    """Return the error that a process sent."""
+    kind, text = message
     found = getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, HeadgateError):
-        return found(message)
-    return HeadgateError(f"{kind}: {message}")
+        return found(text)
+    return HeadgateError(f"{kind}: {text}")
 
 
 def raise_first(why: Mapping[str, HeadgateError]) -> None:
-    """The first error that is one; else that somebody was interrupted."""
+    """Raise the first error that is one; else that a chunk was interrupted."""
     for folder, error in why.items():
         if not isinstance(error, Interrupted):
             raise ChunkError(Path(folder), error) if folder else error
     for error in why.values():
         raise error
+
+
+@contextmanager
+def stop_requested() -> Iterator[Callable[[], bool]]:
+    """Take Ctrl-C as a wish to stop after the round, so that no round is torn; the second one stops at once."""
+    noted = False
+
+    def note(signum: int, frame: object) -> None:
+        nonlocal noted
+        if noted:
+            raise KeyboardInterrupt
+        noted = True
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not the main thread, which alone is sent signals
+        yield lambda: False
+        return
+    try:
+        yield lambda: noted
+    finally:
+        signal.signal(signal.SIGINT, before)

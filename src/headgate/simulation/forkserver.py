@@ -1,13 +1,13 @@
-"""The worker pool: a process that has read the data once and forks a worker for each chunk.
+"""The fork server: a process that has read the data once and forks a child for each chunk.
 
-Started as `python -m headgate.simulation.worker_pool FD`.
+Started as `python -m headgate.simulation.forkserver FD`.
 
 The command's own process has threads (the progress bar, polars) and cannot be forked safely; a fresh process for each
-chunk would import torch, read the data and compile anew. This one does that once, has one thread of its own, and its children
+chunk would import torch, read the data and compile again. This one does that once, has one thread of its own, and its children
 share its memory. On CUDA, which cannot be forked, it plays the chunks itself, one after the other.
 
-It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. SIGINT tells all workers to
-finish their round, and so does the end of its parent.
+It is asked by lines of JSON on stdin and answers by lines on the descriptor it is given. At SIGINT, and at the end of its
+parent, all children finish their round.
 """
 
 import json
@@ -24,20 +24,21 @@ from typing import Any
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, build, load
 from headgate.learning.datasets import Dataset
+from headgate.records.checkpoint import Checkpoint
 from headgate.records.reader import CONFIG
-from headgate.records.writer import Checkpoint
 from headgate.simulation.devices import choose_device, give_back
 from headgate.simulation.engine import Simulation
-from headgate.simulation.players import Datasets, told
-from headgate.simulation.run import play_folder
-from headgate.simulation.stopping import told_to_stop
+from headgate.simulation.run import examine, play_folder
+from headgate.simulation.workers import Datasets, error_message, stop_requested
 
 SIGNALS = {signal.SIGCHLD, signal.SIGINT}
 LOOK = 0.5
 """seconds between looks whether the parent is still there"""
 
 
-class WorkerPool:
+class ForkServer:
+    """Answers its parent, and forks."""
+
     def __init__(self, answers: int) -> None:
         self.answers, self.parent = answers, os.getppid()
         self.datasets = Datasets()
@@ -54,16 +55,17 @@ class WorkerPool:
             try:
                 if asked["do"] == "examine":
                     experiment = build("", asked["settings"])
-                    return {"facts": self.datasets.examine(experiment, asked["device"], asked["executor"])}
+                    dataset = self.datasets.of(experiment.data)
+                    return {"facts": examine(experiment, dataset, asked["device"], asked["executor"])[0]}
                 self.play([Path(folder) for folder in asked["folders"]], asked["device"], asked["processes"])
                 return {"done": True}
             finally:
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         except (Exception, KeyboardInterrupt) as error:
-            return {"error": told(error)}
+            return {"error": error_message(error)}
 
     def answer(self, **content: Any) -> None:
-        with suppress(BrokenPipeError):  # whoever asked may have been killed
+        with suppress(BrokenPipeError):  # the parent may have been killed
             os.write(self.answers, json.dumps(content).encode() + b"\n")  # short, so that children's lines never mix
 
     def play(self, folders: Sequence[Path], device: str, processes: int) -> None:
@@ -81,7 +83,7 @@ class WorkerPool:
         self.fork(chunks, device, processes)
 
     def one_by_one(self, chunks: Sequence[tuple[Path, Dataset]], device: str) -> None:
-        with told_to_stop() as stop:
+        with stop_requested() as stop:
             for folder, dataset in chunks:
                 if stop():
                     raise Interrupted("interrupted")
@@ -106,8 +108,8 @@ class WorkerPool:
                     folder = children.pop(pid)
                     if not lost:
                         self.answer(folder=str(folder), status=status)
-                told_to = woken is not None and woken.si_signo == signal.SIGINT
-                if not stopping and (lost or told_to or any(ended.values())):
+                asked_to = woken is not None and woken.si_signo == signal.SIGINT
+                if not stopping and (lost or asked_to or any(ended.values())):
                     stopping = True
                     for pid in children:
                         os.kill(pid, signal.SIGINT)
@@ -123,7 +125,7 @@ class WorkerPool:
             return pid
         code = 1
         try:
-            with told_to_stop() as stop:
+            with stop_requested() as stop:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
                 code = self.played(folder, dataset, device, pool, stop)
         finally:
@@ -137,7 +139,7 @@ class WorkerPool:
             play_folder(folder, None, dataset, device, tick=lambda done: None, stop=lambda: stop() or os.getppid() != parent)
             return 0
         except (Exception, KeyboardInterrupt) as error:
-            self.answer(folder=str(folder), error=told(error))
+            self.answer(folder=str(folder), error=error_message(error))
             return 1
 
 
@@ -155,7 +157,7 @@ def _compile(experiment: Experiment, dataset: Dataset) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # its parent's word, also where Ctrl-C is ignored
-    WorkerPool(int(sys.argv[1])).serve()
+    ForkServer(int(sys.argv[1])).serve()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # all is written and told: taking torch and CUDA apart first would keep the parent waiting
+    os._exit(0)  # all is written and sent: taking torch and CUDA apart first would keep the parent waiting
