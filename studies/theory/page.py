@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from headgate.analysis import pages
-from headgate.analysis.formatting import DASH, interval, plain
+from headgate.analysis.formatting import DASH, interval, jsonable
 from headgate.analysis.intervals import Estimate, means
 from headgate.analysis.pages import how_made, table
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
@@ -199,7 +199,7 @@ def _variance(outcomes: Sequence[ExcessRisk]) -> str:
 
 
 def as_json(outcomes: Sequence[ExcessRisk], facts: dict[str, Any]) -> Any:
-    return plain({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
+    return jsonable({**facts, "outcomes": [_outcome_json(outcome) for outcome in outcomes]})
 
 
 def _named(source: object, *names: str) -> dict[str, Any]:
