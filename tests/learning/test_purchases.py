@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from studies.zoo.kcentre import KCentre
 
 from headgate.control.scores import Scores
 from headgate.control.selection import KINDS
 from headgate.learning.data import Data
 from headgate.learning.purchases import PurchaseSource, held_admissions
 from headgate.learning.streams import Served
+from studies.zoo.kcentre import KCentre
 
 CLIENTS, CONCEPTS = 3, 8
 RULES = {"": None, **{name: kind() for name, kind in KINDS.items()}, "beside held": KCentre()}
