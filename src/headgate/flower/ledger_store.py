@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.control.terms import Terms
-from headgate.control.types import Floats, Ledger, Losses
+from headgate.control.types import Floats, Ledger, Losses, Terms
 from headgate.errors import LedgerError
 from headgate.flower.durable import Durable
 from headgate.flower.messages import one_line

@@ -16,7 +16,7 @@ from headgate.control.policies import (
     Threshold,
 )
 from headgate.control.policies.budgeted.headgate import _early_path
-from headgate.control.policies.budgeted.threshold import known_edge
+from headgate.control.policies.budgeted.simple import known_edge
 from headgate.control.prices import Fixed, PerClient, Switches, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.theory.bound import BoundConstants
