@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from headgate.control import Controller, System
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
-from headgate.control.renewed import Windows, by_client, by_place, kind_of, renewed
+from headgate.control.slot_ages import Windows, by_client, by_place, kind_of, renewed
 
 
 @st.composite

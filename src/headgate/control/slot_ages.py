@@ -15,7 +15,7 @@ class Windows(NamedTuple):
     end: Ints
 
 
-class Renewed(NamedTuple):
+class SlotAges(NamedTuple):
     """The places after a round, and what happened to them."""
 
     born: Born
@@ -42,7 +42,7 @@ def by_client(born: Born) -> Born:
     return np.moveaxis(born, 0, -1)
 
 
-def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> Renewed:
+def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> SlotAges:
     """`born` (R, M, B) after round t, in which what clients `held` became what each `holds` now.
 
     Sample i sits in place i mod its client's limit.
@@ -53,7 +53,7 @@ def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> R
     comes = _within(len(before), begin, holds.end - begin, limit)
     since = (before * leaves).sum(axis=0, dtype=kind_of(len(before) * t)).sum(axis=-1, dtype=np.int64)
     after = np.where(comes, before.dtype.type(t), before)
-    return Renewed(by_client(after), gone.sum(axis=-1), since, (begin - held.end).sum(axis=-1))
+    return SlotAges(by_client(after), gone.sum(axis=-1), since, (begin - held.end).sum(axis=-1))
 
 
 def _within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
