@@ -99,17 +99,17 @@ docs: $(READY)   # the site, offline, into build/site; a warning, a broken link 
 	@echo "look at build/site/index.html"
 
 pages: $(READY)   # renews the pages and pictures that are made from the code and from results
-	$(BIN)/python tools/equations.py
-	$(BIN)/python tools/errata.py
-	$(BIN)/python tools/regret.py
+	$(BIN)/python -m tools.equations
+	$(BIN)/python -m tools.errata
+	$(BIN)/python -m tools.regret
 	$(BIN)/python tools/benchmarks.py
-	$(BIN)/headgate reproduce better --quiet --pages docs/better
-	$(BIN)/headgate reproduce savings --quiet --pages docs/better
-	$(BIN)/python tools/readme.py
-	$(BIN)/headgate leaderboard --out docs
+	$(BIN)/python -m studies reproduce better --quiet --pages docs/better
+	$(BIN)/python -m studies reproduce savings --quiet --pages docs/better
+	$(BIN)/python -m tools.readme
+	$(BIN)/python -m studies leaderboard --out docs
 	$(BIN)/python tools/recording.py
 	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
-	$(BIN)/headgate theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
+	$(BIN)/python -m studies theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
 
 packages: $(READY)   # wheel and sdist into dist/, each tried in a clean environment of every Python that is here
 	$(BIN)/python tools/packages.py

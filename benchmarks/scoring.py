@@ -21,7 +21,8 @@ from headgate.simulation.engine import Simulation
 
 MODELS = {"logistic": "logistic regression", "lenet": "LeNet"}
 LR = {"logistic": 0.5, "lenet": 0.1}
-RULES = ("fifo", "reservoir", "cbrs", "balancer", "gss", "ode")
+RULES = {"fifo": "fifo", "reservoir": "reservoir", "cbrs": "studies.zoo.cbrs:CBRS", "gss": "studies.zoo.gss:GSS"}
+RULES |= {"balancer": "studies.zoo.fedbalancer:FedBalancer", "ode": "studies.zoo.ode:ODE"}
 SEEDS, ROUNDS, FEW = 4, 10, 3
 """runs in a batch; rounds of a turn, and with --quick"""
 MOST = 1.5
@@ -34,7 +35,7 @@ class Turns:
     def __init__(self, model: str, rule: str, rounds: int, dataset: Dataset | None) -> None:
         settings = [f"model.kind={model}", f"training.lr={LR[model]}", f"run.rounds={rounds}", f"run.seeds={SEEDS}"]
         settings += [f"training.evaluate_every={rounds}", 'run.policies=["headgate"]']
-        experiment = load("mnist", [*settings, f"policies.headgate={{kind='headgate', rule='{rule}'}}"])
+        experiment = load("mnist", [*settings, f"policies.headgate={{kind='headgate', rule='{RULES[rule]}'}}"])
         self.dataset = experiment.data.load() if dataset is None else dataset
         self.simulation = Simulation(experiment, self.dataset, "cpu")
         self.times: list[float] = []

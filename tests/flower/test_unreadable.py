@@ -1,6 +1,5 @@
 """What cannot be meant or read is refused in a line, or left out, before anything is done with it."""
 
-import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from headgate.errors import DataError, SettingError
 from headgate.flower import keys
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
-from headgate.flower.deploy.front import Front
 from headgate.flower.keys import ClientKeys, read_keys, read_private_key, read_public_key
 from headgate.flower.messages import Order
 from headgate.flower.recipe import recipe_server
@@ -82,16 +80,6 @@ def test_the_samples_held_are_a_sequence_in_the_order_of_their_admission():
     assert (len(held), held[0], held[-1]) == (3, samples[0], samples[2])
     assert held.keys == ["a", "b", "c"]
     assert held.payloads == [sample.payload for sample in samples]
-
-
-def test_a_front_answers_nothing_but_http():
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    asyncio.run(Front(None, None)({"type": "websocket"}, None, send))
-    assert sent == []
 
 
 @pytest.mark.parametrize(

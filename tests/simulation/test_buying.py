@@ -17,16 +17,19 @@ from headgate.simulation.engine import Simulation
 
 DATA = load_dataset("digits")
 SMALL = ["run.rounds=10", "run.seeds=2", "training.dtype=float64", "training.steps=2", "system.clients=6"]
-RULES = ("random", "entropy", "margin", "vessal", "coreset")
+RULES = {name: name for name in ("random", "entropy", "margin")}
+RULES |= {"vessal": "studies.zoo.vessal:VeSSAL", "coreset": "studies.zoo.kcentre:KCentre"}
 CHOOSERS = [
     f"run.policies={['plain', *RULES, 'balanced', 'old']}",
     "policies.plain={kind='headgate'}",
-    *(f"policies.{name}={{kind='headgate', selection='{name}'}}" for name in RULES),
+    *(f"policies.{name}={{kind='headgate', selection='{where}'}}" for name, where in RULES.items()),
     "policies.balanced={kind='pacing', rule='class-balanced', selection='entropy'}",
-    "policies.old={kind='constant', K=2, selection={kind='vessal', ridge=0.1}}",
+    "policies.old={kind='constant', K=2, selection={kind='studies.zoo.vessal:VeSSAL', ridge=0.1}}",
 ]
 THREE = "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9, 8]}]"
 CHANGES = "data.changes={kind='recurring', every=3, order=[0, 2, 1]}"
+
+LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
 
 
 def simulation_of(*settings, executor="auto", more=CHOOSERS):
@@ -117,7 +120,11 @@ def test_without_a_choice_everything_is_as_without_a_rule(rule):
     """A window of one, or first come: the same rows, the same state, to the byte; and the tables say nothing more."""
     plain = simulation_of(more=["run.policies=['a', 'b']", "policies.a={kind='headgate'}", "policies.b={kind='acdpp', K=2}"])
     wide = ["data.window=5", "data.keep=3", "data.look=0.5"] if rule == "first" else ["data.look=0.5"]
-    policies = [f"policies.a={{kind='headgate', selection='{rule}'}}", f"policies.b={{kind='acdpp', K=2, selection='{rule}'}}"]
+    where = RULES.get(rule, rule)
+    policies = [
+        f"policies.a={{kind='headgate', selection='{where}'}}",
+        f"policies.b={{kind='acdpp', K=2, selection='{where}'}}",
+    ]
     same = simulation_of(*wide, more=["run.policies=['a', 'b']", *policies])
     for _ in range(10):
         assert repr(same.step()) == repr(plain.step())
@@ -208,7 +215,7 @@ def test_a_stream_that_stops_is_bought_empty_but_never_beyond():
 
 
 def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
-    settings = ["data.late=3", "data.window=2", "run.policies=['plain', 'lots', 'pool', 'listening']"]
+    settings = ["data.late=3", "data.window=2", "run.policies=['plain', 'lots', 'pool', 'listening']", LISTENING]
     policies = [
         "policies.plain={kind='headgate'}",
         "policies.lots={kind='constant', K=4, selection='random'}",
@@ -263,7 +270,7 @@ def test_it_is_written_and_read_back():
     again = load(made.tables())
     assert again.tables() == made.tables()
     assert made.tables()["data"]["window"] == 3
-    assert made.tables()["policies"]["old"]["selection"] == {"kind": "vessal", "ridge": 0.1}
+    assert made.tables()["policies"]["old"]["selection"] == {"kind": RULES["vessal"], "ridge": 0.1}
     plain = load("digits").tables()
     assert not plain["data"].keys() & {"window", "look", "keep", "late"}
     assert not any("selection" in table for table in plain["policies"].values())
@@ -284,7 +291,12 @@ def test_learners_of_both_libraries_buy_the_same():
 
 @pytest.mark.parametrize("rule", ["vessal", "coreset"])
 def test_a_net_is_asked_what_goes_into_its_last_layer_and_one_without_such_a_layer_is_refused(rule):
-    more = ["run.policies=['one']", f"policies.one={{kind='headgate', selection='{rule}'}}", "data.window=2", "run.rounds=2"]
+    more = [
+        "run.policies=['one']",
+        f"policies.one={{kind='headgate', selection='{RULES[rule]}'}}",
+        "data.window=2",
+        "run.rounds=2",
+    ]
     simulation = Simulation(replace(load("digits", [*SMALL, *more]), model=TwoLayers(last=True)), DATA, "cpu")
     for _ in range(2):
         simulation.step()

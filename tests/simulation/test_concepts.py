@@ -19,6 +19,7 @@ CHANGES = {
 SMALL = ["run.rounds=12", "run.seeds=2", "training.dtype=float64", "training.steps=2"]
 POLICIES = [
     "run.policies=['headgate', 'constant', 'hybrid', 'acdpp', 'balanced', 'listening']",
+    "policies.listening.kind=studies.zoo.listening:Listening",
     "policies.balanced={kind='pacing', rule='class-balanced'}",
 ]
 

@@ -104,7 +104,7 @@ def test_a_run_of_a_table_is_the_same_by_gram_and_by_the_reference(here):
 @pytest.mark.parametrize("model", [[], NET], ids=["linear", "net"])
 def test_rules_that_look_see_features_as_the_model_does(here, model):
     """Numpy's and torch's learner say the same of them, and looking leaves the data alone."""
-    rule = ["policies.headgate={kind='headgate', rule='gss'}"]
+    rule = ["policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
     own, slow = (
         Simulation(experiment := load("digits", [*FEW, *model, *rule]), experiment.data.load(), "cpu", executor)
         for executor in ("auto", "reference")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from headgate.control.policies import Headgate, Listening
+from headgate.control.policies import Headgate
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -22,7 +22,15 @@ from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
-SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "listening"]', "training.dtype=float64", "training.steps=3"]
+LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
+SMALL = [
+    "run.rounds=6",
+    "run.seeds=2",
+    'run.policies=["headgate", "listening"]',
+    "training.dtype=float64",
+    "training.steps=3",
+    LISTENING,
+]
 SMALL += ["system.budget=60"]
 MARGINS = ((0, 0), (0, 0), (10, 10), (10, 10))
 
@@ -74,7 +82,7 @@ def by_hand(now, theta, packed):
         [],
         ["training.shift=1"],
         ["training.cohort=4"],
-        ["policies.listening.kind=listening", "policies.listening.rule=reservoir"],
+        [LISTENING, "policies.listening.rule=reservoir"],
     ],
     ids=["windows", "moved images", "a cohort", "a reservoir"],
 )
@@ -108,7 +116,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
 def test_nets_are_heard_in_their_own_precision():
     """LeNet by the compiled kernels and by torch: the same within float32, in the runs of a batch as in each alone."""
     large = replace(DATA, train_images=np.pad(DATA.train_images, MARGINS), test_images=np.pad(DATA.test_images, MARGINS))
-    settings = ["run.rounds=2", "run.seeds=2", 'run.policies=["listening"]', "training.steps=2", "model.kind=lenet"]
+    settings = ["run.rounds=2", "run.seeds=2", 'run.policies=["listening"]', "training.steps=2", "model.kind=lenet", LISTENING]
     told = {}
     for executor in ("compiled", "reference"):
         own = Simulation(load("digits", settings), large, "cpu", executor)
@@ -157,7 +165,7 @@ def test_stopped_and_resumed_a_listening_run_ends_in_the_same_bytes(tmp_path):
     create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 3)
-    perform(None, tmp_path / "run", processes=1)
+    perform(None, tmp_path / "run", processes=1, trust=["studies.zoo.listening"])
     perform(load("digits", settings), tmp_path / "whole", processes=1)
     for name in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -186,4 +194,3 @@ def test_what_was_heard_moves_what_is_bought():
     ((one,), (other,)) = heard.ledgers.values(), deaf.ledgers.values()
     assert not np.array_equal(one.admitted, other.admitted)
     assert (one.spent <= 60 * 20).all()
-    assert isinstance(heard.experiment.policies["listening"], Listening)

@@ -161,11 +161,11 @@ class Wrongest(Retention):
 
     scores: ClassVar[tuple[str, ...]] = ("loss", "error", "features")
 
-    def keeps(self, given):
+    def rank(self, given):
         if given.scores is None:
-            return given.lowest(-given.position)
+            return -given.position
         size = (given.scores.error**2).sum(axis=-1) * (given.scores.features**2).sum(axis=-1)
-        return given.lowest(-size)
+        return -size
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -303,8 +303,8 @@ class Surest(Retention):
 
     scores: ClassVar[tuple[str, ...]] = ("entropy",)
 
-    def keeps(self, given):
-        return given.lowest(-given.position if given.scores is None else -given.scores.entropy)
+    def rank(self, given):
+        return -given.position if given.scores is None else -given.scores.entropy
 '''
 
 
@@ -327,7 +327,7 @@ def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_p
     with pytest.raises(Interrupted):
         perform(experiment, tmp_path / "run", processes=1, watch=stopping)
     perform(None, tmp_path / "run", processes=1, trust=["surest_rule:Surest"])
-    perform(experiment, tmp_path / "shards", processes=2)
+    perform(experiment, tmp_path / "parts", processes=2)
     states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "parts")}
     for name in ("run", "parts"):
         for table in ("metrics.parquet", "clients.parquet"):
@@ -335,14 +335,14 @@ def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_p
         assert states[name]["scored"]["samples"] == states["whole"]["scored"]["samples"] > 100
 
 
-SHIPPED = ["gss", "balancer", "cbrs", "ode"]
+SHIPPED = {"gss": "studies.zoo.gss:GSS", "balancer": "studies.zoo.fedbalancer:FedBalancer", "cbrs": "studies.zoo.cbrs:CBRS"}
 
 
-def test_shipped_rules_stopped_resumed_in_parts_and_beside_one_that_does_not_look(tmp_path):
+def test_rules_of_the_zoo_stopped_resumed_in_parts_and_beside_one_that_does_not_look(tmp_path):
     """All in one batch: the same bytes whoever plays it, and nothing changes for the policy without such a rule."""
     named = ["headgate", *SHIPPED]
     settings = [*SMALL, "run.rounds=8", f"run.policies={named}"]
-    settings += [f"policies.{rule}={{kind='headgate', rule='{rule}'}}" for rule in SHIPPED]
+    settings += [f"policies.{rule}={{kind='headgate', rule='{where}'}}" for rule, where in SHIPPED.items()]
     experiment = load("digits", settings)
 
     def stopping(folder, rows):
@@ -352,8 +352,8 @@ def test_shipped_rules_stopped_resumed_in_parts_and_beside_one_that_does_not_loo
     perform(experiment, tmp_path / "whole", processes=1)
     with pytest.raises(Interrupted):
         perform(experiment, tmp_path / "run", processes=1, watch=stopping)
-    perform(None, tmp_path / "run", processes=1)
-    perform(experiment, tmp_path / "shards", processes=2)
+    perform(None, tmp_path / "run", processes=1, trust=list(SHIPPED.values()))
+    perform(experiment, tmp_path / "parts", processes=2)
     perform(load("digits", [*SMALL, "run.rounds=8"]), tmp_path / "plain", processes=1)
     frames = {name: pl.read_parquet(tmp_path / name / "metrics.parquet") for name in ("whole", "plain")}
     for name in ("run", "parts"):

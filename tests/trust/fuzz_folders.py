@@ -27,9 +27,8 @@ from headgate.errors import HeadgateError
 from headgate.records.reader import RunFolder, look_for_runs
 from headgate.records.sums import sealed
 from headgate.simulation.schedule import perform
-from headgate.web import answers, gate
+from headgate.web import answers
 from headgate.web.api import Json
-from headgate.web.listing import listing
 from headgate.web.runs import Library
 
 try:
@@ -206,13 +205,13 @@ def opened(folder):
 def page(folder):
     library = Library(folder.parent)
     for sort in ("started", "accuracy"):
-        Json(listing(library, "", sort, "desc", 100, 0))
+        Json(answers.run_list(library, "", sort, "desc", 100, 0))
     assert "beside" in library.heads(), "a bad folder hid another"
     for name in [name for name in library.heads() if name != "beside"]:
         for ask in (answers.detail, answers.curves):
             refused(lambda own=ask, each=name: Json(own(library, each)))
         refused(lambda each=name: Json(answers.clients(library, each, None, None)))
-        refused(lambda each=name: Json(gate.trace(library, each, None, None, 1, 1000)))
+        refused(lambda each=name: Json(answers.trace(library, each, None, None, 1, 1000)))
         refused(lambda each=name: sum(map(len, answers.table(library, each, "metrics"))))
 
 

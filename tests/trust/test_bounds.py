@@ -15,8 +15,7 @@ from headgate.limits import JSON
 from headgate.reading import read_object, read_toml
 from headgate.records.reader import RunFolder
 from headgate.records.sums import SEAL, sealed
-from headgate.web.gate import trace
-from headgate.web.listing import listing
+from headgate.web.answers import run_list, trace
 from headgate.web.runs import Library
 
 from .folders import copied, made
@@ -71,10 +70,10 @@ def test_a_bad_folder_hides_no_other(tmp_path, what):
     BAD[what](bad)
     done = CliRunner().invoke(app, ["runs", str(tmp_path), "--format", "json"], catch_exceptions=False)
     told = {row["name"]: row for row in json.loads(done.stdout)}
-    page = listing(Library(tmp_path), "", "started", "desc", 10, 0)
+    page = run_list(Library(tmp_path), "", "started", "desc", 10, 0)
     assert told["good"]["problem"] is None
-    assert [row["name"] for row in page["rows"] if row["problem"] is None and row["name"] == "good"] == ["good"]
-    assert json.dumps(page["unreadable"]).count("\n") == 0
+    assert [row["name"] for row in page.rows if row["problem"] is None and row["name"] == "good"] == ["good"]
+    assert "\n" not in "".join(each.problem for each in page.unreadable)
     assert CliRunner().invoke(app, ["runs", str(tmp_path)], catch_exceptions=False).exit_code == 0
 
 
@@ -87,8 +86,8 @@ def test_it_is_told_as_damaged_in_one_line(tmp_path, what):
     assert row["problem"].startswith(str(bad))
     assert "\n" not in row["problem"]
     library = Library(tmp_path)
-    page = listing(library, "", "started", "desc", 10, 0)
-    assert [each["problem"] for each in page["rows"]] or [each["name"] for each in page["unreadable"]] == ["finished"]
+    page = run_list(library, "", "started", "desc", 10, 0)
+    assert [each["problem"] for each in page.rows] or [each.name for each in page.unreadable] == ["finished"]
 
 
 def test_why_a_run_is_unreadable_is_said_in_one_line_beside_the_table(tmp_path):

@@ -8,7 +8,7 @@ from headgate import reading
 from headgate.errors import DataError
 from headgate.records import tables as tables_module
 from headgate.web import runs as runs_module
-from headgate.web.listing import listing
+from headgate.web.answers import run_list
 from headgate.web.runs import Library, UnknownRun
 
 from .folders import MadeUp, change_state, nobody, sweep
@@ -33,7 +33,7 @@ def reads(monkeypatch):
 
 
 def whole_list(library):
-    return listing(library, "", "started", "desc", 1000, 0)
+    return run_list(library, "", "started", "desc", 1000, 0)
 
 
 def test_unchanged_folders_are_not_read_again(tmp_path, reads):
@@ -51,7 +51,7 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     live.play(1)
     reads.clear()
     second = whole_list(library)
-    assert {row["name"]: row["round"] for row in second["rows"]}["live"] == 3
+    assert {row["name"]: row["round"] for row in second.rows}["live"] == 3
     of_the_live_one = ["config.toml", "environment.json", "part-00003.parquet", "state.json"]
     assert sorted(set(reads)) == of_the_live_one
     assert len(reads) <= 7
@@ -62,15 +62,15 @@ def test_only_what_is_shown_or_sorted_by_is_read(tmp_path, reads):
         MadeUp(tmp_path / f"run-{i}", rounds=2).finish()
     library = Library(tmp_path)
     reads.clear()
-    listing(library, "", "name", "asc", 2, 0)
+    run_list(library, "", "name", "asc", 2, 0)
     assert reads.count("metrics.parquet") == 2
-    listing(library, "", "accuracy", "asc", 2, 0)
+    run_list(library, "", "accuracy", "asc", 2, 0)
     assert reads.count("metrics.parquet") == 6
 
 
 def test_states_change_and_runs_come_and_go(tmp_path):
     library = Library(tmp_path)
-    assert whole_list(library)["rows"] == []
+    assert whole_list(library).rows == []
     run = MadeUp(tmp_path / "run").play(3)
     assert library.head("run").state == "running"
     assert library.progress("run").round == 3

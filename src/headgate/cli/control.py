@@ -20,7 +20,7 @@ def recipes(
 ) -> None:
     """List the recipes that come with headgate, or print NAME, to start your own file from.
 
-    Those of the studies are in folders and are not listed, as paper/mnist/written and better/mnist.
+    Those of the studies are files in studies/recipes of the project's repository.
     """
     from headgate.experiment import load, recipe_names, recipe_text
 
@@ -46,7 +46,7 @@ def plan(
 
     RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is checked against both limits: money that a
     run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
-    (docs/understand/bound.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
+    (docs/understand/model.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
     finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
     """
     from headgate.analysis.shown import show

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.selection.rule import Offered, Selection, chosen
+from headgate.control.randomness import Purpose
+from headgate.control.ranking import Candidates, chosen
+from headgate.control.selection import Selection
 from headgate.control.types import Floats, Ints
 from headgate.learning.remembered import Remembered
 from headgate.limits import CONCEPTS
@@ -108,14 +110,18 @@ class Bought:
         return replace(self, looked=looked, spare=spare, sights=self.sights.restored(saved["begin"], saved["sights"]))
 
 
-def offered(choice: Choice, seed: int, scores: Any = None, held: Floats | None = None, there: Bools | None = None) -> Offered:
+def offered(
+    choice: Choice, seed: int, scores: Any = None, held: Floats | None = None, there: Bools | None = None
+) -> Candidates:
     """A choice as a rule sees it."""
     positions, _ = seen_at(choice.sights)
     own = np.full((len(choice.clients), 1), seed, np.int64)
-    return Offered(positions, choice.ordered[:, None], own, choice.clients[:, None], scores, held, there)
+    room, client = choice.ordered[:, None], choice.clients[:, None]
+    found = Candidates(positions, room, own, client, scores=scores, purpose=Purpose.SELECTION)
+    return found._replace(held=held, held_there=there)
 
 
-def split(rule: Selection, choice: Choice, given: Offered, keep: int) -> tuple[Ints, Ints]:
+def split(rule: Selection, choice: Choice, given: Candidates, keep: int) -> tuple[Ints, Ints]:
     """(sights of what is bought, client by client, one after the other; those kept of what is not, (C, keep), as in
     `Bought.spare`): the newest are kept."""
     takes = chosen(rule, given)

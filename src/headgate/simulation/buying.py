@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from headgate.control.ranking import Candidates
 from headgate.control.scores import Scores
-from headgate.control.selection.rule import Offered, Selection
+from headgate.control.selection import Selection
 from headgate.control.types import Ints, Ledger
 from headgate.learning.bought import Bought, Choice, offered, seen_at, split
 from headgate.learning.data import Data
@@ -54,7 +55,7 @@ class Buying:
         made = known.sights.with_new(oldest_held([before]), before.admitted, before.admitted + counts, sights)
         return replace(known, looked=looked, spare=spare, sights=made)
 
-    def _offered(self, known: Bought, before: Ledger, run: int, choice: Choice) -> Offered:
+    def _offered(self, known: Bought, before: Ledger, run: int, choice: Choice) -> Candidates:
         """With what the rule asks for."""
         seed = int(self.seeds[run])
         if not self.rule.looks:
