@@ -42,16 +42,16 @@ class Turns:
         self.looked: list[float] = []
 
     def play(self, rounds: int) -> None:
-        before, began = self.simulation.scoring.took.seconds, time.perf_counter()
+        before, began = self.simulation.scored.seconds, time.perf_counter()
         with self.simulation.learner.threads(1):
             for _ in range(rounds):
                 self.simulation.step()
         self.times.append((time.perf_counter() - began) / rounds)
-        self.looked.append((self.simulation.scoring.took.seconds - before) / rounds)
+        self.looked.append((self.simulation.scored.seconds - before) / rounds)
 
     def told(self, rule: str) -> dict[str, Any]:
         share = 100 * sum(self.looked[1:]) / sum(self.times[1:])
-        scored = self.simulation.scoring.took.samples / self.simulation.t
+        scored = self.simulation.scored.samples / self.simulation.t
         return way(rule, self.times[1:], scored=rounded(scored), **{"share_%": rounded(share)})
 
 

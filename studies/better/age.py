@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from headgate.analysis.formatting import percent
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.control.prices import PriceProcess
 from headgate.control.rehearse import rehearse
 from headgate.control.retention import Fifo

@@ -6,8 +6,7 @@ from pathlib import Path
 from headgate.analysis.formatting import DASH, interval, listed
 from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, filled, write
+from headgate.analysis.pages import beside, filled, table, write
 from studies.better.seed_by_seed import Row, paired, rows_of_all, with_p
 from studies.better.studies import title
 

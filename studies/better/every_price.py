@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from headgate.analysis.formatting import DASH, listed, money, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, student
 from headgate.analysis.limits import holm
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import bullets
+from headgate.analysis.pages import bullets, table
 from headgate.escaping import markdown as escape
 from studies.better.studies import AT_EQUAL_SPEND, GRIDS, title
 from studies.leaderboard.results import MEASURES, ROWS, Result, of_one_seed

@@ -6,8 +6,7 @@ from pathlib import Path
 from headgate.analysis.formatting import DASH, interval, listed, percent, plus_minus
 from headgate.analysis.intervals import Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, filled, read_numbers, write
+from headgate.analysis.pages import beside, filled, read_numbers, table, write
 from headgate.experiment import load
 from studies import recipe
 from studies.better.seed_by_seed import Row, paired, rows_of_all, with_p

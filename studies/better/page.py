@@ -10,13 +10,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from headgate.analysis.compare.page import share
+from headgate.analysis.comparison import share
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate, means
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import as_json, beside, filled, read_numbers, write
+from headgate.analysis.pages import as_json, beside, filled, read_numbers, table, write
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.experiment.recipes import study_table

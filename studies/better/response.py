@@ -12,7 +12,7 @@ from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import plus_minus
 from headgate.analysis.intervals import Estimate, means, student
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.control.policies import Periodic
 from studies.better.studies import RESPONSES, study, title
 

@@ -10,13 +10,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from headgate.analysis.compare.page import rows as compared_rows
+from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import DASH, percent
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, bullets, figure, filled, read_numbers, write
-from headgate.analysis.provenance import facts_of, machine, runs_of
+from headgate.analysis.pages import beside, bullets, facts_of, figure, filled, machine, read_numbers, runs_of, table, write
 from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape

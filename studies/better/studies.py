@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from headgate.analysis.price_words import prices_said
+from headgate.analysis.formatting import prices_text
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment.recipes import study_table
 from studies import recipe
@@ -45,7 +45,7 @@ class BetterStudy:
     @property
     def command(self) -> str:
         """What makes its numbers again, by themselves."""
-        one_price = len({prices_said(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
+        one_price = len({prices_text(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
         money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points) if one_price else "recipe"
         return f"headgate compare studies/recipes/better/{self.name}.toml --budgets {money} --policies recipe --as-printed"
 

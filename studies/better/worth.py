@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.compare import page as compared
+from headgate.analysis import comparison as compared
 from headgate.analysis.formatting import DASH, listed
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import as_json, page, write
-from headgate.analysis.provenance import facts_of, how_made, machine
+from headgate.analysis.pages import as_json, facts_of, how_made, machine, page, table, write
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
 from studies.better.seed_by_seed import Row, gap, paired

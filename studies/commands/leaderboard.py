@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import Quiet, same_command_goes_on
-from headgate.cli.saying import say
+from headgate.cli.console import Quiet, same_command_goes_on, say
 from headgate.errors import DataError, SettingError
 from headgate.progress import counted
 

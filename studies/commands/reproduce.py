@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import headgate
-from headgate.cli.console import Quiet, same_command_goes_on
-from headgate.cli.saying import say
+from headgate.cli.console import Quiet, same_command_goes_on, say
 from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import recipe
@@ -195,7 +194,7 @@ def _looking(asked: _Asked) -> list[Path]:
 
 def _compared(names: "Sequence[str]", asked: _Asked) -> None:
     """Runs those of these comparisons that have no numbers yet and writes their pages; what needs a GPU only with one."""
-    from headgate.analysis.compare.conclude import conclude
+    from headgate.analysis.conclude import conclude_comparison
     from headgate.experiment.recipes import study_table
     from studies.better.savings import SAVINGS, conclude_runs
     from studies.better.seed_by_seed import not_run
@@ -214,7 +213,7 @@ def _compared(names: "Sequence[str]", asked: _Asked) -> None:
             elif name in SAVINGS:
                 conclude_runs(folders, asked.pages, name, own.command, asked.quick)
             else:
-                conclude(folders, asked.pages, name, own.command, asked.quick)
+                conclude_comparison(folders, asked.pages, name, own.command, asked.quick)
 
 
 def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Asked) -> tuple[list[Path], float | None]:

@@ -1,17 +1,19 @@
 """The commands of the theory: errata, measured rates, and regret against the clairvoyant bound."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import headgate
 from headgate.cli.command_group import CommandGroup
-from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, print_json
-from headgate.cli.control import acdpp_of
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, say
 from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted, ticked
+
+if TYPE_CHECKING:
+    from headgate.control.policies import Acdpp
+    from headgate.experiment import Experiment
 
 commands = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
 
@@ -40,8 +42,8 @@ def errata(
 @commands.command()
 def rates(
     recipe: Recipe = "mnist",
-    gamma: Gamma = 0.5,
-    phi: Phi = 0.5,
+    gamma: Annotated[float, typer.Option(help="V = T^gamma.")] = 0.5,
+    phi: Annotated[float, typer.Option(help="rho = 1 - T^-phi.")] = 0.5,
     least: Annotated[int, typer.Option("--from", help="Shortest horizon.")] = 100,
     most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
     set_: Set = None,
@@ -62,7 +64,7 @@ def rates(
     from studies.theory.rates_view import draw_rates, print_rates
 
     check_figure(figure)
-    experiment, policy = acdpp_of(recipe, set_ or [])
+    experiment, policy = _acdpp_of(recipe, set_ or [])
     Ts = horizons(least, most)
     with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
         result = measure(experiment, policy, Ts, gamma, phi, tick=tick)
@@ -109,3 +111,14 @@ def regret(
     else:
         for line in as_text(table).splitlines():
             say(line)
+
+
+def _acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":
+    """The recipe, and its policy `acdpp` or the default one where it has none."""
+    from headgate.control.policies import Acdpp
+
+    experiment = headgate.load(recipe, *overrides, *played(["acdpp"]))
+    policy = experiment.policies["acdpp"]
+    if not isinstance(policy, Acdpp):
+        raise SettingError(f"policies.acdpp.kind = {type(policy).__name__.lower()}: must be acdpp")
+    return experiment, policy

@@ -5,10 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.compare.page import rows
-from headgate.analysis.compare.scores import closed_share
-from headgate.analysis.pages import as_json, write
-from headgate.analysis.provenance import facts_of, machine
+from headgate.analysis.comparison import closed_share, rows
+from headgate.analysis.pages import as_json, facts_of, machine, write
 from headgate.analysis.runs import read_finished
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown

@@ -4,13 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from headgate.analysis.compare.page import share
-from headgate.analysis.compare.scores import Offer
+from headgate.analysis.comparison import Offer, share
 from headgate.analysis.formatting import DASH, by_column, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, bullets, filled, write
-from headgate.analysis.provenance import runs_of
+from headgate.analysis.pages import beside, bullets, filled, runs_of, table, write
 from headgate.analysis.savings import Saving, sentence
 from headgate.analysis.savings import needed as text_of
 from headgate.escaping import code
@@ -50,7 +47,7 @@ def _needs(title: str, group: BoardGroup, found: Sequence[Saving], by: str) -> s
         (f"needs a round for the *{by}* of `{RIVAL}`", lambda one: text_of(one)[0]),
         (f"of what `{RIVAL}` spends", lambda one: text_of(one)[1]),
     )
-    parts = [f"{escape(title)}, budget {escape(offer.said(group.standings))}, by *{by}*:\n{escape(said)}", table(*columns)]
+    parts = [f"{escape(title)}, budget {escape(offer.text(group.standings))}, by *{by}*:\n{escape(said)}", table(*columns)]
     if not standing.rows[RIVAL].kept_limits:
         parts.append(f"`{RIVAL}` is the paper's, as printed: nothing holds it to its limits ({_why(standing.rows[RIVAL])}).")
     return "\n\n".join(parts)
@@ -69,7 +66,7 @@ def _overview(groups: Mapping[str, BoardGroup], by: str) -> str:
             lines.append(
                 [
                     escape(title),
-                    escape(offer.said(group.standings)),
+                    escape(offer.text(group.standings)),
                     f"{_policy(found.names[0], standing)} {_points(standing.rows[found.names[0]], by)}",
                     f"{len(found.level(by))} of {len(found.names) - 1}",
                     DASH if place is None else f"{place} of {len(found.names)}",
@@ -90,7 +87,7 @@ def _overview(groups: Mapping[str, BoardGroup], by: str) -> str:
 def _group(title: str, group: BoardGroup, by: str) -> str:
     said = [f"## {escape(title)}", bullets(map(_made, group.compared))]
     for offer, standing in group.standings.items():
-        said += [f"### Budget {escape(offer.said(group.standings))}", _table(standing, ranked(standing, by))]
+        said += [f"### Budget {escape(offer.text(group.standings))}", _table(standing, ranked(standing, by))]
     return "\n\n".join(said)
 
 

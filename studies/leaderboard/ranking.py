@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from headgate.analysis.compare.scores import Offer
+from headgate.analysis.comparison import Offer
 from headgate.analysis.intervals import DECIDED, Difference, student
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Saving, chosen_budget, savings

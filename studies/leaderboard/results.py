@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from headgate.analysis.compare.scores import Offer
+from headgate.analysis.comparison import Offer
+from headgate.analysis.formatting import prices_text
 from headgate.analysis.intervals import Floats
-from headgate.analysis.price_words import prices_said
 from headgate.errors import DataError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
@@ -138,7 +138,7 @@ class ComparedStudy:
 
 
 def offer_of(point: Experiment) -> Offer:
-    return Offer(prices_said(point.tables()["prices"]), point.system.budget)
+    return Offer(prices_text(point.tables()["prices"]), point.system.budget)
 
 
 @dataclass

@@ -6,9 +6,7 @@ from re import sub
 from typing import Any
 
 from headgate.analysis.formatting import DASH, interval, money, percent
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import beside, bullets, filled
-from headgate.analysis.provenance import runs_of, with_doubts
+from headgate.analysis.pages import beside, bullets, filled, runs_of, table, with_doubts
 from studies.paper.batches import NAMES, OURS, about
 from studies.paper.claims import ClaimRow, JudgedClaims
 from studies.paper.control import Controls

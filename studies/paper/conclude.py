@@ -6,9 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import by_column
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import as_json, beside, filled, of_one_sort, read_numbers, write
-from headgate.analysis.provenance import facts_of, facts_of_now, how_made, machine
+from headgate.analysis.pages import (
+    as_json,
+    beside,
+    facts_of,
+    facts_of_now,
+    filled,
+    how_made,
+    machine,
+    of_one_sort,
+    read_numbers,
+    table,
+    write,
+)
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
 from studies.paper.batches import NAMES, WRITTEN

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import interval
-from headgate.analysis.pages import bullets, figure, page
-from headgate.analysis.provenance import Machine, how_made, machine_table
+from headgate.analysis.pages import Machine, bullets, figure, how_made, machine_table, page
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
 from headgate.reading import read_object

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from headgate.analysis.formatting import DASH, by_column, interval, number, percent
 from headgate.analysis.intervals import estimate
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.analysis.runs import Runs, difference
 from studies.paper.batches import CONSTANTS, EQUAL, FAIR_V, HORIZON, OPEN, RATES, STATED, WRITTEN, recipes_of
 from studies.paper.decomposition import Way, decompose, of_equal_means

@@ -10,8 +10,7 @@ import polars as pl
 from headgate.analysis import pages
 from headgate.analysis.formatting import DASH, interval, plain
 from headgate.analysis.intervals import Estimate, means
-from headgate.analysis.markdown import table
-from headgate.analysis.provenance import how_made
+from headgate.analysis.pages import how_made, table
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
 from studies.paper.claims import ClaimRow
 from studies.paper.claims_page import claims_table

@@ -42,10 +42,8 @@ def simulated(task):
 
 def numbers_of(simulation, m, positions):
     """Of the samples that client m holds, in the concepts in which they were admitted."""
-    first, clients = np.zeros_like(positions), np.full_like(positions, m)
-    concepts = None if simulation.seen is None else simulation.seen.at(first, clients, positions)
-    positions, concepts = simulation._came_by(simulation.names[0], first, clients, positions, concepts)
-    return simulation._served(first, clients, positions, concepts).samples
+    ((name, source),) = simulation.sources.items()
+    return source.find(simulation.purchases[name], np.zeros_like(positions), np.full_like(positions, m), positions).samples
 
 
 def assert_same(task, folder, stores):

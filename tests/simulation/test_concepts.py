@@ -42,7 +42,7 @@ def test_a_sample_stays_as_it_was_when_it_was_admitted(changes):
     several = 0
     for t in range(1, 13):
         before = simulation.ledgers
-        now = simulation._prepare(t, before, simulation.seen)
+        now = simulation._prepare(t, before, simulation.purchases)
         simulation.step()
         positions = []
         for name in simulation.names:

@@ -66,11 +66,10 @@ def by_hand(now, theta, packed):
     y, offsets = torch.as_tensor(np.asarray(packed.labels)), packed.offsets
     told = []
     for segment in range(len(offsets) - 1):
-        (run, client), own = divmod(segment, now.batch.weights.shape[1]), slice(offsets[segment], offsets[segment + 1])
+        run, own = segment // now.batch.weights.shape[1], slice(offsets[segment], offsets[segment + 1])
         logits = x[own] @ weight[run].view(10, 64).T + bias[run]
         losses = cross_entropy(logits, y[own], reduction="none")
-        known = np.concatenate([ledger.admitted for ledger in now.before.values()])[run, now.clients[run, client]]
-        new = torch.from_numpy(now.positions[own] >= known)
+        new = torch.from_numpy(now.new[own])
         told.append([float(losses[chosen].mean()) if chosen.any() else None for chosen in (new, ~new)])
     return np.array(told, dtype=object).reshape(*now.batch.weights.shape, 2)
 
@@ -90,7 +89,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
     own = simulation(*settings, executor=executor)
     somewhat = 0
     for t in range(1, 7):
-        now, theta, before = own._prepare(t, own.ledgers), own.theta.copy(), own.ledgers
+        now, theta, before = own._prepare(t, own.ledgers, own.purchases), own.theta.copy(), own.ledgers
         rows = {(row["policy"], row["seed"]): row for row in own.step().clients}
         told = by_hand(now, theta, own.learner._packed(now.batch))
         for run, (name, seed) in enumerate((name, seed) for name in own.names for seed in (0, 1)):
@@ -134,7 +133,7 @@ def test_nets_are_heard_in_their_own_precision():
 def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(monkeypatch, tmp_path):
     settings = [*SMALL, 'run.policies=["headgate", "constant"]']
     plain, asked = (Simulation(load("digits", [*settings, *more]), DATA) for more in ([], ["training.losses=true"]))
-    assert not plain.heard_runs.size
+    assert not plain.hearing.runs.size
     monkeypatch.setattr(plain.learner, "losses", lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):
         one, other = plain.step(), asked.step()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headgate.analysis.compare.page import rows
+from headgate.analysis.comparison import rows
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import read_runs
 from headgate.analysis.savings import chosen_budget, savings, sentence

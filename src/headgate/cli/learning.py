@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
 from headgate.progress import progress_bar
@@ -124,9 +123,9 @@ def runs(
 
     Points of a sweep are listed as SWEEP~POINT.
     """
+    from headgate.analysis.display import show
     from headgate.analysis.listing import list_rows
-    from headgate.analysis.shown import show
-    from headgate.analysis.tables import list_shown
+    from headgate.analysis.tables import list_tables
     from headgate.records.reader import look_for_runs
 
     whole, damaged = look_for_runs(folder)
@@ -134,7 +133,7 @@ def runs(
     if format_ is Format.json:
         print_json([*found, *({"name": name, "state": "damaged", "problem": why} for name, why in damaged.items())])
     elif found:
-        show(*list_shown(found))
+        show(*list_tables(found))
     for row in found:
         if row["problem"]:
             say(one_line(f"{row['name']}: unreadable: {row['problem']}"), error=True)
@@ -168,7 +167,7 @@ def report(
         raise DataError(f"--out {page}: there is no folder {page.parent}")
     say(write_report(found, page, target if target is not None else found[0].target))
     if figures is not None:
-        from headgate.analysis.learning_figures import draw_run
+        from headgate.analysis.figures import draw_run
 
         figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
@@ -177,11 +176,11 @@ def report(
 
 def data_list() -> None:
     """Say which data sets are there, and which command gets the others."""
-    from headgate.analysis.shown import show
-    from headgate.analysis.tables import datasets_shown
+    from headgate.analysis.display import show
+    from headgate.analysis.tables import dataset_tables
     from headgate.learning.datasets import available, data_folder
 
-    show(*datasets_shown(available(), data_folder()))
+    show(*dataset_tables(available(), data_folder()))
 
 
 def data_get(name: Annotated[str, typer.Argument()]) -> None:
@@ -202,13 +201,13 @@ def show_and_conclude(
 ) -> None:
     """Show what finished runs came to, and write it into their folders."""
     from headgate.analysis.conclude import conclude, summary_rows
-    from headgate.analysis.shown import show
-    from headgate.analysis.tables import runs_shown
+    from headgate.analysis.display import show
+    from headgate.analysis.tables import runs_tables
 
     runs, page = conclude(folders, whole)
     if format_ is Format.json:
         for run in runs:
             print_json({"folder": str(run.path), "policies": summary_rows(run)})
     else:
-        show(*runs_shown(runs, wide))
+        show(*runs_tables(runs, wide))
     say(f"report: {page}", error=format_ is Format.json)

@@ -47,7 +47,7 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     one = experiment if whole or len(experiment.seeds) == 1 else replace(experiment, seeds=experiment.seeds[:1])
     simulation = Simulation(one, dataset, chosen, executor)
     if one is not experiment:
-        others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], simulation.moving
+        others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], simulation.world
         for _ in streams_of(experiment, *others, tried=True):
             pass
     facts: dict[str, Any] = {"environment": _environment(simulation), "at_first": simulation.learner.executor.at_first}
@@ -100,7 +100,7 @@ def resume(
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
         try:
             simulation.restore(checkpoint.t, checkpoint.tensors(), ledgers)
-            simulation.scoring.took = read_scored([checkpoint.facts])
+            simulation.scored = read_scored([checkpoint.facts])
         except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
             raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
     return simulation, RunWriter(checkpoint.folder, parts)
@@ -187,5 +187,5 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
         "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
         "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
         **({"note": note} if note else {}),
-        **simulation.scoring.took.told(),
+        **simulation.scored.told(),
     }

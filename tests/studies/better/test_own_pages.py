@@ -7,7 +7,7 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
-from headgate.analysis.compare import page as compared
+from headgate.analysis import comparison as compared
 from headgate.analysis.pages import words
 from headgate.experiment import load
 from studies.better import drift, looking
@@ -46,7 +46,9 @@ def test_a_trial_of_the_whole_chain(what, tmp_path, studies):
     for name in names:
         rows = json.loads((made.parent / f"{name}.json").read_text("utf-8"))["rows"]
         assert all(("daily_by_seed" in row) == ("calm" not in name) for row in rows)
-        assert words(compared.__file__)["purpose"] in (made.parent / f"{name}.md").read_text("utf-8").split("\n\n")
+        assert words(compared.__file__)["comparison"]["purpose"] in (made.parent / f"{name}.md").read_text("utf-8").split(
+            "\n\n"
+        )
     _, err = studies("reproduce", what, "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err
 

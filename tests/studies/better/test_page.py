@@ -7,7 +7,7 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
-from headgate.analysis.compare import page as compared
+from headgate.analysis import comparison as compared
 from headgate.analysis.pages import words
 from headgate.experiment import load
 from studies.better.page import FRONT, PAGE, REGRET, RESPONSE
@@ -45,7 +45,7 @@ def test_the_command_of_a_study_is_the_one_on_its_page(name):
     command = study(name).command
     assert FOUND[name]["command"] == command
     _, purpose, setting_and_more = (DOCS / f"{name}.md").read_text("utf-8").split("\n\n", 2)
-    assert purpose == words(compared.__file__)["purpose"]
+    assert purpose == words(compared.__file__)["comparison"]["purpose"]
     assert f"`{command}`" in setting_and_more
     assert load(shlex.split(command)[2]).name == name
 

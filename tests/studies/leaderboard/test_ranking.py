@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.analysis.compare.scores import Offer
+from headgate.analysis.comparison import Offer
 from studies.leaderboard.ranking import needed, ranked
 from studies.leaderboard.results import BoardGroup, BoardTable, Result, of_one_seed
 

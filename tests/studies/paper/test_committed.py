@@ -8,8 +8,7 @@ from shutil import copy
 import numpy as np
 import pytest
 
-from headgate.analysis.pages import beside
-from headgate.analysis.provenance import how_made
+from headgate.analysis.pages import beside, how_made
 from headgate.control.rehearse import rehearse
 from studies.paper import conclude
 from studies.paper.batches import NAMES, about, batches

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.analysis.provenance import facts_of_now
+from headgate.analysis.pages import facts_of_now
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset

@@ -5,14 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.analysis.compare.page import places, share
-from headgate.analysis.compare.scores import closed, closed_share
+from headgate.analysis.comparison import closed, closed_share, places, share
 from headgate.analysis.intervals import Difference, p_value, student, t_quantile
 from headgate.analysis.limits import best_place, holm, limits
 from headgate.analysis.runs import gaps
-from headgate.analysis.tables import _share
 
-from ..made_up import outcome
+from .made_up import outcome
 
 FLAT = np.full((4, 5), 0.5)
 SPREAD = 0.001 * np.array([[-1.0], [1.0], [-2.0], [2.0]])
@@ -138,9 +136,3 @@ def test_the_mean_is_over_evaluated_rounds():
     one = outcome("a", [[0.2, 0.6, 0.4]])
     assert one.measure("best").tolist() == [0.6]
     assert one.measure("mean").tolist() == pytest.approx([(0.2 + 0.6 + 0.6) / 3])
-
-
-def test_a_share_of_next_to_no_gap_is_not_shown():
-    assert _share([8.67, -1.0, 19.0, 3]) == "–"
-    assert _share([0.45, 0.42, 0.48, 40]) == "45 ± 3 %"
-    assert _share([0.0, None, None, 40]) == "0 %"

@@ -10,7 +10,7 @@ from headgate.experiment import load
 from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped
 from headgate.learning.data import Sea
 from headgate.learning.datasets import dataset_of, hold_out, load_dataset
-from headgate.learning.moving import ConceptsSeen, Moving
+from headgate.learning.drift import DriftingData
 from headgate.learning.sea import above
 from headgate.learning.streams import Stream
 
@@ -21,7 +21,7 @@ CHANGES = "data.changes={kind='recurring', every=3}"
 
 def moving(concepts, *more, dataset=DIGITS):
     e = load("digits", [f"data.concepts={concepts}", CHANGES, "run.seeds=10", *more])
-    return Moving(e.data, dataset, e.seeds[:2], e.system.clients)
+    return DriftingData(e.data, dataset, e.seeds[:2], e.system.clients)
 
 
 def stream_of(made, seed=3, kind="reshuffle", dataset=DIGITS):
@@ -161,29 +161,6 @@ def test_a_concept_of_ones_own():
     assert np.array_equal(made.dataset.train_images[len(DIGITS.train_labels) :], DIGITS.train_images // 4)
     with pytest.raises(SettingError, match="Broken must leave shape and kind"):
         moving(f'["same", "{__name__}:Broken"]')
-
-
-def test_who_saw_what_against_a_plain_dictionary():
-    """Random admissions, drops and concepts; whatever is still held must be known as it was when it came."""
-    draw = np.random.default_rng(1)
-    for _ in range(20):
-        runs, clients = 3, 4
-        seen, known = ConceptsSeen.nothing(runs, clients), {}
-        last, least = np.zeros((runs, clients), np.int64), np.zeros((runs, clients), np.int64)
-        for _ in range(30):
-            today, before = draw.integers(0, 5, (runs, clients)), last
-            last = before + draw.integers(0, 6, (runs, clients)) * draw.integers(0, 2, (runs, clients))
-            least = np.maximum(least, last - draw.integers(0, 20, (runs, clients)))
-            for r, m in np.ndindex(runs, clients):
-                known |= {(r, m, i): today[r, m] for i in range(before[r, m], last[r, m])}
-            seen = seen.admitted(least, before, last, today)
-            for r, m in np.ndindex(runs, clients):
-                held = np.arange(least[r, m], last[r, m])
-                found = seen.at(np.full_like(held, r), np.full_like(held, m), held)
-                assert found.tolist() == [known[r, m, i] for i in held]
-        assert seen.concept.shape[-1] < 100  # what nobody asks for is let go
-    with pytest.raises(ValueError, match="must be of"):
-        seen.restored(seen.begin[:1], seen.concept)
 
 
 def test_labels_of_sea_are_those_of_its_bytes():

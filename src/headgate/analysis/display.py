@@ -1,9 +1,9 @@
-"""Tables and sentences as they are shown: in a terminal, in a notebook, and as text."""
+"""Tables and sentences in a terminal, in a notebook and as text."""
 
 import io
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -11,16 +11,12 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from headgate.escaping import printable
+from headgate.escaping import markdown, printable
 
 WIDE = 200
 """characters of a line where there is no terminal: tables keep their columns"""
 BROAD = 10_000
 """characters that no table needs"""
-
-
-def a_table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> "StackedTable":
-    return StackedTable(title, columns, [list(line) for line in lines])
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,17 @@ class StackedTable:
     title: str
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """Return the table as Markdown, without its title; nothing in a cell is markup.
+
+        >>> print(StackedTable("", ["a", "b"], [["1", "x|y"]]).markdown())
+        | a | b |
+        |---|---|
+        | 1 | x\\|y |
+        """
+        text = ["| " + " | ".join(map(markdown, line)) + " |" for line in (self.columns, *self.lines)]
+        return "\n".join([text[0], "|" + "---|" * len(self.columns), *text[1:]])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         left = list(range(1, len(self.columns)))
@@ -49,8 +56,8 @@ class StackedTable:
 
     def _of(self, chosen: Sequence[int], title: str) -> Table:
         """The first column and these."""
-        look = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
-        table = Table(title=plain_text(title) if title else None, show_header=any(self.columns), **look)  # type: ignore[arg-type]
+        style = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
+        table = Table(title=plain_text(title) if title else None, show_header=any(self.columns), **style)  # type: ignore[arg-type]
         for i in (0, *chosen):
             right = "right" if i and self.columns[i] else "left"
             table.add_column(plain_text(self.columns[i]), justify=right, no_wrap=i == 0)  # type: ignore[arg-type]
@@ -71,16 +78,16 @@ def show(*things: RenderableType) -> None:
         console.print(plain_text(thing) if isinstance(thing, str) else thing)
 
 
-class Shown(ABC):
-    """What shows itself in a notebook, and as text elsewhere."""
+class Displayed(ABC):
+    """A result that displays itself in a notebook, and prints as text elsewhere."""
 
     @abstractmethod
-    def shown(self) -> Sequence[RenderableType]:
-        """Tables and sentences."""
+    def render(self) -> Sequence[RenderableType]:
+        """Return tables and sentences."""
 
     def _printed(self) -> Console:
         console = Console(file=io.StringIO(), record=True, width=WIDE, highlight=False)
-        for thing in self.shown():
+        for thing in self.render():
             console.print(plain_text(thing) if isinstance(thing, str) else thing)
         return console
 

@@ -1,12 +1,9 @@
-"""A world that changes: data sets as they are in every concept, streams through the concepts, and who saw which sample in
-which of them.
+"""A world that changes: data sets as they are in every concept, and streams through the concepts.
 
 A sample keeps the concept of the round in which it was admitted; models are judged by the concepts of today. All that the
-concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept, and
-whoever trains on rows needs to know no more.
+concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
-from headgate.control.types import Ints, Ledger
+from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
-from headgate.learning.changes import Whereabouts
+from headgate.learning.changes import ConceptSchedule
 from headgate.learning.concepts import Concept
 from headgate.learning.data import Data
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.partition import Dealt
-from headgate.learning.remembered import Remembered, oldest_held
 from headgate.learning.streams import Served, Stream
 from headgate.limits import check_memory
 
@@ -39,13 +35,35 @@ class ConceptDataset(Dataset):
         return list(self.by_concept)
 
 
-class Moving:
+class World:
+    """A world that stands still: a data set, of which every client is always in the one concept."""
+
+    def __init__(self, dataset: Dataset, seeds: Ints, clients: int) -> None:
+        self.dataset, self._shape = dataset, (len(seeds), clients)
+
+    def stream(self, stream: Stream, rounds: int) -> "Stream | DriftingStream":
+        """Return what comes by in a client's stream, in every concept."""
+        return stream
+
+    def at(self, t: int) -> Ints:
+        """Return the concept of every client in round t, for every seed, (S, M)."""
+        return np.broadcast_to(np.zeros((), np.int64), self._shape)
+
+    def shares(self, t: int, weight: Floats) -> Floats:
+        """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""
+        return np.ones((self._shape[0], 1))
+
+    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+        """Return the columns of the record that tell of the concepts in round t."""
+        return {}
+
+
+class DriftingData(World):
     """The concepts of an experiment over a data set, and when clients are in which of them."""
 
     def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
-        """`dataset` as `hold_out` has left it."""
         assert data.changes is not None
-        self.concepts, self.where = data.concepts, Whereabouts(data.changes, len(data.concepts), seeds, clients)
+        self.concepts, self.schedule = data.concepts, ConceptSchedule(data.changes, len(data.concepts), seeds, clients)
         self.rows = len(dataset.train_labels)
         """of the training set in each look"""
         looks: list[Concept | None] = []
@@ -97,29 +115,37 @@ class Moving:
         whole = [concept.shares(self._classes) is None for concept in self.concepts]
         return [None if all_of_it else self.served(number, self._labels) for number, all_of_it in enumerate(whole)]
 
-    # streams
+    def stream(self, stream: Stream, rounds: int) -> "DriftingStream":
+        return DriftingStream(self, stream, rounds)
 
-    def stream(self, stream: Stream, rounds: int) -> "MovingStream":
-        return MovingStream(self, stream, rounds)
+    def at(self, t: int) -> Ints:
+        return self.schedule.at(t)
+
+    def shares(self, t: int, weight: Floats) -> Floats:
+        return self.schedule.shares(t, weight)
+
+    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+        return self.schedule.columns(t, weight, by_concept)
 
 
-class MovingStream:
+class DriftingStream:
     """The endless stream of every client for one seed, in every concept.
 
-    What comes at a position hangs on the concept. Where concepts differ in looks, it is the same image; where they differ in
+    What comes at a position depends on the concept. Where concepts differ in looks, it is the same image; where they differ in
     what comes by, a stream of what does. An image in another look is another sample.
     """
 
-    def __init__(self, moving: Moving, stream: Stream, rounds: int) -> None:
-        self.moving, self.lengths, self.images = moving, stream.lengths, stream.samples
-        self.samples = self.images * moving.looks
+    def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
+        self.world, self.lengths, self.images = world, stream.lengths, stream.samples
+        self.samples = self.images * world.looks
         self._whole, self._thinned = stream, dict[int, tuple[Stream, Ints]]()
-        for number, there in enumerate(moving.filters):
+        for number, there in enumerate(world.filters):
             if there is not None:
                 self._thinned[number] = self._without(number, there, rounds)
 
-    def at(self, clients: Ints, positions: Ints, concepts: Ints) -> Served:
-        """What comes at positions[i] of the stream of clients[i] in concepts[i], for every i."""
+    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> Served:
+        """Return what comes at positions[i] of the stream of clients[i] in concepts[i], the first by default, for every i."""
+        concepts = np.zeros_like(positions) if concepts is None else concepts
         samples, rows = np.empty_like(positions), np.empty_like(positions)
         rest = np.ones(positions.shape, dtype=bool)
         for number, (stream, numbers) in self._thinned.items():
@@ -129,8 +155,8 @@ class MovingStream:
                 found = stream.at(clients[own], positions[own])
                 samples[own], rows[own] = numbers[found.samples], found.rows
         samples[rest], rows[rest] = self._whole.at(clients[rest], positions[rest])
-        look = self.moving.look[concepts]
-        return Served(samples + self.images * look, rows + self.moving.rows * look)
+        look = self.world.look[concepts]
+        return Served(samples + self.images * look, rows + self.world.rows * look)
 
     def _without(self, number: int, there: NDArray[np.bool_], rounds: int) -> tuple[Stream, Ints]:
         """The stream of what comes by in a concept, and which of all samples each of its samples is."""
@@ -153,41 +179,14 @@ class MovingStream:
     def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
         """Refuses clients who own nothing of what comes by in a concept that they will be in."""
         for t in range(1, rounds + 1 if empty.size else 0):
-            found = empty[self.moving.where.changes.at(self._whole.seed, t, empty) == number]
+            found = empty[self.world.schedule.changes.at(self._whole.seed, t, empty) == number]
             if found.size:
                 raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
 
 
-class ConceptsSeen(Remembered):
-    """The concept in which each sample was admitted."""
-
-    what, kind = "data.concepts: the concept", np.uint8
-
-    @property
-    def concept(self) -> NDArray[np.uint8]:
-        return self.value
-
-    def at_or(self, today: Ints, known: NDArray[np.bool_], runs: Ints, clients: Ints, positions: Ints) -> Ints:
-        """Of samples of which some are known and the others come today, in the concepts `today`."""
-        concepts = today.copy()
-        concepts[known] = self.at(runs[known], clients[known], positions[known])
-        return concepts
-
-    def admitted(self, least: Ints, before: Ints, last: Ints, today: Ints) -> "ConceptsSeen":
-        """After samples before..last−1 of every client were admitted in its concept of today; `least` is the oldest that
-        anybody will ask for, all (R, M)."""
-        return self.with_new(least, before, last, np.repeat(today.ravel(), (last - before).ravel()))
-
-
-def seen_after(seen: ConceptsSeen, before: Sequence[Ledger], after: Sequence[Ledger], today: Ints) -> ConceptsSeen:
-    """After a round in which every policy of these ledgers admitted; `today` is the concept of each client, (S, M)."""
-    start, last = (np.concatenate([ledger.admitted for ledger in ledgers]) for ledgers in (before, after))
-    return seen.admitted(oldest_held(after), start, last, np.tile(today, (len(after), 1)))
-
-
-def moving_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> Moving | None:
-    """None where the world stands still."""
-    return None if data.changes is None else Moving(data, dataset, seeds, clients)
+def world_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> World:
+    """Return the world of an experiment over a data set, as `hold_out` has left it."""
+    return World(dataset, seeds, clients) if data.changes is None else DriftingData(data, dataset, seeds, clients)
 
 
 def _look(concept: Concept) -> Concept | None:

@@ -79,7 +79,7 @@ def test_what_was_paid_is_told_beside_what_was_offered(compared):
     assert f"| {ours['paid']:.2f} | {ours['price_paid']:.2f}, {100 * ours['price_paid'] / offered:.0f} % |" in text
     wide = call(*words, "--wide").output
     assert "paid a sample" in wide
-    assert "best within the limits" in wide
+    assert "Best within the limits" in wide
 
 
 def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
@@ -92,7 +92,7 @@ def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
     text = (tmp_path / "out" / "compare.md").read_text("utf-8")
     assert "## Budget 46 a round, brent, scale 0.1" in text
     assert "## Budget 46 a round, constant, value 5.5" in text
-    assert "paid in all ($)" in text
+    assert "paid in all (\\$)" in text
     assert "; 5.50 a sample, mean over rounds and seeds." in text
     assert "compare.svg" not in text  # money means something else in each of them
     assert not (tmp_path / "out" / "compare.svg").exists()
