@@ -31,7 +31,7 @@ from torch.nn.functional import conv2d, cross_entropy, group_norm
 
 from headgate.learning.networks import Residual
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import pick
+from headgate.simulation.executors import choose
 
 
 class Way(NamedTuple):
@@ -45,7 +45,7 @@ class Way(NamedTuple):
 
 
 def by_executor(work: Any, name: str, images: Tensor, labels: Tensor, own: Any = None) -> Way:
-    executor = own or pick(work.task, work.training, name)
+    executor = own or choose(work.task, work.training, name)
     judge = Evaluator(work.task, images, labels, executor)
     return Way(
         lambda: executor.advance(work.theta, work.packed, work.weights, work.training, range(len(work.theta)), 1)[0],
@@ -227,7 +227,7 @@ def cuda_cases(images: int) -> dict[str, dict[str, Callable[[], Way]]]:
         pictures = torch.randint(0, 256, (images, *gpu.SHAPES[model]), dtype=torch.uint8, device=gpu.DEVICE)
         given = pictures, torch.randint(0, gpu.CLASSES, (images,), device=gpu.DEVICE)
         made[model] = {
-            "triton": partial(by_executor, work, "packed", *given),
+            "triton": partial(by_executor, work, "triton", *given),
             simple: partial(by_executor, work, simple, *given),
             "vmap, torch.compile, CUDA graphs": partial(compiled_vmap, work, *given),
             "grouped convolutions, torch.compile, CUDA graphs": partial(grouped_convolutions, work, *given),

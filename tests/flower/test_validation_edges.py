@@ -15,7 +15,7 @@ from headgate.flower.validation import check_held, check_update, closings, dista
 TWO = np.array([1.0, 2.0])
 
 
-class Packed(NamedTuple):
+class RaggedBatch(NamedTuple):
     data: bytes
     stype: str = "numpy.ndarray"
 
@@ -23,14 +23,14 @@ class Packed(NamedTuple):
 def packed(array, version=(1, 0)):
     file = io.BytesIO()
     npy.write_array(file, np.asanyarray(array), version=version)
-    return Packed(file.getvalue())
+    return RaggedBatch(file.getvalue())
 
 
 def with_header_of(size):
     """`TWO` behind a header of so many bytes."""
     text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }"
     text = text.ljust(size - 11) + b"\n"
-    return Packed(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + TWO.tobytes())
+    return RaggedBatch(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + TWO.tobytes())
 
 
 # arrays

@@ -64,7 +64,6 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
 def _environment(simulation: Simulation) -> dict[str, Any]:
     return {
         **simulation.learner.facts(),
-        "dtype": simulation.experiment.training.dtype,
         "threads": 1,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),

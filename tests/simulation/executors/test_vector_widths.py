@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.simulation.executors import processor
+from headgate.kernels import processor
 
 pytest.importorskip("numba")
 
@@ -16,9 +16,9 @@ OTHERS = {(4, 4, 32), (8, 8, 16)} - {processor.vector_registers()}
 PROCESS = """
 import sys
 import pytest
-from headgate.simulation.executors import processor
+from headgate.kernels import processor
 processor.vector_registers = lambda: {kind}
-from headgate.simulation.executors import compiled_shapes
+from headgate.kernels import compiled_shapes
 assert (compiled_shapes.LANES, compiled_shapes.LONG, compiled_shapes.REGISTERS) == {kind}
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", {file!r}, "-k", {which!r}]))
 """
