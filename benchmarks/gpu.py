@@ -248,8 +248,8 @@ def resnet9(repeats: int, peak: dict[str, float]) -> tuple[list[dict[str, Any]],
     ways = [
         Way("lean loop", make("resnet9", 1), lean_loop(make("resnet9", 1))),
         Way("streams bfloat16", single, by_executor(single, streams), precision="bfloat16"),
-        Way("packed bfloat16", single, by_executor(single, one), precision="bfloat16"),
-        Way("packed bfloat16, together", many, by_executor(many, ten), precision="bfloat16"),
+        Way("triton bfloat16", single, by_executor(single, one), precision="bfloat16"),
+        Way("triton bfloat16, together", many, by_executor(many, ten), precision="bfloat16"),
     ]
     rows = measure(ways, repeats, peak)
     print("streams:", getattr(streams, "note", None) or "compiled and recorded")

@@ -118,11 +118,11 @@ def test_the_record_of_the_gpu_benchmark_is_drawn_like_the_others(tmp_path):
         "peaks": {"float32": 51e12, "bfloat16": 790e12},
         "times": [
             gpu_row("resnet9", "lean loop", times_lean=1.0),
-            gpu_row("resnet9", "packed bfloat16, together", ms_round=125.0, ms_most=220.0),
-            gpu_row("lenet", "packed", times_lean=149.0, timed_runs=2),
+            gpu_row("resnet9", "triton bfloat16, together", ms_round=125.0, ms_most=220.0),
+            gpu_row("lenet", "triton", times_lean=149.0, timed_runs=2),
         ],
-        "checks": [{"model": "resnet9", "way": "packed", "precision": "bfloat16", "off": 0.03}],
-        "evaluation": [{"way": "evaluate lenet with packed", "runs": 10, "images": 10_000, "ms": 7.0, "ms_least": 6.0}],
+        "checks": [{"model": "resnet9", "way": "triton", "precision": "bfloat16", "off": 0.03}],
+        "evaluation": [{"way": "evaluate lenet with triton", "runs": 10, "images": 10_000, "ms": 7.0, "ms_least": 6.0}],
         "accuracy": [
             {"executor": "streams", "bfloat16": False, "rounds": 60, "accuracies": [0.5, 0.6]},
             {"difference": 0.01, "standard_error": 0.02},
@@ -133,12 +133,12 @@ def test_the_record_of_the_gpu_benchmark_is_drawn_like_the_others(tmp_path):
     text = TOOL["page"](results)
     assert "at commit 0123456789, 2026-01-01. a GPU, python 3.11" in text
     assert "bfloat16 790 TFLOP/s" in text
-    assert "| packed bfloat16, together | 125 ms | 90 ms – 220 ms | 10 | 10 | 20 | 30.0 % | 1907 | 3.0e-02 |" in text
+    assert "| triton bfloat16, together | 125 ms | 90 ms – 220 ms | 10 | 10 | 20 | 30.0 % | 1907 | 3.0e-02 |" in text
     assert "| ResNet-9, 10 runs: milliseconds a round | ≤ 130 ms | 125 ms | yes | gpu |" in text
     assert "times as fast as the lean loop | ≥ 150× | 149× | **no** | gpu |" in text
     assert "timed on 2 runs and scaled up" in text
     assert "difference of accuracies in standard errors | ≤ 2 | 0.5 | yes | gpu |" in text
-    assert "| evaluate lenet with packed | 7 ms | 10 |" in text
+    assert "| evaluate lenet with triton | 7 ms | 10 |" in text
     assert "milliseconds an evaluation | ≤ 40 ms | 7 ms | yes | gpu |" in text
     assert "| streams in float32 | 55 | 50 | 60 |" in text
     TOOL["draw"](results["gpu"], tmp_path / "gpu.svg")

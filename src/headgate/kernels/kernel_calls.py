@@ -60,12 +60,13 @@ def compiled(function: Callable[..., Any], origin: object = None, **options: Any
     """
     if origin is not None:
         function.__qualname__ += f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
-    before, config.CACHE_DIR = config.CACHE_DIR, str(kernel_folder() / _SOURCES)
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(kernel_folder() / _SOURCES)
     try:
         made: Callable[..., Any] = njit(cache=objection() is None, nogil=True, error_model="numpy", **options)(function)
         return made
     finally:
-        config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 class Kernel:

@@ -75,7 +75,7 @@ def test_parameters_go_to_their_places_and_back(channels):
     ],
 )
 def test_other_nets_are_refused(model, reason):
-    with pytest.raises(SettingError, match=rf"^--executor packed: .*{reason}"):
+    with pytest.raises(SettingError, match=rf"^--executor triton: .*{reason}"):
         read_blocks(task_of(model, (32 if isinstance(model[0], Residual) else 3, 8, 8)))
 
 

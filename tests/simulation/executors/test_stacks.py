@@ -56,7 +56,7 @@ def test_a_layer_without_parameters_may_come_twice():
     ],
 )
 def test_other_nets_are_refused(model, reason):
-    with pytest.raises(SettingError, match=rf"^--executor packed: .*{reason}"):
+    with pytest.raises(SettingError, match=rf"^--executor triton: .*{reason}"):
         read_stack(task_of(model))
 
 
