@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import main
-from headgate.control import retention, selection
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -140,13 +139,6 @@ def test_results_are_those_of_the_studies_by_the_last_models_market_prices_inclu
     assert len(TEXT.splitlines()) <= 120
 
 
-def test_the_page_of_methods_names_every_rule_that_asks_the_model():
-    page = (ROOT / "docs" / "understand" / "methods.md").read_text("utf-8")
-    asking = [name for kinds in (retention.KINDS, selection.KINDS) for name, kind in kinds.items() if kind.scores]
-    assert len(asking) > 5
-    assert [name for name in asking if f"`{name}`" not in page] == []
-
-
 def test_the_drafts_references_are_there():
     draft, entries = ((ROOT / "paper" / name).read_text("utf-8") for name in ("paper.md", "paper.bib"))
     assert set(re.findall(r"@(\w+\d{4}\w+)", draft)) == set(re.findall(r"^@\w+\{(\w+),", entries, re.MULTILINE))
@@ -156,5 +148,5 @@ def test_exit_codes_in_docs_and_help_are_those_of_the_code():
     from headgate import errors
 
     codes = {e.exit_code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.HeadgateError)}
-    table = (ROOT / "docs" / "reference" / "exit-codes.md").read_text("utf-8")
+    table = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
     assert codes == {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} - {0}

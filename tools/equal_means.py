@@ -1,6 +1,6 @@
 """What the released policy takes, and which settings bring it down to its budget or constant admission up to it.
 
-python tools/equal_means.py           says what the recipes paper/mnist/equal-means and paper/cifar10/equal-means state
+python -m tools.equal_means           says what the recipes paper/mnist/equal-means and paper/cifar10/equal-means state
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from headgate.control.policies import Constant, Released
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.experiment import load
+from studies import recipe
 
 TEXT_K = 10
 """Corollary 2's K on all three systems"""
@@ -31,7 +32,7 @@ class EqualMeans:
 
 def equal_means(data: str) -> EqualMeans:
     """Found by rehearsing control on the prices of the study's own seeds; no learning is needed for it."""
-    e = load(f"paper/{data}/equal-means", ['run.policies=["released", "constant"]'])
+    e = load(recipe(f"paper/{data}/equal-means"), ['run.policies=["released", "constant"]'])
 
     def played(policy: AdmissionPolicy) -> Rehearsal:
         return rehearse(e.system, policy, e.prices, e.seeds, e.rounds)

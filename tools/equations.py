@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import headgate
+import studies
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "understand" / "equations.md"
@@ -24,8 +25,13 @@ LABELS = ROOT / "docs" / "understand" / "paper-labels.toml"
 @cache
 def code_by_label() -> dict[str, list[str]]:
     found = defaultdict(set)
-    for info in pkgutil.walk_packages(headgate.__path__, "headgate."):
-        if info.name.split(".")[1] not in ("theory", "control", "learning", "simulation", "analysis", "studies"):
+    library = pkgutil.walk_packages(headgate.__path__, "headgate.")
+    rooms = ("theory", "control", "learning", "simulation", "analysis")
+    for info in [
+        *(each for each in library if each.name.split(".")[1] in rooms),
+        *pkgutil.walk_packages(studies.__path__, "studies."),
+    ]:
+        if info.name == "studies.__main__":
             continue
         module = importlib.import_module(info.name)
         for thing in vars(module).values():
@@ -52,7 +58,7 @@ def tests_by_label() -> dict[str, list[str]]:
 def called() -> set[str]:
     """Names that code under src uses beyond defining and importing them."""
     found = set()
-    for path in (ROOT / "src" / "headgate").rglob("*.py"):
+    for path in [*(ROOT / "src" / "headgate").rglob("*.py"), *(ROOT / "studies").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             found |= {node.id} if isinstance(node, ast.Name) else {node.attr} if isinstance(node, ast.Attribute) else set()
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Makes docs/understand/errata.md from errata.toml in headgate.theory.errata, the functions that show each erratum, and tests.
+"""Makes docs/understand/errata.md from errata.toml in studies.paper.errata, the functions that show each erratum, and tests.
 
 python tools/errata.py           writes the page
 python tools/errata.py --check   exits with 1 if the page is not up to date
@@ -9,7 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from headgate.theory.errata.listing import Erratum, counted, listed, numbers_as_text
+from studies.paper.errata.listing import Erratum, counted, listed, numbers_as_text
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "understand" / "errata.md"
@@ -18,7 +18,7 @@ TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 
 def tests_by_number() -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for path in sorted((ROOT / "tests" / "theory").glob("test_errata_*.py")):
+    for path in sorted((ROOT / "tests" / "studies" / "paper").glob("test_errata_*.py")):
         for name, number in TEST.findall(path.read_text("utf-8")):
             found.setdefault(int(number), []).append(f"{path.name}::{name}")
     return found
@@ -59,7 +59,7 @@ def page() -> str:
         "Z. Zhao and B. Liang, *Adaptive Data Admission and Retention for Streaming Federated Learning*, 2026. Where its "
         f"text cannot be taken literally: {counted()}. Each was derived again from the paper's source; each has a test that "
         "fails if the erratum is untrue. Made by `python tools/errata.py` from `errata.toml` beside the code that computes "
-        "the numbers; `headgate theory errata` prints the same. If one of them is wrong, it is our error: please tell us."
+        "the numbers; `python -m studies theory errata` prints the same. Report a wrong one as a bug."
     )
     lines += ["", "## What is right", ""]
     for said in errata.right:

@@ -9,15 +9,14 @@ import re
 from pathlib import Path
 from textwrap import fill
 
-from headgate.analysis.compare.figure import draw
+from headgate.analysis.figures import draw_comparison as draw
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import read_numbers
+from headgate.analysis.pages import read_numbers, table
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
-from headgate.studies.better.page import at
-from headgate.studies.better.savings import RIVALS, SAVINGS, PricedModel, judged, places
-from headgate.studies.better.studies import title
+from studies.better.page import at
+from studies.better.savings import RIVALS, SAVINGS, PricedModel, judged, places
+from studies.better.studies import title
 
 ROOT = Path(__file__).parent.parent
 BETTER, PICTURE = ROOT / "docs" / "better", ROOT / "docs" / "figures" / "front.svg"

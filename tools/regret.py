@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from headgate.cli.control import acdpp_of
-from headgate.studies.theory.rates import Fit, horizons, measure
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import claimed_rates
 from headgate.theory.drift import admission_interval
 from headgate.theory.interval import regret_ceiling, regret_floor, regret_of, spend_ceiling
+from studies.theory.rates import Fit, horizons, measure
 
 PAGE = Path(__file__).parent.parent / "docs" / "understand" / "regret.md"
 PAIRS = ((0.5, 0.5), (0.7, 0.3), (0.3, 0.7), (0.1, 0.8), (0.1, 0.9))

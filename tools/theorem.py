@@ -1,4 +1,4 @@
-"""How far headgate stays below what nobody can exceed: the numbers of docs/understand/theorem.md.
+"""How far headgate stays below what nobody can exceed: the numbers of docs/studies/theorem.md.
 
     python tools/theorem.py [--rounds 300 1000 3000 10000 30000] [--seeds 24]
 

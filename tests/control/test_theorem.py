@@ -1,4 +1,4 @@
-"""The steps of docs/understand/theorem.md that a computer can check."""
+"""The steps of docs/studies/theorem.md that a computer can check."""
 
 import importlib.util
 from pathlib import Path

@@ -6,13 +6,10 @@ import typer
 from rich.console import Console
 
 from headgate import __version__
-from headgate.cli import control, flower, learning, theory
+from headgate.cli import control, flower, learning
 from headgate.cli.command_group import CommandGroup
 from headgate.cli.compare import compare
-from headgate.cli.leaderboard import leaderboard
-from headgate.cli.replay import replay
-from headgate.cli.reproduce import reproduce
-from headgate.cli.saying import say
+from headgate.cli.console import say
 from headgate.cli.serve import serve
 from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
@@ -55,21 +52,18 @@ app.command()(control.plan)
 app.command()(control.rehearse)
 app.command()(control.recipes)
 app.command()(compare)
-app.command()(leaderboard)
-app.command()(replay)
-app.command()(reproduce)
+app.command()(control.replay)
 app.command()(serve)
 app.add_typer(data, name="data")
 app.add_typer(flower.commands, name="flower")
-app.add_typer(theory.commands, name="theory")
 data.command("list")(learning.data_list)
 data.command("get")(learning.data_get)
 
 
-def play() -> None:
+def play(commands: typer.Typer = app) -> None:
     """Do what was typed; every refusal is one line on stderr and a documented exit code."""
     try:
-        app()
+        commands()
     except Interrupted as stop:
         say(one_line(stop, WHOLE), error=True)
         raise SystemExit(stop.exit_code) from None

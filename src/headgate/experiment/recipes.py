@@ -11,20 +11,20 @@ from typing import Any
 
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.experiment.tables import read_toml
 from headgate.learning.data import DATA
-from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
+from headgate.limits import DEPTH, RECIPE
+from headgate.reading import parse_toml
 from headgate.registry import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
+BASES = 8
+"""recipes on top of each other"""
 SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}
 
 
-def recipe_names(folder: str = "") -> list[str]:
-    """The shipped recipes, or those of a folder of them, as in "paper/mnist"."""
-    inside = RECIPES.joinpath(folder) if folder else RECIPES
-    names = (entry.name.removesuffix(".toml") for entry in inside.iterdir() if entry.name.endswith(".toml"))
-    return sorted(f"{folder}/{name}" if folder else name for name in names)
+def recipe_names() -> list[str]:
+    """Return the names of the recipes that come with headgate."""
+    return sorted(entry.name.removesuffix(".toml") for entry in RECIPES.iterdir() if entry.name.endswith(".toml"))
 
 
 def recipe_text(name: str) -> str:
@@ -36,14 +36,12 @@ def recipe_text(name: str) -> str:
 
 def is_shipped(name: str) -> bool:
     """Whether a recipe of this name comes with headgate."""
-    plain = len(name) < 200 and "\0" not in name and all(part.strip(".") for part in name.split("/"))
-    return plain and RECIPES.joinpath(f"{name}.toml").is_file()
+    return name in recipe_names()
 
 
-def study_table(recipe: str) -> dict[str, Any]:
-    """The table [study] of a shipped recipe or a TOML file: what a study says of it beside the experiment."""
-    raw = read_toml(recipe_text(recipe), f"recipe {recipe}") if is_shipped(recipe) else _read_file(Path(recipe))
-    return dict(raw.get("study", {}))
+def study_table(recipe: str | Path) -> dict[str, Any]:
+    """Return the table [study] of a TOML file: what a study says of it beside the experiment."""
+    return dict(_read_file(Path(recipe)).get("study", {}))
 
 
 def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
@@ -51,28 +49,42 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if is_shipped(str(recipe)):
-        return str(recipe).rpartition("/")[2], _on_base(read_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
+        return str(recipe), _on_base(parse_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
         said = shown(recipe)
         raise SettingError(f"recipe {said}: no such recipe{nearest(said, recipe_names())}; a file must end in .toml")
-    return path.stem, _on_base(_read_file(path)), path.parent.resolve()
+    folder = path.parent.resolve()
+    return path.stem, _on_base(_read_file(path), folder), folder
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    name = f"recipe {shown(path, 300)}"
     try:
         with path.open("rb") as file:
-            text = file.read(RECIPE + 1)
+            content = file.read(RECIPE + 1)
     except (OSError, ValueError) as error:
-        raise DataError(f"recipe {shown(path, 300)}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    return read_toml(text, f"recipe {shown(path, 300)}")
+        raise DataError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if len(content) > RECIPE:
+        raise DataError(f"{name}: more than {RECIPE:,} bytes")
+    return parse_toml(content.decode("utf-8", "replace"), name)
 
 
-def _on_base(raw: dict[str, Any]) -> dict[str, Any]:
-    """The content on top of that of the shipped recipe which `base` names. [study] is no part of the experiment."""
+def _on_base(raw: dict[str, Any], folder: Path | None = None, left: int = BASES) -> dict[str, Any]:
+    """The content on top of the recipe that `base` names: a shipped one, or a file beside it. [study] is no part of it."""
     base = raw.pop("base", None)
     raw.pop("study", None)
-    return raw if base is None else _merged(_on_base(read_toml(recipe_text(str(base)), f"recipe {base}")), raw)
+    if base is None:
+        return raw
+    if not left:
+        raise SettingError(f"base = {shown(base)}: more than {BASES} recipes on top of each other")
+    if folder is not None and str(base).endswith(".toml"):
+        if Path(base).name != base:
+            raise SettingError(f"base = {shown(base)}: must be the name of a recipe, or of a file in the same folder")
+        below = _read_file(folder / base)
+    else:
+        below = parse_toml(recipe_text(str(base)), f"recipe {base}")
+    return _merged(_on_base(below, folder, left - 1), raw)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -96,8 +108,6 @@ def override(raw: dict[str, Any], assignment: str, folder: Path | None = None) -
     """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
     if not isinstance(assignment, str):
         raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
-    if len(assignment) > ASSIGNMENT:
-        raise SettingError(f"--set {shown(assignment)}: {len(assignment):,} characters; at most {ASSIGNMENT:,}")
     key, equals, text = assignment.partition("=")
     parts = [part.strip() for part in key.split(".")]
     try:

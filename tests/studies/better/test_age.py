@@ -14,7 +14,7 @@ from headgate.control import System
 from headgate.control.policies import Periodic
 from headgate.control.prices import Fixed, Uniform
 from headgate.control.rehearse import rehearse
-from headgate.studies.better.age import Aged, Regular, _played, aged, ages, least_age, off, regular, share_of_age
+from studies.better.age import Aged, Regular, _played, aged, ages, least_age, off, regular, share_of_age
 
 PAGES = Path(__file__).parents[3] / "docs" / "better"
 

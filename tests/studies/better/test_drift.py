@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headgate.studies.better.drift import MOVING
+from studies.better.drift import MOVING
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 

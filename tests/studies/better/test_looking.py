@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.studies.better.looking import BUYING, COMES_ROUND, LOOKING, bought, gaps_beside_lots
+from studies.better.looking import BUYING, COMES_ROUND, LOOKING, bought, gaps_beside_lots
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 

@@ -7,12 +7,12 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
-from headgate.analysis.compare import page as compared
+from headgate.analysis import comparison as compared
 from headgate.analysis.pages import words
 from headgate.experiment import load
-from headgate.studies.better import drift, looking
-from headgate.studies.better.seed_by_seed import paired, with_p
-from headgate.studies.better.studies import study
+from studies.better import drift, looking
+from studies.better.seed_by_seed import paired, with_p
+from studies.better.studies import study
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 PAGES = {"drift": (drift.PAGE, drift.DRIFT), "looking": (looking.PAGE, looking.LOOKING)}
@@ -34,8 +34,8 @@ def test_a_difference_is_taken_seed_by_seed_over_those_that_both_have():
 
 
 @pytest.mark.parametrize("what", PAGES)
-def test_a_trial_of_the_whole_chain(what, tmp_path, headgate):
-    out, err = headgate("reproduce", what, "--quick", "--quiet", "--out", tmp_path)
+def test_a_trial_of_the_whole_chain(what, tmp_path, studies):
+    out, err = studies("reproduce", what, "--quick", "--quiet", "--out", tmp_path)
     page, names = PAGES[what]
     made = tmp_path / "better" / page
     assert out.split() == [str(made)]
@@ -46,26 +46,28 @@ def test_a_trial_of_the_whole_chain(what, tmp_path, headgate):
     for name in names:
         rows = json.loads((made.parent / f"{name}.json").read_text("utf-8"))["rows"]
         assert all(("daily_by_seed" in row) == ("calm" not in name) for row in rows)
-        assert words(compared.__file__)["purpose"] in (made.parent / f"{name}.md").read_text("utf-8").split("\n\n")
-    _, err = headgate("reproduce", what, "--quiet", "--out", tmp_path, code=4)
+        assert words(compared.__file__)["comparison"]["purpose"] in (made.parent / f"{name}.md").read_text("utf-8").split(
+            "\n\n"
+        )
+    _, err = studies("reproduce", what, "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err
 
 
 @pytest.mark.parametrize("what", PAGES)
-def test_what_would_be_run_is_said(what, headgate):
-    out, _ = headgate("reproduce", what, "--list")
+def test_what_would_be_run_is_said(what, studies):
+    out, _ = studies("reproduce", what, "--list")
     assert out.splitlines() == [study(name).command for name in PAGES[what][1]]
 
 
 @pytest.mark.parametrize("what", PAGES)
-def test_the_page_is_up_to_date(what, tmp_path, headgate):
+def test_the_page_is_up_to_date(what, tmp_path, studies):
     """Nothing is run: every comparison has its numbers beside the page."""
     page, _ = PAGES[what]
     pages = copytree(DOCS, tmp_path / "pages", ignore=ignore_patterns("*.svg", page))
-    headgate("reproduce", what, "--quiet", "--out", tmp_path / "out", "--pages", pages)
+    studies("reproduce", what, "--quiet", "--out", tmp_path / "out", "--pages", pages)
     assert not (tmp_path / "out").exists()
     made = (pages / page).read_text("utf-8")
-    assert made == (DOCS / page).read_text("utf-8"), f"run headgate reproduce {what} --pages docs/better"
+    assert made == (DOCS / page).read_text("utf-8"), f"run python -m studies reproduce {what} --pages docs/better"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,23 +7,23 @@ from shutil import copytree, ignore_patterns
 
 import pytest
 
-from headgate.analysis.compare import page as compared
+from headgate.analysis import comparison as compared
 from headgate.analysis.pages import words
 from headgate.experiment import load
-from headgate.studies.better.page import FRONT, PAGE, REGRET, RESPONSE
-from headgate.studies.better.studies import NAMES, study
+from studies.better.page import FRONT, PAGE, REGRET, RESPONSE
+from studies.better.studies import NAMES, study
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 FOUND = {name: json.loads(page.read_text("utf-8")) for name in NAMES if (page := DOCS / f"{name}.json").is_file()}
 
 
-def test_the_page_is_up_to_date(tmp_path, headgate):
+def test_the_page_is_up_to_date(tmp_path, studies):
     """Nothing is run: every comparison has its numbers beside the page."""
     pages = copytree(DOCS, tmp_path / "pages", ignore=ignore_patterns("*.svg", PAGE))
-    headgate("reproduce", "better", "--quiet", "--out", tmp_path / "out", "--pages", pages)
+    studies("reproduce", "better", "--quiet", "--out", tmp_path / "out", "--pages", pages)
     assert not (tmp_path / "out").exists()
     made = (pages / PAGE).read_text("utf-8")
-    assert made == (DOCS / PAGE).read_text("utf-8"), "run headgate reproduce better --pages docs/better"
+    assert made == (DOCS / PAGE).read_text("utf-8"), "run python -m studies reproduce better --pages docs/better"
     assert (pages / FRONT).stat().st_size > 5000
     assert (DOCS / FRONT).is_file()
     assert (pages / RESPONSE).stat().st_size > 5000
@@ -45,7 +45,7 @@ def test_the_command_of_a_study_is_the_one_on_its_page(name):
     command = study(name).command
     assert FOUND[name]["command"] == command
     _, purpose, setting_and_more = (DOCS / f"{name}.md").read_text("utf-8").split("\n\n", 2)
-    assert purpose == words(compared.__file__)["purpose"]
+    assert purpose == words(compared.__file__)["comparison"]["purpose"]
     assert f"`{command}`" in setting_and_more
     assert load(shlex.split(command)[2]).name == name
 
@@ -72,8 +72,8 @@ def test_the_surrogate_stays_near_what_is_possible():
     assert all(row["overspending_runs"] == 0 and row["peak_excess"] <= 0 for row in rows if row["policy"] == "headgate")
 
 
-def test_a_trial_of_the_whole_chain(tmp_path, headgate):
-    out, err = headgate("reproduce", "better", "--quick", "--quiet", "--out", tmp_path)
+def test_a_trial_of_the_whole_chain(tmp_path, studies):
+    out, err = studies("reproduce", "better", "--quick", "--quiet", "--out", tmp_path)
     pages = tmp_path / "better"
     assert out.split() == [str(pages / PAGE), str(pages / FRONT), str(pages / RESPONSE)]
     assert "a trial run" in err
@@ -82,5 +82,5 @@ def test_a_trial_of_the_whole_chain(tmp_path, headgate):
     assert "nan" not in text
     for name in NAMES:
         assert json.loads((pages / f"{name}.json").read_text("utf-8"))["quick"]
-    _, err = headgate("reproduce", "better", "--quiet", "--out", tmp_path, code=4)
+    _, err = studies("reproduce", "better", "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err

@@ -7,10 +7,13 @@ import pytest
 from headgate import rehearse
 from headgate.control.prices import KINDS
 from headgate.experiment import sweep_points
-from headgate.studies.better.every_price import exceptions, pairs_in, prices_table
-from headgate.studies.better.studies import PRICED, study
+from studies import recipe
+from studies.better.every_price import exceptions, pairs_in, prices_table
+from studies.better.studies import PRICED, study
 
-POINTS = {name: [point for _, point in sweep_points(f"better/{name}")] for name in PRICED}
+POINTS = {name: [point for _, point in sweep_points(recipe(f"better/{name}"))] for name in PRICED}
+
+COMPARE = "headgate compare studies/recipes/better"
 
 
 def test_every_kind_of_price_is_compared():
@@ -51,8 +54,14 @@ def test_without_a_limit_nearly_half_of_crude_oils_money_is_gone_in_the_first_qu
 
 
 def test_the_command_names_the_sweep_where_prices_differ():
-    assert study("prices").command == "headgate compare better/prices --budgets recipe --policies recipe --as-printed"
-    assert study("brent").command == "headgate compare better/brent --budgets 46 --policies recipe --as-printed"
+    assert (
+        study("prices").command
+        == "headgate compare studies/recipes/better/prices.toml --budgets recipe --policies recipe --as-printed"
+    )
+    assert (
+        study("brent").command
+        == "headgate compare studies/recipes/better/brent.toml --budgets 46 --policies recipe --as-printed"
+    )
 
 
 def row(policy, best, last, prices="markov"):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from headgate.studies.better.response import schedules, standing_still
-from headgate.studies.better.studies import RESPONSES
+from studies.better.response import schedules, standing_still
+from studies.better.studies import RESPONSES
 
 KINDS = {"all-2": (1.0, 2), "half-1": (0.5, 1), "all-4": (1.0, 4), "half-2": (0.5, 2), "quarter-1": (0.25, 1)}
 

@@ -7,8 +7,8 @@ from shutil import copy
 import pytest
 
 from headgate.analysis.savings import savings
-from headgate.studies.better.savings import BUDGETS, PAGE, SAVINGS, conclude_savings, judged, places
-from headgate.studies.better.studies import study
+from studies.better.savings import BUDGETS, PAGE, SAVINGS, conclude_savings, judged, places
+from studies.better.studies import study
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 FOUND = {name: json.loads((DOCS / f"{name}.json").read_text("utf-8")) for name in SAVINGS}
@@ -18,7 +18,9 @@ def test_the_page_is_that_of_the_committed_results(tmp_path):
     for name in SAVINGS:
         copy(DOCS / f"{name}.json", tmp_path)
     (page,) = conclude_savings(tmp_path, quick=False)
-    assert page.read_text("utf-8") == (DOCS / PAGE).read_text("utf-8"), "headgate reproduce savings --pages docs/better"
+    assert page.read_text("utf-8") == (DOCS / PAGE).read_text("utf-8"), (
+        "python -m studies reproduce savings --pages docs/better"
+    )
     assert (tmp_path / "savings.svg").is_file()
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.studies.better.studies import OBJECTIVES, SERVERS, study
-from headgate.studies.better.worth import SERVER, chosen, part_of, worth_said, worth_table
+from studies.better.studies import OBJECTIVES, SERVERS, study
+from studies.better.worth import SERVER, chosen, part_of, worth_said, worth_table
 
 DOCS = Path(__file__).parents[3] / "docs" / "better"
 FOUND = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.analysis.compare.scores import Offer
-from headgate.studies.leaderboard.ranking import needed, ranked
-from headgate.studies.leaderboard.results import BoardGroup, BoardTable, Result, of_one_seed
+from headgate.analysis.comparison import Offer
+from studies.leaderboard.ranking import needed, ranked
+from studies.leaderboard.results import BoardGroup, BoardTable, Result, of_one_seed
 
 NOISE = np.random.default_rng(0).normal(0.0, 0.01, 12)
 

@@ -1,8 +1,8 @@
 """Sides of claims made up from curves and from money, so that rules can be tried on numbers one can see through."""
 
-from headgate.studies.paper.control import Control
-from headgate.studies.paper.numbers import policy_numbers
-from headgate.studies.paper.outcomes import side_of
+from studies.paper.control import Control
+from studies.paper.numbers import policy_numbers
+from studies.paper.outcomes import side_of
 
 from ...analysis.made_up import BUDGET, outcome
 

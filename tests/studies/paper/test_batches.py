@@ -12,8 +12,7 @@ from headgate.control.policies import Hybrid, Released
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.experiment.recipes import recipe_names
-from headgate.studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, about, batches, recipes_of
+from studies.paper.batches import EQUAL, NAMES, RATES, RELEASED, WRITTEN, about, batches, recipes_of
 
 KNOWN = json.loads((Path(__file__).parent / "batches.json").read_text("utf-8"))
 """what the recipes of the studies come to: numbers on pages hang on it, so a change must be meant"""
@@ -153,15 +152,15 @@ def test_a_data_set_is_known_by_name():
         recipes_of("cifar")
 
 
-@pytest.mark.parametrize("name", [recipe for data in NAMES for recipe in recipe_names(f"paper/{data}")])
-def test_a_recipe_of_a_study_is_one_like_any_other(name):
-    assert load(name).name == name.rpartition("/")[2]
+@pytest.mark.parametrize(("part", "file"), [each for data in NAMES for each in recipes_of(data)])
+def test_a_recipe_of_a_study_is_one_like_any_other(part, file):
+    assert load(file).name == part
 
 
 def test_what_runs_can_be_listed_without_tables_and_pictures():
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['polars', 'matplotlib', 'rich']))\n"
-        "from headgate.studies.paper.batches import batches\n"
+        "from studies.paper.batches import batches\n"
         "assert len(batches('imagenette', quick=True)) > 3\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -7,10 +7,11 @@ from shutil import copytree
 
 import pytest
 
-from headgate.cli import main
-from headgate.studies.paper.batches import NAMES
-from headgate.studies.paper.claims import claims, row_from_json, row_to_json
-from headgate.studies.paper.theory_claims import theory_rows
+from headgate.cli.commands import play
+from studies.__main__ import app
+from studies.paper.batches import NAMES
+from studies.paper.claims import claims, row_from_json, row_to_json
+from studies.paper.theory_claims import theory_rows
 
 VERDICTS = re.compile(
     r"holds(?: in direction, not in size)?(?:,? only with overspend of \d+ %|, both over budget \(\d+ % and \d+ %\))?|"
@@ -20,9 +21,9 @@ VERDICTS = re.compile(
 
 
 def headgate(monkeypatch, capsys, *words, code=0):
-    monkeypatch.setattr(sys, "argv", ["headgate", "reproduce", *map(str, words)])
+    monkeypatch.setattr(sys, "argv", ["studies", "reproduce", *map(str, words)])
     with pytest.raises(SystemExit) as end:
-        main()
+        play(app)
     out, err = capsys.readouterr()
     assert (end.value.code or 0) == code, err
     return out, err
@@ -30,12 +31,12 @@ def headgate(monkeypatch, capsys, *words, code=0):
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
-    """`headgate reproduce all --quick`, once for all tests of this module."""
+    """`python -m studies reproduce all --quick`, once for all tests of this module."""
     folder = tmp_path_factory.mktemp("reproduced")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["headgate", "reproduce", "all", "--quick", "--quiet", "--out", str(folder)])
+        patch.setattr(sys, "argv", ["studies", "reproduce", "all", "--quick", "--quiet", "--out", str(folder)])
         with pytest.raises(SystemExit) as end:
-            main()
+            play(app)
     assert not end.value.code
     return folder
 
@@ -61,7 +62,7 @@ def test_every_claim_has_a_verdict_and_a_command(out):
     wanted = {claim.key for claim in claims()} | {row.key for row in theory_rows(None, None, None, "")}
     assert rows.keys() == wanted
     for row in rows.values():
-        assert row["command"] == f"headgate reproduce {row['study']} --quick"
+        assert row["command"] == f"python -m studies reproduce {row['study']} --quick"
         for flavour in ("written", "released"):
             assert VERDICTS.fullmatch(row[flavour]["verdict"]), row
             assert row[flavour]["verdict"] != "not run here", row

@@ -3,13 +3,13 @@ import json
 import numpy as np
 import pytest
 
-from headgate.studies.paper.claims import OWN, claims, judge_all, row_from_json, row_to_json, study_rows
-from headgate.studies.paper.claims_page import claims_page, claims_table, summary
-from headgate.studies.paper.decomposition import decompose
-from headgate.studies.paper.page import in_short
-from headgate.studies.paper.theory_claims import FASTER, theory_rows
-from headgate.studies.paper.verdicts import DIRECTION, FAILS, FAR, HOLDS, NOT_RUN, SIZE, UNTESTABLE
-from headgate.studies.theory.rates import Fit, MeasuredRates
+from studies.paper.claims import OWN, claims, judge_all, row_from_json, row_to_json, study_rows
+from studies.paper.claims_page import claims_page, claims_table, summary
+from studies.paper.decomposition import decompose
+from studies.paper.page import in_short
+from studies.paper.theory_claims import FASTER, theory_rows
+from studies.paper.verdicts import DIRECTION, FAILS, FAR, HOLDS, NOT_RUN, SIZE, UNTESTABLE
+from studies.theory.rates import Fit, MeasuredRates
 
 from ...analysis.made_up import BUDGET, outcome, ramp
 from .made_up_sides import side
@@ -55,12 +55,12 @@ def test_the_claims_of_section_7_are_all_there():
 
 @pytest.mark.parametrize("study", ["mnist", "cifar10", "imagenette"])
 def test_what_was_not_run_has_no_number_and_says_its_command(study):
-    rows = study_rows(study, {}, "headgate reproduce it")
+    rows = study_rows(study, {}, "python -m studies reproduce it")
     assert rows
     for row in rows:
         for finding in (row.written, row.released):
             assert (finding.verdict, finding.value, finding.spend) == (NOT_RUN, None, ())
-    assert "`headgate reproduce it`" in claims_table(rows)
+    assert "`python -m studies reproduce it`" in claims_table(rows)
 
 
 def test_rows_judge_each_flavour_by_itself():

@@ -8,17 +8,16 @@ from shutil import copy
 import numpy as np
 import pytest
 
-from headgate.analysis.pages import beside
-from headgate.analysis.provenance import how_made
+from headgate.analysis.pages import beside, how_made
 from headgate.control.rehearse import rehearse
-from headgate.studies.paper import conclude
-from headgate.studies.paper.batches import NAMES, about, batches
-from headgate.studies.paper.claims import claims
-from headgate.studies.paper.conclude import check_pages, conclude_claims
-from headgate.studies.paper.control import RUNS, read_control, settings_of
-from headgate.studies.paper.page import PROSE
-from headgate.studies.paper.theory_checks import GRAIN
-from headgate.studies.paper.verdicts import NOT_RUN
+from studies.paper import conclude
+from studies.paper.batches import NAMES, about, batches
+from studies.paper.claims import claims
+from studies.paper.conclude import check_pages, conclude_claims
+from studies.paper.control import RUNS, read_control, settings_of
+from studies.paper.page import PROSE
+from studies.paper.theory_checks import GRAIN
+from studies.paper.verdicts import NOT_RUN
 
 DOCS = Path(__file__).parents[3] / "docs" / "results"
 

@@ -7,7 +7,7 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.records.sums import read_sealed
 from headgate.simulation.schedule import perform
-from headgate.studies.paper.outcomes import read_outcomes
+from studies.paper.outcomes import read_outcomes
 
 SMALL = ["run.rounds=4", "run.seeds=3", 'run.policies=["acdpp", "constant"]', "training.evaluate_every=2"]
 

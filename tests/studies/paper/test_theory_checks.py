@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from headgate.experiment import load
-from headgate.studies.paper import theory_checks
-from headgate.studies.paper.theory_claims import theory_rows
-from headgate.studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE, VACUOUS
-from headgate.studies.theory.rates import measure
 from headgate.theory.reuse import ck_uniformity
+from studies.paper import theory_checks
+from studies.paper.theory_claims import theory_rows
+from studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, UNTESTABLE, VACUOUS
+from studies.theory.rates import measure
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import as_json
 from headgate.analysis.runs import difference
 from headgate.errors import DataError
-from headgate.studies.paper import verdicts
-from headgate.studies.paper.verdicts import DIRECTION, FAILS, HOLDS, NOT_RUN, SIZE, UNDECIDED, UNTESTABLE
+from studies.paper import verdicts
+from studies.paper.verdicts import DIRECTION, FAILS, HOLDS, NOT_RUN, SIZE, UNDECIDED, UNTESTABLE
 
 from ...analysis.made_up import BUDGET, outcome, ramp
 from .made_up_sides import control, side

@@ -6,7 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.studies.theory.constants import (
+from headgate.theory.bound import BoundConstants, generalisation_gap, gradient_mismatch, learning_error, mismatch
+from headgate.theory.recursion import local_constants, optimisation_bound
+from headgate.theory.reuse import effective_sample_size
+from studies.theory.constants import (
     Seen,
     assured_constants,
     estimate_constants,
@@ -14,10 +17,7 @@ from headgate.studies.theory.constants import (
     informative_from,
     smoothness,
 )
-from headgate.studies.theory.population import Population, gradients, risk
-from headgate.theory.bound import BoundConstants, generalisation_gap, gradient_mismatch, learning_error, mismatch
-from headgate.theory.recursion import local_constants, optimisation_bound
-from headgate.theory.reuse import effective_sample_size
+from studies.theory.population import Population, gradients, risk
 
 
 def on_axes(lengths):

@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from headgate.analysis.provenance import facts_of_now
+from headgate.analysis.pages import facts_of_now
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.simulation.engine import Simulation
-from headgate.studies.paper.theory_claims import of_runs, theory_rows
-from headgate.studies.theory import judge
-from headgate.studies.theory.measure import BASIC, measure
-from headgate.studies.theory.outcome import RELEASED
-from headgate.studies.theory.page import page, parts_of_bound, write_page
-from headgate.studies.theory.population import pooled, risk
 from headgate.theory.recursion import cumulative_excess_risk
+from studies import recipe
+from studies.paper.theory_claims import of_runs, theory_rows
+from studies.theory import judge
+from studies.theory.measure import BASIC, measure
+from studies.theory.outcome import RELEASED
+from studies.theory.page import page, parts_of_bound, write_page
+from studies.theory.population import pooled, risk
 
-FACTS = facts_of_now("headgate reproduce theory --quick", 1.0, quick=True)
+FACTS = facts_of_now("python -m studies reproduce theory --quick", 1.0, quick=True)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def ticks():
 
 @pytest.fixture(scope="module")
 def outcome(digits, ticks):
-    return measure("theory/digits", digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
+    return measure(recipe("theory/digits"), digits, quick=True, tick=lambda done, of: ticks.append((done, of)))
 
 
 def test_every_round_of_every_setting_is_told(outcome, ticks):
@@ -125,7 +126,7 @@ def test_the_page_and_its_files(outcome, tmp_path):
     paths = write_page([outcome], rows, tmp_path / "made", FACTS)
     assert [path.name for path in paths] == ["excess_risk.md", "excess_risk.json", "excess_risk.csv", "excess_risk.svg"]
     text = paths[0].read_text("utf-8")
-    assert "`headgate reproduce theory --quick`" in text
+    assert "`python -m studies reproduce theory --quick`" in text
     assert "A trial run" in text
     assert "nan" not in text
     assert all(said in text for said in judge.remarks(outcome))
@@ -146,7 +147,7 @@ def test_a_folder_that_cannot_be(outcome, tmp_path):
 
 
 def test_only_convex_models(digits, tmp_path):
-    recipe = tmp_path / "lenet.toml"
-    recipe.write_text('base = "theory/digits"\nmodel.kind = "lenet"\n', "utf-8")
+    lenet = tmp_path / "lenet.toml"
+    lenet.write_text('base = "digits"\nmodel.kind = "lenet"\n', "utf-8")
     with pytest.raises(SettingError, match=r"model\.kind = lenet"):
-        measure(str(recipe), digits, quick=True)
+        measure(str(lenet), digits, quick=True)

@@ -11,8 +11,8 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Logistic
 from headgate.learning.networks import Flat, build_model
-from headgate.studies.theory.optimum import minimiser
-from headgate.studies.theory.population import (
+from studies.theory.optimum import minimiser
+from studies.theory.population import (
     Population,
     as_matrix,
     as_vector,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.studies.theory.ranks import agreement, kendall, ranks, spearman
+from studies.theory.ranks import agreement, kendall, ranks, spearman
 
 values = st.lists(st.integers(-5, 5), min_size=3, max_size=12)
 

@@ -1,11 +1,13 @@
+import json
+
 import numpy as np
 import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.studies.theory.rates import _fit, finer, fitted, horizons, measure
-from headgate.studies.theory.rates_view import draw_rates, print_rates
 from headgate.theory.bound import penalty
+from studies.theory.rates import _fit, finer, fitted, horizons, measure
+from studies.theory.rates_view import draw_rates, print_rates
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +109,18 @@ def test_what_is_fitted_is_said(rates, capsys):
     out = capsys.readouterr().out
     assert "fitted over T = 95 to 3,000" in out
     assert "luck of the prices taken out" in out
+
+
+def test_the_command_measures_and_draws_rates(studies, tmp_path):
+    figure = tmp_path / "rates.svg"
+    words = ("theory", "rates", "--from", "20", "--to", "200", "--set", "run.seeds=2", "--figure", str(figure), "-q")
+    out, _ = studies(*words)
+    assert "Exponents of T" in out
+    assert "Ω_3(T)" in out
+    assert figure.exists()
+    assert {"points", "fits", "gamma", "phi"} == set(json.loads(studies(*words, "--format", "json")[0]))
+
+
+@pytest.mark.parametrize(("words", "message"), [(["--to", "200"], "a decade"), (["--phi", "1.5"], "phi = 1.5")])
+def test_rates_that_cannot_be_measured_are_refused(studies, words, message):
+    assert message in studies("theory", "rates", *words, code=2)[1]

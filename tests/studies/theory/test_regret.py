@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from headgate.control import System
-from headgate.studies.theory.regret import as_text, regret_table, trying_prices
 from headgate.theory.bound import BoundConstants
+from studies.theory.regret import as_text, regret_table, trying_prices
 
 ROUNDS = 120
 SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, ROUNDS)

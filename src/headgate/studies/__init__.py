@@ -1,1 +1,0 @@
-"""The studies behind the published numbers."""

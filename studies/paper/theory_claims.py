@@ -1,0 +1,276 @@
+"""The claims of the theory: rates, formulas, and Theorem 1 beside runs with learning, each as a row of the table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from headgate.analysis.intervals import Estimate, estimate
+from headgate.analysis.pages import beside, words
+from studies.paper.claims import ClaimRow
+from studies.paper.theory_checks import FIXED, FRESH, GRAIN, OTHER, Checks, lemma1_ratios
+from studies.paper.verdicts import FAILS, HOLDS, UNDECIDED, UNTESTABLE, VACUOUS, Finding, decide, missing
+from studies.theory.judge import STRONG, SURROGATE, at_equal_spend, rankings, variance_step
+from studies.theory.outcome import ExcessRisk, Point, Stage
+from studies.theory.rates import LEEWAY, Fit, MeasuredRates
+
+THEORY = "theory"
+EXPONENT = "exponent of T (range)"
+THEORY_RULES = beside(__file__, "theory_rules.md").format(
+    leeway=LEEWAY, others=", ".join(f"({gamma}, {phi})" for gamma, phi in OTHER), grain=GRAIN, strong=STRONG
+)
+CLAIMS: dict[str, Any] = words(__file__, "theory_claims.toml")
+FASTER = "grows faster over these horizons"
+RUNS = ("inequality", "informative", "ranks", "ranks-equal", "mismatch", "step_size")
+RELEASED_RATES = "V and the interval are fixed there, whatever T is"
+RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
+
+
+def rules_id() -> str:
+    """Changes whenever the rules do, so that verdicts of different rules are never put into one table unmarked."""
+    return sha256(f"{THEORY_RULES}{CLAIMS['see']}".encode()).hexdigest()[:12]
+
+
+def theory_rows(
+    rates: MeasuredRates | None, checks: Checks | None, runs: Sequence[ExcessRisk] | None, command: str
+) -> list[ClaimRow]:
+    """All claims of the theory; what was not measured is marked so."""
+    found: dict[str, tuple[Finding, Finding]] = {}
+    fits = {fit.quantity: fit for fit in rates.fits} if rates is not None else {}
+    for name in ("regret", "cost_violation", "buffer_violation", "omega1", "omega2", "omega3"):
+        if name in fits:
+            found[name] = _exponent(fits[name], name), _untestable(RELEASED_RATES)
+    for key, name in (("sublinear", "regret"), ("vio-sublinear", "cost_violation")):
+        if name in fits:
+            found[key] = _sublinear(key, [(0.5, 0.5)], [fits[name]]), _untestable(RELEASED_RATES)
+    if rates is not None and checks is not None and rates.fits:
+        found |= _of_checks(rates, checks)
+    if runs:
+        found |= _of_runs(runs)
+    none = missing(), missing()
+    return [
+        ClaimRow(f"theory-{key}", THEORY, text.format(V=FIXED[0], rho=FIXED[1]), place, paper, *found.get(key, none), command)
+        for key, (text, place, paper) in ((key, said) for key, said in CLAIMS.items() if key != "see")
+    ]
+
+
+# MeasuredRates
+
+
+def _value(fit: Fit) -> Estimate | None:
+    return None if fit.exponent is None else Estimate(fit.exponent, fit.low, fit.high)
+
+
+def _exponent(fit: Fit, key: str = "", *notes: str) -> Finding:
+    value = _value(fit)
+    if value is None:
+        zero = "zero at the longest horizons" if fit.holds else fit.why
+        return Finding(HOLDS if fit.holds else UNTESTABLE, None, "", _joined(zero, *notes))
+    verdict = {True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds]
+    line = f"line at {fit.claimed_exponent + LEEWAY:.2f}"
+    if verdict == FAILS and not _see(key):
+        return Finding(FASTER, value, EXPONENT, _joined(line, "no measured slope refutes an O(·)", *notes))
+    return _with_see(key, Finding(verdict, value, EXPONENT, _joined(line, *notes)))
+
+
+def _see(key: str) -> str:
+    return str(CLAIMS["see"].get(key, ""))
+
+
+def _with_see(key: str, found: Finding) -> Finding:
+    return replace(found, note=_joined(found.note, _see(key))) if found.verdict == FAILS else found
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+Pairs = Sequence[tuple[float, float]]
+
+
+def _sublinear(key: str, pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+    """The largest exponent, beside 1; one that there is not counts as well. What to read beside it stands in any case."""
+    verdicts = [
+        decide(value, 1.0, above=False) if (value := _value(fit)) else HOLDS if fit.holds else UNDECIDED for fit in fits
+    ]
+    found = _worst(pairs, fits, verdicts)
+    return replace(found, note=_joined(found.note, _see(key)))
+
+
+def _as_claimed(pairs: Pairs, fits: Sequence[Fit]) -> Finding:
+    """Each exponent beside its own line; shown is the one that is farthest above it."""
+    return _worst(pairs, fits, [{True: HOLDS, False: FAILS, None: UNDECIDED}[fit.holds] for fit in fits], lines=True)
+
+
+def _worst(pairs: Pairs, fits: Sequence[Fit], verdicts: Sequence[str], lines: bool = False) -> Finding:
+    said = []
+    for (gamma, phi), fit in zip(pairs, fits, strict=True):
+        shown = (fit.why or "none") if fit.exponent is None else f"{fit.exponent:.2f}"
+        line = f", line {fit.claimed_exponent + LEEWAY:.2f}" if lines else ""
+        said.append(f"({gamma:g}, {phi:g}): {shown}{line}")
+    note = f"(γ, φ) {'; '.join(said)}" if len(pairs) > 1 else ""
+    verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
+    seen = [fit for fit in fits if fit.exponent is not None]
+    if not seen:
+        return Finding(verdict, None, "", note or "zero at every long horizon")
+    worst = max(seen, key=lambda fit: (fit.exponent or 0.0) - lines * fit.claimed_exponent)
+    return Finding(verdict, _value(worst), EXPONENT, note)
+
+
+def _of_checks(rates: MeasuredRates, checks: Checks) -> dict[str, tuple[Finding, Finding]]:
+    every = (rates, *checks.other)
+    pairs = [(one.gamma, one.phi) for one in every]
+    regret, violation = (
+        [next(fit for fit in one.fits if fit.quantity == name) for one in every] for name in ("regret", "cost_violation")
+    )
+    points = [*checks.fixed_points, *checks.planned_points, *(point for one in every for point in one.points)]
+    kept = ", ".join(f"{point.buffer_violation:.0f}" for point in checks.planned_points)
+    chosen = ", ".join(str(K) for K in checks.planned_K)
+    horizons = ", ".join(f"{point.T:,}" for point in checks.planned_points)
+    fixed = Finding(VACUOUS, _value(checks.fixed[0]), EXPONENT, "with V fixed O(T/V) is O(T): no bounded penalty can break it")
+    rates_alone = {
+        "any-regret": _sublinear("any-regret", pairs, regret),
+        "any-vio": _sublinear("any-vio", pairs, violation),
+        "any-regret-rate": _with_see("any-regret-rate", _as_claimed(pairs, regret)),
+        "any-vio-rate": _with_see("any-vio-rate", _as_claimed(pairs, violation)),
+        "fixed-regret": fixed,
+        "fixed-vio": _exponent(checks.fixed[1]),
+        "planned-buffer": _exponent(checks.planned, "", f"K = {chosen} at T = {horizons}: violation {kept} sample-rounds"),
+        "lemma1": _lemma1(lemma1_ratios(points)),
+    }
+    made = {key: (finding, _untestable(RELEASED_RATES)) for key, finding in rates_alone.items()}
+    return made | {key: (finding, _untestable(RELEASED_FORMULA)) for key, finding in _formulas(checks).items()}
+
+
+def _lemma1(ratios: np.ndarray) -> Finding:
+    """One case above the line is enough, an infinite one too."""
+    finite = ratios[np.isfinite(ratios)]
+    note = f"{len(ratios)} settings and horizons, with the drift constant of each round"
+    if len(finite) < len(ratios):
+        note += f"; infinite at {len(ratios) - len(finite)} of them: memory was empty in a round"
+    value = Estimate(float(finite.max()), float(finite.min()), float(finite.max())) if finite.size else None
+    return _computed(value, bool((ratios <= 1).all()), "left / right (range)", note)
+
+
+def _formulas(checks: Checks) -> dict[str, Finding]:
+    off, spend, fresh, uneven = 100 * checks.uniformity, 100 * checks.floor_spend, min(checks.fresh.values()), checks.uneven
+    constants = (
+        f"Dσ = {FRESH.D * FRESH.sigma:g}, ησ² = {FRESH.eta * FRESH.sigma**2:g}, B = {FRESH.loss:g}, Pdim = {FRESH.pdim:g}"
+    )
+    ratios = ", ".join(f"{ratio:.2f} at T = {T:,}" for T, ratio in checks.fresh.items())
+    beside_fresh = f"first buffers kept for ever: {ratios}; {constants}, no N below Pdim"
+    only = "as the text says feasible, the ceiling alone is left"
+    return {
+        "corollary1": _exact(off, checks.uniformity < 1e-9, "% off at most", "K = 10, t = 10 … 100", _see("corollary1")),
+        "corollary2": _exact(spend, checks.floor_spend <= 1 + 1e-9, "% of C at most", "C = 40 … 80", only, _see("corollary2")),
+        "fresh": _exact(fresh, fresh >= 1, "× the bound of fresh samples", beside_fresh, _see("fresh")),
+        "constant-n": _exact(uneven, uneven >= 1, "× that of constant n, at least", "swings of 5 … 90 %, N = 10·n"),
+    }
+
+
+def _computed(value: Estimate | None, kept: bool, unit: str, note: str) -> Finding:
+    return Finding(HOLDS if kept else FAILS, value, unit, note)
+
+
+def _exact(value: float, kept: bool, unit: str, *notes: str) -> Finding:
+    return _computed(Estimate(value, value, value), kept, unit, _joined("computed, no chance in it", *notes))
+
+
+def _untestable(why: str) -> Finding:
+    return Finding(UNTESTABLE, note=why)
+
+
+# Theorem 1 beside runs
+
+
+def of_runs(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
+    """The claims that runs with learning decide."""
+    return [row for row in rows if row.key.removeprefix(f"{THEORY}-") in RUNS]
+
+
+def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:
+    sides = [_bounds(runs, released=False), _bounds(runs, released=True)]
+    steps = [(run.stages[0].lr * run.L, run.name) for run in runs]
+    steepest, where = max(steps)
+    step = Finding(
+        HOLDS if steepest <= 1 else FAILS,
+        Estimate(steepest, min(steps)[0], steepest),
+        "η·L (range over data)",
+        f"largest on {where}; the theorem states no such condition",
+    )
+    one_order = _untestable("one order of all policies, the released one among them: see as written")
+    return {
+        "inequality": (sides[0][0], sides[1][0]),
+        "informative": (sides[0][1], sides[1][1]),
+        "ranks": (_ranks(runs, lambda stage: stage.points), one_order),
+        "ranks-equal": (_ranks(runs, at_equal_spend), one_order),
+        "mismatch": (_mismatch(runs, released=False), _mismatch(runs, released=True)),
+        "step_size": (step, _untestable("these runs train alike in both flavours")),
+    }
+
+
+def _chosen(stage: Stage, released: bool) -> list[Point]:
+    return [point for point in stage.points if (point.policy == "released") == released]
+
+
+def _bounds(runs: Sequence[ExcessRisk], released: bool) -> tuple[Finding, Finding]:
+    """The bound over the measured risk, and over what never learning gathers, each where it is least."""
+    above, idle, trivial = [], [], []
+    for run in runs:
+        for stage in run.stages:
+            k = stage.estimated.without_C2()
+            for point in _chosen(stage, released):
+                bound = point.bound(k).sum(axis=1)
+                where = f"{run.name}, η = {stage.lr:g}, {point.label}"
+                above.append((estimate(bound / point.measured), where))
+                idle.append((estimate(bound / run.idle), where))
+                trivial.append(float(bound.min()) / (run.rounds * k.loss))
+    if not above:
+        return missing(), missing()
+    found = []
+    for values, over, upward in ((above, "× the measured risk", True), (idle, "× never learning", False)):
+        value, where = min(values, key=lambda each: each[0].mean)
+        note = f"least of {len(values)} points: {where}"
+        found.append(Finding(decide(value, 1.0, above=upward), value, over, note))
+    return _vacuous_from(min(trivial), found[0]), found[1]
+
+
+def _vacuous_from(least: float, found: Finding) -> Finding:
+    """An inequality cannot fail while its bound is above T·B: no loss exceeds B."""
+    if least < 1:
+        return found
+    note = f"the bound is at least {least:.1f} times T·B, above which no risk can be; {found.note}"
+    return replace(found, verdict=VACUOUS, note=note)
+
+
+def _ranks(runs: Sequence[ExcessRisk], of: Callable[[Stage], Sequence[Point]]) -> Finding:
+    """The least rank correlation of all data sets and step sizes."""
+    values = []
+    for run in runs:
+        for stage in run.stages:
+            points = of(stage)
+            if len(points) > 2:
+                own = rankings(stage, points)[SURROGATE]
+                where = f"{run.name}, η = {stage.lr:g}, {len(points)} points"
+                values.append((Estimate(own.spearman, own.spearman_low, own.spearman_high), where))
+    if not values:
+        return _untestable("too few points")
+    value, where = min(values, key=lambda each: each[0].mean)
+    rest = ", ".join(f"{each.mean:.2f}" for each, _ in values)
+    return Finding(decide(value, STRONG), value, "Spearman", f"least of {rest}: {where}")
+
+
+def _mismatch(runs: Sequence[ExcessRisk], released: bool) -> Finding:
+    values = []
+    for run in runs:
+        points = _chosen(run.stages[0], released)
+        if points:
+            ratios = np.array([variance_step(points, seed).ratio for seed in range(len(points[0].n))])
+            broken = variance_step(points).broken
+            values.append((estimate(ratios), f"{run.name}: above in {100 * broken:.0f} % of rounds"))
+    if not values:
+        return missing()
+    value, where = max(values, key=lambda each: each[0].mean)
+    return _with_see("mismatch", Finding(decide(value, 1.0, above=False), value, "× the allowed", where))

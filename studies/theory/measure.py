@@ -1,0 +1,158 @@
+"""Cumulative excess population risk of runs, beside Theorem 1's bound and the surrogate Σp, over policies and settings."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from headgate.errors import SettingError
+from headgate.experiment import Experiment, sweep_points
+from headgate.learning.datasets import Dataset
+from headgate.simulation.engine import Simulation
+from studies.theory.constants import Seen, assured_constants, estimate_constants, smoothness
+from studies.theory.optimum import RIDGE, Optimum, minimiser
+from studies.theory.outcome import ExcessRisk, Point, Stage
+from studies.theory.population import Population, gradients, held_out, pooled, risk
+
+Tick = Callable[[int, int], None]
+BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
+"""policies at every budget, but for the oracle"""
+GLANCES = 25
+"""gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
+
+
+class Against(NamedTuple):
+    """What runs are judged by: the population and the best model of each seed, and the same of the test images."""
+
+    populations: Sequence[Population]
+    optima: Sequence[Optimum]
+    test: Population
+    test_optimum: Optimum
+
+
+def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
+    """Every policy and setting at the recipe's step size with all seeds, and at 1/L with half of them."""
+    cases = _cases(recipe, quick)
+    first = cases[0]
+    rounds, seeds = first.rounds, len(first.seeds)
+    if first.model.kind != "logistic":
+        raise SettingError(f"model.kind = {first.model.kind}: the bound is for a convex loss, so it must be logistic")
+    populations = [pooled(dataset, first, int(seed)) for seed in first.seeds]
+    optima = [minimiser(populations[0])]
+    optima += [minimiser(each, start=optima[0].theta) for each in populations[1:]]
+    test = held_out(dataset)
+    test_optimum = minimiser(test, start=optima[0].theta)
+    L = smoothness(populations)
+    fewer = max(seeds // 2, 1)
+    plans = [(first.training.lr, seeds)] + ([] if first.training.lr <= 1 / L else [(_rounded_down(1 / L), fewer)])
+    of, done = len(cases) * rounds * len(plans), 0
+
+    def ticked() -> None:
+        nonlocal done
+        done += 1
+        tick(done, of)
+
+    stages = []
+    for lr, count in plans:
+        own = [_with(case, lr, count) for case in cases]
+        stages.append(_stage(own, dataset, Against(populations[:count], optima[:count], test, test_optimum), L, ticked))
+    start = optima[0].theta
+    other = [minimiser(populations[0], ridge, start=start) for ridge in (RIDGE * 10, RIDGE / 10)]
+    in_memory = pooled(dataset, first, int(first.seeds[0]), first.system.weight * first.system.buffer)
+    by_memory = minimiser(in_memory, start=start)
+    return ExcessRisk(
+        name=first.name,
+        rounds=rounds,
+        seeds=seeds,
+        steps=first.training.steps,
+        L=L,
+        parameters=prod(dataset.shape) * len(dataset.classes) + len(dataset.classes),
+        classes=len(dataset.classes),
+        optima=tuple(optima),
+        test_optimum=test_optimum,
+        sensitivity=(other[0], optima[0], other[1]),
+        bias=float(risk(populations[0], by_memory.theta[None]).mean[0]) - optima[0].risk,
+        stages=tuple(stages),
+        quick=quick,
+    )
+
+
+def _cases(recipe: str, quick: bool) -> list[Experiment]:
+    """One experiment per budget, the recipe's first; runs of one experiment share a batch. A trial has no variants."""
+    cases = [case for _, case in sweep_points(recipe, ["run.rounds=12", "run.seeds=2"] if quick else ())]
+    return [case.only([name for name in case.policies if name in BASIC]) for case in cases] if quick else cases
+
+
+def _rounded_down(value: float) -> float:
+    """To two digits: a step size that can be typed."""
+    unit = 10.0 ** (np.floor(np.log10(value)) - 1)
+    return float(np.floor(value / unit) * unit)
+
+
+def _with(case: Experiment, lr: float, seeds: int) -> Experiment:
+    return replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:seeds])
+
+
+def _stage(cases: Sequence[Experiment], dataset: Dataset, against: Against, L: float, ticked: Callable[[], None]) -> Stage:
+    points: list[Point] = []
+    extremes = []
+    for case in cases:
+        done, extreme = _run(case, dataset, against, ticked)
+        points += done
+        extremes.append(extreme)
+    seen = Seen(*(max(values) for values in zip(*extremes, strict=True)))
+    training, rounds = cases[0].training, cases[0].rounds
+    radii = [each.radius for each in against.optima]
+    given = (L, training.lr, training.steps, rounds, float(against.optima[0].theta.numel()))
+    return Stage(
+        lr=training.lr,
+        points=tuple(points),
+        seen=seen,
+        estimated=estimate_constants(seen, *given),
+        assured=assured_constants(against.populations, max(radii), *given),
+        contained=seen.radius <= min(radii),
+    )
+
+
+def _run(
+    case: Experiment, dataset: Dataset, against: Against, ticked: Callable[[], None]
+) -> tuple[list[Point], tuple[float, ...]]:
+    """All runs of one experiment: its points, and the extremes of `Seen`."""
+    simulation = Simulation(case, dataset, "cpu")
+    names, S, T = list(simulation.names), len(case.seeds), case.rounds
+    losses = np.empty((len(names), S, T))
+    record = {key: np.empty((len(names), S, T)) for key in ("n", "N", "n_eff", "spend")}
+    distance = variance = gradient = loss = radius = 0.0
+    for t in range(T):
+        theta = torch.from_numpy(simulation.theta).reshape(len(names), S, -1)
+        for s, population in enumerate(against.populations):
+            own = theta[:, s]
+            now = risk(population, own)
+            losses[:, s, t] = now.mean
+            loss = max(loss, float(now.largest.max()))
+            radius = max(radius, float(own.norm(dim=1).max()))
+            distance = max(distance, float((own.double() - against.optima[s].theta).norm(dim=1).max()))
+            if t < 3 or t % GLANCES == 0 or t == T - 1:
+                spread = gradients(population, own)
+                variance, gradient = max(variance, float(spread.variance.max())), max(gradient, float(spread.largest.max()))
+        rows = simulation.step().metrics
+        for key, table in record.items():
+            table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
+        ticked()
+    on_test = risk(against.test, torch.from_numpy(simulation.theta)).mean.reshape(len(names), S) - against.test_optimum.risk
+    best = np.array([each.risk for each in against.optima])[:, None]
+    points = [
+        Point(
+            policy=name,
+            budget=case.system.budget,
+            risk=losses[p],
+            excess=losses[p] - best,
+            test_excess=on_test[p],
+            **{key: table[p] for key, table in record.items()},
+        )
+        for p, name in enumerate(names)
+    ]
+    return points, (distance, variance, gradient, loss, radius)

@@ -1,0 +1,59 @@
+"""The list of errata is whole, every number on it has a test, and pages say its counts."""
+
+import importlib.util
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate.errors import SettingError
+from studies.__main__ import app
+from studies.paper.errata.listing import counted, listed
+from studies.paper.errata.shown import SHOWN
+
+ROOT = Path(__file__).parents[3]
+_spec = importlib.util.spec_from_file_location("errata_page", ROOT / "tools" / "errata.py")
+page = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(page)
+
+
+def test_every_erratum_has_its_numbers_and_a_test_and_there_are_no_others():
+    numbers = [each.number for each in listed().errata]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+    assert sorted(SHOWN) == sorted(numbers)
+    assert sorted(page.tests_by_number()) == sorted(numbers)
+
+
+def test_it_is_sorted_by_weight_and_every_label_is_one_of_the_papers():
+    errata, order = listed(), list(listed().weights)
+    weights = [order.index(each.weight) for each in errata.errata]
+    assert weights == sorted(weights)
+    labels = set(tomllib.loads((ROOT / "docs" / "understand" / "paper-labels.toml").read_text("utf-8"))["labels"])
+    assert {label for each in errata.errata for label in each.labels} <= labels
+
+
+def test_the_page_is_up_to_date():
+    assert page.PAGE.read_text("utf-8") == page.page()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/understand/paper.md", "paper/paper.md"])
+def test_pages_say_the_counts_of_the_list(name):
+    said = " ".join((ROOT / name).read_text("utf-8").split())
+    assert counted() in said
+
+
+def test_the_command_prints_the_list_or_some_of_it():
+    done = CliRunner().invoke(app, ["theory", "errata", "1", "7"])
+    assert done.exit_code == 0, done.output
+    assert "0.9419" in done.output
+    assert "61.11" in done.output
+    shown = json.loads(CliRunner().invoke(app, ["theory", "errata", "24", "--format", "json"]).output)
+    assert shown[0]["number"] == 24
+    assert shown[0]["numbers"]["‖θ(2) − θ*‖²"] == pytest.approx(2.5e-5)
+
+
+def test_a_number_that_is_none_is_refused():
+    with pytest.raises(SettingError, match="erratum 99"):
+        listed().numbered(99)
