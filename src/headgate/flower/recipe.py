@@ -45,7 +45,7 @@ from headgate.learning.slopes import ClientSlopes
 from headgate.learning.streams import Served, Stream
 from headgate.registry import shown_kind
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
 """test images at once"""
 
@@ -72,7 +72,7 @@ class RecipeTask:
     def dtype(self) -> torch.dtype:
         name = self.experiment.training.dtype
         if name not in DTYPES:
-            raise SettingError(f"training.dtype = {name}: clients on Flower compute in {' or '.join(DTYPES)}")
+            raise SettingError(f"training.dtype = {name}: clients on Flower compute in float32 or float64")
         return DTYPES[name]
 
     @cached_property

@@ -14,7 +14,7 @@ clients beside it.
 import triton
 import triton.language as tl
 
-from headgate.simulation.executors.triton_kernels import _descend
+from headgate.kernels.triton_kernels import _descend
 
 
 @triton.jit

@@ -9,23 +9,23 @@ from torch import Tensor
 from torch.nn.functional import pad
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from headgate.kernels import triton_boxes as boxes
+from headgate.kernels import triton_kernels as kernels
+from headgate.kernels import triton_norms as norms
+from headgate.kernels.packed_space import Room, Space, whose
+from headgate.kernels.packed_tiles import Kind, count_tiles, fits_boxes, power_in, strip_for, tile_for, tiles
+from headgate.kernels.residual_net import Block, ResidualNet
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors import triton_boxes as boxes
-from headgate.simulation.executors import triton_kernels as kernels
-from headgate.simulation.executors import triton_norms as norms
 from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.packed_net import Block, PackedNet
-from headgate.simulation.executors.packed_space import Room, Space, whose
-from headgate.simulation.executors.packed_tiles import Kind, count_tiles, fits_boxes, power_in, strip_for, tile_for, tiles
 from headgate.simulation.executors.types import to_device
 
 
 class Workspace(Space):
     """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
 
-    net: PackedNet
+    net: ResidualNet
 
-    def __init__(self, net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(net, room, momentum, dtype, device)
         self.precision = "ieee" if dtype == torch.float32 else "tf32"
         self.itemsize, self.half = dtype.itemsize, net.affine
@@ -217,7 +217,7 @@ class Workspace(Space):
         return 1 << (self.net.classes - 1).bit_length()
 
 
-def _arrays(net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:
+def _arrays(net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> Iterator[tuple[str, int, int, torch.dtype]]:
     """(name, rows, numbers in a row, type) of everything a round needs."""
     wide = torch.float32
     outputs = [math.prod(block.out) * block.outward for block in net.blocks]
@@ -244,5 +244,5 @@ def _arrays(net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype) -> I
         yield "low", room.clients, net.affine, dtype
 
 
-def bytes_needed(net: PackedNet, room: Room, momentum: bool, dtype: torch.dtype) -> int:
+def bytes_needed(net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype) -> int:
     return sum(count * size * kind.itemsize for _, count, size, kind in _arrays(net, room, momentum, dtype))

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headgate.kernels import triton_stacks as kernels
+from headgate.kernels.packed_space import Room, Space, whose
+from headgate.kernels.packed_tiles import count_tiles, tiles
+from headgate.kernels.stack_net import DenseLayer, PooledConvolution, StackNet
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors import triton_stacks as kernels
 from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.packed_space import Room, Space, whose
-from headgate.simulation.executors.packed_tiles import count_tiles, tiles
-from headgate.simulation.executors.stack_net import DenseLayer, PooledConvolution, StackNet
 from headgate.simulation.executors.types import to_device
 
 PRECISION = "tf32x3"
@@ -37,7 +37,7 @@ class Tables:
         self.whole.copy_(to_device(np.concatenate([*whose(offsets, self.room), *parts]).astype(np.int32), self.device))
 
 
-class StackSpace(Space):
+class Workspace(Space):
     """Room for so many samples and clients. Samples beyond those in the tables are left alone."""
 
     net: StackNet
@@ -226,5 +226,5 @@ def _arrays(net: StackNet, room: Room, momentum: bool) -> Iterator[tuple[str, in
         yield "velocity", room.clients, net.size, wide
 
 
-def bytes_needed(net: StackNet, room: Room, momentum: bool) -> int:
+def bytes_needed(net: StackNet, room: Room, momentum: bool, dtype: torch.dtype) -> int:
     return sum(rows * size * kind.itemsize for _, rows, size, kind in _arrays(net, room, momentum))

@@ -6,39 +6,74 @@ address, and a kernel needs no form that Python can call.
 """
 # mypy: allow-untyped-calls
 
+import hashlib
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import from_dtype, njit, types
+from numba import config, from_dtype, njit, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from headgate.simulation.executors import compiled_room, compiled_shapes, vectors
-from headgate.simulation.executors.compiled_shapes import LANES, LONG, REGISTERS
-from headgate.simulation.executors.kernel_cache import keep
-
-_MADE_FROM = __file__, compiled_room.__file__, compiled_shapes.__file__, vectors.__file__
-_SOURCES = b"".join(Path(str(each)).read_bytes() for each in _MADE_FROM)
-_SOURCES += f"{LANES} {LONG} {REGISTERS}".encode()
+_user = getattr(os, "getuid", lambda: -1)
+"""where there are no users, no folder is known to be one's own, and nothing is kept"""
+_MADE_FROM = sorted(Path(__file__).parent.glob("*.py"))
+_SOURCES = hashlib.sha256(b"".join(each.read_bytes() for each in _MADE_FROM)).hexdigest()[:16]
+"""numba looks at the file of a function alone; a constant or a helper may stand in another"""
 
 
-def compiled(file: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compiles for Python, which lets go of its lock meanwhile; kept on disk. `file` is where the function stands."""
-    sources = _SOURCES + Path(file).read_bytes()
+def kernel_folder() -> Path:
+    """Return `headgate-kernels` in $XDG_CACHE_HOME or ~/.cache; a relative path is ignored."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache")) / "headgate-kernels"
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        return keep(njit(nogil=True, error_model="numpy", **options)(function), sources)
 
-    return decorate
+def objection() -> str | None:
+    """Return why compiled kernels are not kept on disk, or None if they are.
+
+    numba runs whatever it finds there, so the folder must be this user's, and nobody else may write to it.
+    """
+    folder = kernel_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = folder.lstat()
+    except OSError as error:
+        return f"compiled kernels are not kept: {folder} cannot be made ({error.strerror})"
+    alone = stat.S_ISDIR(seen.st_mode) and seen.st_uid == _user() and not seen.st_mode & 0o077
+    return None if alone else f"compiled kernels are not kept: {folder} is not this user's alone"
+
+
+def is_empty() -> bool:
+    """Return whether nothing is kept yet, so that the first round has to wait for the compiler."""
+    return objection() is not None or not any(kernel_folder().rglob("*.nbc"))
+
+
+def compiled(function: Callable[..., Any], origin: object = None, **options: Any) -> Callable[..., Any]:
+    """Compile for Python, without its lock, and keep the result for the next process.
+
+    `origin` is what a closure was made from. The linker knows a function by its name, and numba makes names differ by a
+    number that each process counts from 1: so two closures of one name, compiled by two processes and found by a third,
+    would be taken for each other. Here the name says what the function was made from, and the folder from which sources.
+    """
+    if origin is not None:
+        function.__qualname__ += f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(kernel_folder() / _SOURCES)
+    try:
+        made: Callable[..., Any] = njit(cache=objection() is None, nogil=True, error_model="numpy", **options)(function)
+        return made
+    finally:
+        settings.CACHE_DIR = before
 
 
 class Kernel:
     """A function kernel(floats, marks, ints, args, n) for n samples, which only compiled code can call."""
 
-    def __init__(self, file: str, function: Callable[..., Any]) -> None:
-        self.function = compiled(file, no_cpython_wrapper=True)(function)
+    def __init__(self, function: Callable[..., Any], origin: object = None) -> None:
+        self.function = compiled(function, origin, no_cpython_wrapper=True)
 
     def address(self, dtype: Any) -> int:
         """Of its version for floats of this type, compiled or found on disk."""
@@ -61,7 +96,7 @@ def _known(typed: Callable[..., Any]) -> Callable[..., Any]:
 
 @_known
 def call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any) -> Any:
-    """Calls a kernel. None of them raises anything, so nobody asks."""
+    """Calls a kernel. No kernel raises anything, so no status is checked."""
     kinds = _kinds(floats.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

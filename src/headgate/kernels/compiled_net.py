@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.simulation.executors.compiled_layers import Activation, Convolution, Layer, Linear, Pool, Shared
-from headgate.simulation.executors.compiled_room import Call, Ends, Floats, Program, RoomPlan, program
-from headgate.simulation.executors.compiled_shapes import Grid, Window
+from headgate.kernels.compiled_layers import Activation, Convolution, Layer, Linear, Pool, Shared
+from headgate.kernels.compiled_room import Call, Ends, Floats, Program, RoomPlan, program
+from headgate.kernels.compiled_shapes import Grid, Window
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task

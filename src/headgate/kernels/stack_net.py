@@ -13,8 +13,6 @@ from headgate.simulation.executors.types import Task
 
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.Tanh: 2, nn.Sigmoid: 3}
 """rising, so that the maximum of a pool may be taken first; the number is the kernels'"""
-LARGE = 1_000_000
-"""parameters from which on one client keeps a GPU busy: then clients go side by side, not together"""
 WIDEST = 128
 """channels of a convolution that one program keeps at a time"""
 
@@ -126,14 +124,6 @@ def read_stack(task: Task) -> StackNet:
     return StackNet(layers, task.classes, task.flat.size)
 
 
-def is_small_stack(task: Task) -> bool:
-    """Whether these kernels are the fastest for the model."""
-    try:
-        return read_stack(task).size < LARGE
-    except SettingError:
-        return False
-
-
 def _layers(
     parts: list[nn.Module], shape: tuple[int, int, int], named: dict[int, int]
 ) -> Iterator[PooledConvolution | DenseLayer]:
@@ -172,4 +162,4 @@ def _layers(
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise SettingError(f"--executor packed: {reason}")
+    raise SettingError(f"--executor triton: {reason}")

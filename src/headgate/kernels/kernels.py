@@ -6,23 +6,22 @@ begins, in the order in which they are named, and then other numbers. Arrays hol
 stick out, zeros are written.
 """
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
+from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
+from headgate.kernels.kernel_calls import Kernel, numbers, parts
+from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
 from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.kernel_calls import Kernel, numbers, parts
-from headgate.simulation.executors.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
 Marks = Any
 """A contiguous array of uint16."""
-kernel: Callable[[Callable[..., None]], Kernel] = partial(Kernel, __file__)
+kernel = Kernel
 
 # activations
 
@@ -89,7 +88,6 @@ def convolution(window: Window) -> Kernel:
     whole, tail, columns = terms // LANES, terms % LANES, wide * pool
     behind = out_row - wide * outputs + LANES  # up to the next row, and what may stick out
 
-    @kernel
     def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """`table` and `bands` are for its own use, the table zeros at first."""
         x, weight, bias, table, bands, out = parts(6, floats, args, 0)
@@ -123,7 +121,7 @@ def convolution(window: Window) -> Kernel:
                 for j in range(behind):
                     out[to + j] = 0
 
-    return forward
+    return Kernel(forward, window)
 
 
 @njit(inline="always")
@@ -152,7 +150,6 @@ def slope_of_convolution(window: Window) -> Kernel:
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
     run, vectors, fits, (samples, rows) = window.run, window.run // LANES, -(-outputs // LANES), window.strip
 
-    @kernel
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
         x, out, slope, weight, weights, bias, x_slope, table, values = parts(9, floats, args, 0)
@@ -193,7 +190,7 @@ def slope_of_convolution(window: Window) -> Kernel:
                     if wanted:
                         spread_scaled(k, vectors, values, places, count, table, o * k * run, run, x_slope, row)
 
-    return backward
+    return Kernel(backward, window)
 
 
 @cache
@@ -205,7 +202,6 @@ def slope_of_images(window: Window) -> Kernel:
     run, deep, broad = window.run, window.deep, window.broad
     rows, vectors = k + pool - 1, window.spread // LANES
 
-    @kernel
     def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
         """The same, window by window: faster where the table is small, as sums stay in registers.
 
@@ -232,7 +228,7 @@ def slope_of_images(window: Window) -> Kernel:
                     to = s * pitch + y * pool * row + z * pool * inputs
                     add_scaled(rows, vectors, values, places, count, table, broad, x_slope, to, row)
 
-    return backward
+    return Kernel(backward, window)
 
 
 # linear layers: rows of weights `pitch` apart, samples in whole blocks

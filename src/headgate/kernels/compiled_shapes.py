@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.simulation.executors.processor import vector_registers
+from headgate.kernels.processor import vector_registers
 
 LANES, LONG, REGISTERS = vector_registers()
 """Numbers in a vector of float32, in the longest, for blocks that fill it, and vectors that a core can keep."""

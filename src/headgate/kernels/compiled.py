@@ -17,12 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headgate.errors import SettingError
+from headgate.kernels.compiled_net import AtWork, read_net
+from headgate.kernels.compiled_room import Batches, ClientRoom, Floats
+from headgate.kernels.compiled_shapes import SAMPLES
 from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors.compiled_net import AtWork, read_net
-from headgate.simulation.executors.compiled_room import Batches, ClientRoom, Floats
-from headgate.simulation.executors.compiled_shapes import SAMPLES
-from headgate.simulation.executors.executor import Executor, Ints, Packed, Work
+from headgate.simulation.executors.executor import Executor, Ints, RaggedBatch, Work
 from headgate.simulation.executors.types import Task
 
 CHUNK = 64
@@ -56,28 +55,29 @@ class Compiled(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.net = read_net(task)
-        from headgate.simulation.executors import client_kernel, kernel_cache, kernels  # which need numba
+        from headgate.kernels import client_kernel, kernel_calls, kernels  # which need numba
 
         self._kept: dict[bool, tuple[AtWork, list[ClientRoom]]] = {}
-        self.kernels, self.client, self.note = kernels, client_kernel, kernel_cache.objection()
-        if kernel_cache.is_empty():
+        self.kernels, self.client, self.note = kernels, client_kernel, kernel_calls.objection()
+        if kernel_calls.is_empty():
             self.at_first = "numba compiles the layers before the first round: that takes a while, and only this once"
 
-    def check(self, training: LocalTraining | None) -> None:
-        super().check(training)
-        task = self.task
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        cls.need_plain_loss(training)
         if importlib.util.find_spec("numba") is None:
-            raise SettingError("--executor compiled: needs numba, which is not installed")
+            raise cls.refused("needs numba, which is not installed")
         if task.device.type != "cpu" or task.dtype not in (torch.float32, torch.float64):
-            here = f"{task.dtype} on {task.device}"
-            raise SettingError(f"--executor compiled: only for float32 or float64 on the CPU, not {here}")
+            raise cls.refused(f"only for float32 or float64 on the CPU, not {task.dtype} on {task.device}")
+        read_net(task)
+        return 0.1
 
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t, _ = work
-        labels, models = packed.labels.numpy(), theta.detach().numpy()
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, batch, weights, training, seeds, t, _ = work
+        labels, models = batch.labels.numpy(), theta.detach().numpy()
         if labels.size and not (labels.min() >= 0 and labels.max() < self.task.classes):
             raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
-        jobs = list(_jobs(packed, self.net.order[labels], weights, training, seeds, t))
+        jobs = list(_jobs(batch, self.net.order[labels], weights, training, seeds, t))
         models, losses = self.net.own(models), np.zeros(len(models))
         after = models.copy()
         with np.errstate(all="ignore"):  # a run that has broken down is the caller's business
@@ -85,7 +85,7 @@ class Compiled(Executor[Task]):
                 losses[job.run] += loss
                 if len(move):
                     after[job.run] += move
-            losses /= np.diff(packed.offsets[:: weights.shape[1]])  # 0/0 is nan
+            losses /= np.diff(batch.offsets[:: weights.shape[1]])  # 0/0 is nan
         return torch.from_numpy(after[:, self.net.places]), torch.from_numpy(losses.astype(after.dtype))
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class Compiled(Executor[Task]):
         return torch.from_numpy(given)
 
     def _trained(self, jobs: list[_Job], models: Floats, training: LocalTraining) -> Iterator[tuple[float, Floats]]:
-        """Losses and move of each client, in their order, so that sums do not hang on who is done first."""
+        """Losses and move of each client, in their order, so that sums do not depend on who is done first."""
         most = max((len(job.labels) for job in jobs), default=0)
         most = min(most, max(training.batch_size or most, SAMPLES))
         with self._rooms(len(jobs), most, models.dtype, learning=True) as (work, rooms):
@@ -194,9 +194,9 @@ def _spread(
 
 
 def _jobs(
-    packed: Packed, labels: Ints, weights: Tensor, training: LocalTraining, seeds: Sequence[int], t: int
+    batch: RaggedBatch, labels: Ints, weights: Tensor, training: LocalTraining, seeds: Sequence[int], t: int
 ) -> Iterator[_Job]:
-    images, offsets = packed.images.numpy(), packed.offsets.tolist()
+    images, offsets = batch.images.numpy(), batch.offsets.tolist()
     shares = weights.detach().reshape(-1).tolist()
     for segment, share in enumerate(shares):
         own = slice(offsets[segment], offsets[segment + 1])

@@ -50,7 +50,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedNet:
+class ResidualNet:
     """Blocks, then the average over all positions and a linear layer."""
 
     blocks: tuple[Block, ...]
@@ -73,7 +73,7 @@ class PackedNet:
         """Of the linear layer."""
         return self.blocks[-1].outward
 
-    def to(self, device: torch.device) -> "PackedNet":
+    def to(self, device: torch.device) -> "ResidualNet":
         return replace(self, order=self.order.to(device), place=self.place.to(device))
 
     def packed(self, theta: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class PackedNet:
         return vectors.index_select(1, self.place)
 
 
-def read_blocks(task: Task) -> PackedNet:
+def read_blocks(task: Task) -> ResidualNet:
     """The task's model; a SettingError says what is not of this form."""
     flat, found = Flat(task.model), _Found()
     channels, height, width = task.shape
@@ -113,7 +113,7 @@ def read_blocks(task: Task) -> PackedNet:
     place = torch.empty(flat.size, dtype=torch.int64)
     place[order[real]] = torch.arange(len(order))[real]
     before_affine = sum(map(len, weights))
-    return PackedNet(tuple(found.blocks), task.classes, before_affine, before_affine + sum(map(len, affine)), order, place)
+    return ResidualNet(tuple(found.blocks), task.classes, before_affine, before_affine + sum(map(len, affine)), order, place)
 
 
 @dataclass
@@ -218,17 +218,17 @@ def _is_head(layers: list[nn.Module], classes: int) -> bool:
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise SettingError(f"--executor packed: {reason}")
+    raise SettingError(f"--executor triton: {reason}")
 
 
-def check_packed_form(task: Task) -> None:
+def check_machine(task: Task) -> None:
     """Refuse what these kernels do not do, or not here."""
     if importlib.util.find_spec("triton") is None:
-        raise SettingError("--executor packed: needs triton, which is not installed (extra gpu)")
+        raise SettingError("--executor triton: needs triton, which is not installed (extra gpu)")
     if task.device.type != "cuda" and not interpreted():
-        raise SettingError(f"--executor packed: needs CUDA, the device is {task.device.type}")
+        raise SettingError(f"--executor triton: needs CUDA, the device is {task.device.type}")
     if task.dtype != torch.float32:
-        raise SettingError(f"--executor packed: training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
+        raise SettingError(f"--executor triton: training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
 
 
 def interpreted() -> bool:

@@ -8,7 +8,7 @@ The images are the right factor: only that one may be a box of several dimension
 import triton
 import triton.language as tl
 
-from headgate.simulation.executors.triton_kernels import _descend, _seen
+from headgate.kernels.triton_kernels import _descend, _seen
 
 
 @triton.jit

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors import triton_runs as runs
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.types import to_device
 
@@ -44,6 +43,9 @@ class Space(ABC):
     """how long a vector of `low` is"""
 
     def __init__(self, net: Sized, room: Room, momentum: bool, dtype: torch.dtype, device: torch.device) -> None:
+        from headgate.kernels import triton_runs  # which needs triton
+
+        self.runs = triton_runs
         self.net, self.room, self.momentum, self.dtype, self.device = net, room, momentum, dtype, device
 
     def holds(self, room: Room, momentum: bool) -> bool:
@@ -68,19 +70,19 @@ class Space(ABC):
 
     def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
         """Every client starts from its run's model, at rest."""
-        runs.spread[-(-self.net.size // WIDE), len(run_of)](
+        self.runs.spread[-(-self.net.size // WIDE), len(run_of)](
             start, self.master, self.velocity, self.low, self._table(run_of), self.net.size, self.half,
             momentum, self.low is not self.master, WIDE,
         )  # fmt: skip
 
     def average(self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor) -> None:
         """Each run's model plus its clients' moves times their shares."""
-        runs.average[-(-self.net.size // WIDE), len(start)](
+        self.runs.average[-(-self.net.size // WIDE), len(start)](
             start, self.master, shares, self._table(run_offsets), after, self.net.size, WIDE
         )
 
     def mean_losses(self, run_offsets: Ints, means: Tensor) -> None:
-        runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
+        self.runs.mean_losses[(len(means),)](self.losses, self.offsets, self._table(run_offsets), means, WIDE)
 
     def _table(self, values: Ints) -> Tensor:
         return to_device(values.astype(np.int32), self.device)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.simulation.executors.compiled_shapes import SAMPLES, SLACK, Grid, rounded, zeros
+from headgate.kernels.compiled_shapes import SAMPLES, SLACK, Grid, rounded, zeros
 from headgate.simulation.executors.executor import Ints
 
 Floats = NDArray[Any]

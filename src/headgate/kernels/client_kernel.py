@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from headgate.simulation.executors.compiled_room import Batches, ClientRoom, Program
+from headgate.kernels.compiled_room import Batches, ClientRoom, Program
+from headgate.kernels.kernel_calls import call, compiled, numbers, parts
 from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.kernel_calls import call, compiled, numbers, parts
 
 Floats = Any
 """A contiguous array of float32 or float64; numba makes a version for each."""
 
 
-@compiled(__file__)
+@compiled
 def train(
     room: ClientRoom, program: Program, images: Any, labels: Ints, batches: Batches, begun: Floats, share: Any, move: Floats
 ) -> float:
@@ -49,7 +49,7 @@ def train(
     return before
 
 
-@compiled(__file__)
+@compiled
 def answer(room: ClientRoom, program: Program, images: Any, rows: Ints, models: Floats, order: Ints, out: Floats) -> None:
     """What each of the models (R, size) says to some of the images: out[r, row, :], each logit from where it lies."""
     theta, _, _, _, scale, shift, samples, logits, _ = parts(9, room.floats, program.ends, 0)

@@ -9,80 +9,91 @@ round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 1
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from headgate.errors import SettingError
+from headgate.kernels.packed_space import Room, Space
+from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
+from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors import packed_steps, stack_steps
-from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.packed_net import PackedNet, check_packed_form, read_blocks
-from headgate.simulation.executors.packed_space import Room, Space
-from headgate.simulation.executors.stack_net import StackNet, read_stack
-from headgate.simulation.executors.types import Task, rung, to_device
+from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 SPARE = 0.8
 """of the device's free memory are taken at most"""
 
 
-class PackedKernels(Executor[Task]):
-    """For the nets of `packed_net` and `stack_net`, full-batch: bfloat16 products on float32 parameters, or float32.
+class TritonKernels(Executor[Task]):
+    """For the nets of `residual_net` and `stack_net`, full-batch: bfloat16 products on float32 parameters, or float32.
 
     A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a
     single run is never cut.
     """
 
-    name, full_batch_only = "packed", True
+    name, bfloat16 = "triton", True
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         stack = None if task.bfloat16 else _stack(task)
-        self.net: PackedNet | StackNet = stack or read_blocks(task).to(task.device)
+        self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
+        from headgate.kernels import residual_steps, stack_steps  # which need triton
+
+        self.steps: Any = stack_steps if stack else residual_steps
         self.workspace: Space | None = None
-        self.judge: stack_steps.Answers | None = None
+        self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
-    def check(self, training: LocalTraining | None) -> None:
-        check_packed_form(self.task)
-        super().check(training)
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        check_machine(task)
+        cls.need_full_batch(training)
+        cls.need_plain_loss(training)
+        if task.bfloat16:
+            read_blocks(task)
+            return 0.05
+        stack = _stack(task)
+        if stack is None:
+            read_blocks(task)
+        return 0.05 if stack is not None and stack.size < LARGE else 0.25
 
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
         """Nothing here waits for the device."""
-        theta, packed, weights, training, *_ = work
+        theta, batch, weights, training, *_ = work
         runs, clients = weights.shape
         start = self.net.packed(theta.detach())
         after, means = torch.empty_like(start), theta.new_empty(runs)
         done = 0
         while done < runs:
-            first, last = next(self._chunks(packed.offsets, clients, training, done))
+            first, last = next(self._chunks(batch.offsets, clients, training, done))
             try:
-                self._train(first, last, work, start, after, means)
+                self._train_runs(first, last, work, start, after, means)
                 done = last
             except torch.OutOfMemoryError:
                 if last - first == 1:
                     raise
-                half = self._bytes(_room(packed.offsets, clients, first, last), training.momentum > 0) // 2
+                half = self._bytes(_room(batch.offsets, clients, first, last), training.momentum > 0) // 2
             if done < last:  # and no longer in the hands of the error
                 self._take_less(half)
         return self.net.flat(after), means
 
-    def _train(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
+    def _train_runs(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
         """The runs from `first` to before `last`. Nothing of it outlives it: the next ones may need all of the memory."""
-        _, packed, weights, training, *_ = work
+        _, batch, weights, training, *_ = work
         clients = weights.shape[1]
         segments = np.arange(first * clients, last * clients)
-        members = segments[packed.offsets[segments + 1] > packed.offsets[segments]]
-        rows = slice(int(packed.offsets[first * clients]), int(packed.offsets[last * clients]))
-        sizes, run_of = packed.offsets[members + 1] - packed.offsets[members], members // clients - first
+        members = segments[batch.offsets[segments + 1] > batch.offsets[segments]]
+        rows = slice(int(batch.offsets[first * clients]), int(batch.offsets[last * clients]))
+        sizes, run_of = batch.offsets[members + 1] - batch.offsets[members], members // clients - first
         shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
-        room = _room(packed.offsets, clients, first, last)
+        room = _room(batch.offsets, clients, first, last)
         space = self._make_room(room, training.momentum > 0)
         space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
-        space.load(self.task.normalised(packed.images[rows]))
-        space.labels[: rows.stop - rows.start] = packed.labels[rows]
+        space.load(self.task.normalised(batch.images[rows]))
+        space.labels[: rows.stop - rows.start] = batch.labels[rows]
         step = self._step(space, room, training)
         space.spread(start[first:last], run_of, training.momentum > 0)
         run_offsets = np.searchsorted(run_of, np.arange(last - first + 1))
@@ -100,11 +111,11 @@ class PackedKernels(Executor[Task]):
         runs, start, pixels = len(theta), self.net.packed(theta.detach()), self.task.normalised(images)
         if isinstance(self.net, StackNet):
             if self.judge is None or self.judge.runs != runs:
-                self.judge = stack_steps.Answers(self.net, runs, self.task.device)
-            return self.judge.logits(start, pixels)
+                self.judge = self.steps.Answers(self.net, runs, self.task.device)
+            logits: Tensor = self.judge.logits(start, pixels)
+            return logits
         room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-        space = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
-        assert isinstance(space, packed_steps.Workspace)
+        space: Any = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
         space.spread(start, np.arange(runs), False)
         return torch.cat([space.answers(part, runs) for part in torch.split(pixels, max(room.samples, runs) // runs)], dim=1)
 
@@ -165,15 +176,11 @@ class PackedKernels(Executor[Task]):
         yield first, runs
 
     def _space(self, room: Room, momentum: bool) -> Space:
-        how = (room, momentum, self.task.arithmetic, self.task.device)
-        if isinstance(self.net, StackNet):
-            return stack_steps.StackSpace(self.net, *how)
-        return packed_steps.Workspace(self.net, *how)
+        space: Space = self.steps.Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
+        return space
 
     def _bytes(self, room: Room, momentum: bool) -> int:
-        if isinstance(self.net, StackNet):
-            return stack_steps.bytes_needed(self.net, room, momentum)
-        return packed_steps.bytes_needed(self.net, room, momentum, self.task.arithmetic)
+        return int(self.steps.bytes_needed(self.net, room, momentum, self.task.arithmetic))
 
 
 def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:

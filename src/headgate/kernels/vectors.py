@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from headgate.simulation.executors.compiled_shapes import LANES, LONG
+from headgate.kernels.compiled_shapes import LANES, LONG
 
 SUMS = 24
 """Registers for sums where each product needs a vector from memory."""

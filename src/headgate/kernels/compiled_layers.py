@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.simulation.executors.compiled_room import Between, Call, RoomPlan
-from headgate.simulation.executors.compiled_shapes import BLOCK, LANES, MOST_MOVED, SLACK, Grid, Window, rounded
+from headgate.kernels.compiled_room import Between, Call, RoomPlan
+from headgate.kernels.compiled_shapes import BLOCK, LANES, MOST_MOVED, SLACK, Grid, Window, rounded
 from headgate.simulation.executors.executor import Ints
 
 
