@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
-# make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages check-pages packages faults fuzz screenshots clean
+# make test   everything it takes on a fresh machine, then all tests but the long ones (make test-all)
+.PHONY: run test test-all test-slow programs lint coverage bench bench-peers bench-gpu docs pages check-pages packages faults fuzz screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -35,16 +35,18 @@ run: $(MAIN)
 
 # Tests of one file share what they start and make, so one worker takes them all; tests/longest.txt says which files come first.
 # Compiled Python is kept even where the environment forbids it: some hundred processes are started.
-test: $(READY) chromium
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(SLOW)
+test test-all: $(READY) programs
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(WHICH) $(SLOW)
 
-test-slow: SLOW := --durations=20   # the same, and the twenty slowest
+test: WHICH := -m "not long"
+test-slow: SLOW := --durations=20   # as `make test`, and the twenty slowest
 test-slow: test
 
-chromium:   # for the tests in a browser; without one they are skipped
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
-	  || echo "no Chromium, and none can be installed here: the tests in a browser are skipped"
+programs:   # chromium for the tests in a browser, nginx for those of a deployment; without them these are skipped. RUNLEVEL: no service starts
+	@for program in chromium nginx; do command -v $$program >/dev/null || command -v $$program-browser >/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && apt-get -qq update && RUNLEVEL=1 apt-get -qq install --yes --no-install-recommends $$program >/dev/null; } \
+	  || echo "no $$program, and none can be installed here: the tests that need it are skipped"; done
 
 lint: $(READY)
 	$(BIN)/ruff check .

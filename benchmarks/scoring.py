@@ -21,7 +21,8 @@ from headgate.simulation.engine import Simulation
 
 MODELS = {"logistic": "logistic regression", "lenet": "LeNet"}
 LR = {"logistic": 0.5, "lenet": 0.1}
-RULES = ("fifo", "reservoir", "cbrs", "balancer", "gss", "ode")
+RULES = {"fifo": "fifo", "reservoir": "reservoir", "cbrs": "studies.zoo.cbrs:CBRS", "gss": "studies.zoo.gss:GSS"}
+RULES |= {"balancer": "studies.zoo.fedbalancer:FedBalancer", "ode": "studies.zoo.ode:ODE"}
 SEEDS, ROUNDS, FEW = 4, 10, 3
 """runs in a batch; rounds of a turn, and with --quick"""
 MOST = 1.5
@@ -34,23 +35,23 @@ class Turns:
     def __init__(self, model: str, rule: str, rounds: int, dataset: Dataset | None) -> None:
         settings = [f"model.kind={model}", f"training.lr={LR[model]}", f"run.rounds={rounds}", f"run.seeds={SEEDS}"]
         settings += [f"training.evaluate_every={rounds}", 'run.policies=["headgate"]']
-        experiment = load("mnist", [*settings, f"policies.headgate={{kind='headgate', rule='{rule}'}}"])
+        experiment = load("mnist", [*settings, f"policies.headgate={{kind='headgate', rule='{RULES[rule]}'}}"])
         self.dataset = experiment.data.load() if dataset is None else dataset
         self.simulation = Simulation(experiment, self.dataset, "cpu")
         self.times: list[float] = []
         self.looked: list[float] = []
 
     def play(self, rounds: int) -> None:
-        before, began = self.simulation.scoring.took.seconds, time.perf_counter()
+        before, began = self.simulation.scored.seconds, time.perf_counter()
         with self.simulation.learner.threads(1):
             for _ in range(rounds):
                 self.simulation.step()
         self.times.append((time.perf_counter() - began) / rounds)
-        self.looked.append((self.simulation.scoring.took.seconds - before) / rounds)
+        self.looked.append((self.simulation.scored.seconds - before) / rounds)
 
     def told(self, rule: str) -> dict[str, Any]:
         share = 100 * sum(self.looked[1:]) / sum(self.times[1:])
-        scored = self.simulation.scoring.took.samples / self.simulation.t
+        scored = self.simulation.scored.samples / self.simulation.t
         return way(rule, self.times[1:], scored=rounded(scored), **{"share_%": rounded(share)})
 
 

@@ -11,5 +11,5 @@ class OldestAndUnlucky(Retention):
 
     luck: float = 5.0
 
-    def keeps(self, given):
-        return given.lowest(given.age + self.luck * given.draw(given.position))
+    def rank(self, candidates):
+        return candidates.age + self.luck * candidates.draw()

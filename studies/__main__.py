@@ -13,14 +13,13 @@ import typer
 import headgate
 from headgate.cli.command_group import CommandGroup
 from headgate.cli.commands import play
-from headgate.cli.console import AsFormat, Format, Gamma, Phi, Quiet, Recipe, Set, print_json, same_command_goes_on
-from headgate.cli.control import acdpp_of
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, same_command_goes_on, say
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import HOME, recipe
 
 if TYPE_CHECKING:
+    from headgate.control.policies import Acdpp
     from headgate.experiment import Experiment
     from studies.leaderboard import ComparedStudy
     from studies.pages import StudyContent
@@ -155,7 +154,7 @@ def _measure_theory(asked: _Options) -> None:
     from studies.theory.rates import horizons, measure
 
     began, quick = time.monotonic(), asked.quick
-    experiment, policy = acdpp_of("mnist", ['run.policies=["acdpp"]', *(["run.seeds=2"] if quick else [])])
+    experiment, policy = _acdpp_of("mnist", ["run.seeds=2"] if quick else [])
     Ts = horizons(10, 100) if quick else horizons(100, 31_623)
     with ticked(f"{len(Ts)} horizons", sum(Ts), asked.quiet) as tick:
         rates = measure(experiment, policy, Ts, 0.5, 0.5, tick=tick)
@@ -191,7 +190,7 @@ def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Option
     from headgate.simulation.schedule import perform
 
     with same_command_goes_on(), counted(f"{runs.name}: {len(points)} run folders", asked.quiet) as tick:
-        return perform(points, runs, device=asked.device, processes=asked.processes, tick=tick)
+        return [run.path for run in perform(points, runs, device=asked.device, processes=asked.processes, tick=tick)]
 
 
 # pages from results
@@ -278,7 +277,7 @@ def _add(
     if (folder / f"{name}.json").exists():
         raise DataError(f"{folder / name}.json: {name} stands there already; choose another --name, or remove it and {runs}")
     with same_command_goes_on(), counted(f"{name} on {one.recipe}", quiet) as tick:
-        folders = perform(points, runs, device=device, processes=processes, tick=tick)
+        folders = [run.path for run in perform(points, runs, device=device, processes=processes, tick=tick)]
     words = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", one.recipe, "--name", name]
     command = shlex.join([*words, *(word for each in settings for word in ("--with", each))])
     say(keep_added(one, name, folders, out, command))
@@ -311,8 +310,8 @@ def errata(
 @theory.command()
 def rates(
     recipe: Recipe = "mnist",
-    gamma: Gamma = 0.5,
-    phi: Phi = 0.5,
+    gamma: Annotated[float, typer.Option(help="V = T^gamma.")] = 0.5,
+    phi: Annotated[float, typer.Option(help="rho = 1 - T^-phi.")] = 0.5,
     least: Annotated[int, typer.Option("--from", help="Shortest horizon.")] = 100,
     most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
     set_: Set = None,
@@ -333,7 +332,7 @@ def rates(
     from studies.theory.rates_view import draw_rates, print_rates
 
     check_figure(figure)
-    experiment, policy = acdpp_of(recipe, set_ or [])
+    experiment, policy = _acdpp_of(recipe, set_ or [])
     Ts = horizons(least, most)
     with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
         result = measure(experiment, policy, Ts, gamma, phi, tick=tick)
@@ -380,6 +379,17 @@ def regret(
     else:
         for line in as_text(table).splitlines():
             say(line)
+
+
+def _acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":
+    """The recipe, and its policy `acdpp` or the default one where it has none."""
+    from headgate.control.policies import Acdpp
+
+    experiment = headgate.load(recipe, *overrides, *played(["acdpp"]))
+    policy = experiment.policies["acdpp"]
+    if not isinstance(policy, Acdpp):
+        raise SettingError(f"policies.acdpp.kind = {type(policy).__name__.lower()}: must be acdpp")
+    return experiment, policy
 
 
 if __name__ == "__main__":

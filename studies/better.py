@@ -4,11 +4,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.compare.page import share
+from headgate.analysis.comparison import share
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from studies.comparisons import BETTER, GRIDS, MEASURES, Found, at, gap, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals

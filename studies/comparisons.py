@@ -7,12 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headgate.analysis.compare.page import rows as compared_rows
-from headgate.analysis.formatting import DASH, listed, plus_minus
+from headgate.analysis.comparison import rows as compared_rows
+from headgate.analysis.formatting import DASH, listed, plus_minus, prices_text
 from headgate.analysis.intervals import Difference
-from headgate.analysis.pages import of_one_sort, read_numbers, write
-from headgate.analysis.price_words import prices_said
-from headgate.analysis.provenance import facts_of, machine
+from headgate.analysis.pages import facts_of, machine, of_one_sort, read_numbers, write
 from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
@@ -62,7 +60,7 @@ class ComparisonRecipe:
     @property
     def command(self) -> str:
         """The command that makes its numbers again, by themselves."""
-        one_price = len({prices_said(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
+        one_price = len({prices_text(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
         money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points) if one_price else "recipe"
         return f"headgate compare studies/recipes/better/{self.name}.toml --budgets {money} --policies recipe --as-printed"
 

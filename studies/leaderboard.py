@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.analysis.compare.scores import Offer
-from headgate.analysis.formatting import DASH, money, percent, plus_minus
+from headgate.analysis.comparison import Offer
+from headgate.analysis.formatting import DASH, money, percent, plus_minus, prices_text
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.markdown import table
-from headgate.analysis.price_words import prices_said
+from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError, SettingError
 from headgate.escaping import code, shown
@@ -73,7 +72,7 @@ class ComparedStudy:
 
 
 def offer_of(point: Experiment) -> Offer:
-    return Offer(prices_said(point.tables()["prices"]), point.system.budget)
+    return Offer(prices_text(point.tables()["prices"]), point.system.budget)
 
 
 def compared_in(results: Path, more: Sequence[str] = ()) -> list[ComparedStudy]:
@@ -171,7 +170,7 @@ def leaderboard_content(groups: Mapping[str, BoardGroup], by: str, full: bool = 
                 continue
             gap, first = found.gaps.get(OURS), found.names[0]
             place = found.names.index(OURS) + 1 if OURS in found.names else None
-            budget = offer.said(group.tables)
+            budget = offer.text(group.tables)
             names.append(f"{title}, {budget}")
             gaps.append(None if gap is None else (gap.mean, gap.low, gap.high))
             lines.append(
@@ -233,7 +232,7 @@ def _tables(title: str, group: BoardGroup, by: str) -> str:
             ]
             for name in (*found.names, *found.others)
         ]
-        parts += [f"### Budget {escape(offer.said(group.tables))}", table(header, lines)]
+        parts += [f"### Budget {escape(offer.text(group.tables))}", table(header, lines)]
     return "\n\n".join(parts)
 
 

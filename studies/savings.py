@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import DASH, percent
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import read_numbers
-from headgate.analysis.provenance import runs_of
+from headgate.analysis.pages import read_numbers, runs_of, table
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import rows_of, title

@@ -7,7 +7,7 @@ from pathlib import Path
 from headgate.analysis.formatting import DASH, listed, percent, plus_minus
 from headgate.analysis.intervals import Difference
 from headgate.analysis.limits import holm
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from headgate.experiment import load
 from studies import recipe

@@ -18,7 +18,7 @@ import tomli_w
 from typer.testing import CliRunner
 
 import headgate
-from headgate.analysis.compare.page import rows as compared_rows
+from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report

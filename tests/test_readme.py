@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import main
-from headgate.control import retention, selection
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -132,13 +131,6 @@ def test_results_are_those_of_the_studies_by_the_last_models_market_prices_inclu
     assert len(said) >= 10
     assert {tuple(cells[1:3]): cells[4:7] for cells in said}.items() <= shares.items()
     assert len(TEXT.splitlines()) <= 120
-
-
-def test_the_page_of_methods_names_every_rule_that_asks_the_model():
-    page = (ROOT / "docs" / "studies" / "methods.md").read_text("utf-8")
-    asking = [name for kinds in (retention.KINDS, selection.KINDS) for name, kind in kinds.items() if kind.scores]
-    assert len(asking) > 5
-    assert [name for name in asking if f"`{name}`" not in page] == []
 
 
 def test_the_drafts_references_are_there():

@@ -174,26 +174,17 @@ class Faulty(Retention):
 
     fault: str = ""
 
-    def keeps(self, given):
+    def rank(self, given):
         rank = -given.position
         if self.fault == "depends on other runs":
             rank = rank * (1 if len(np.unique(given.seed)) == 1 else -1)
         if self.fault == "unstable":
             rank = np.random.default_rng().random(rank.shape)
-        stays = given.lowest(rank)
-        if self.fault == "too few":
-            stays[:, np.argmax(stays, axis=1)] = False
-        if self.fault == "too many":
-            stays = given.there
-        if self.fault == "an empty place":
-            full = stays.sum(axis=1) == given.room[:, 0]
-            empty = ~given.there & (np.cumsum(~given.there, axis=1) == 1)
-            swap = full & empty.any(axis=1)
-            stays[swap] ^= empty[swap]
-            stays[swap, np.argmax(stays[swap] & given.there[swap], axis=1)] = False
+        if self.fault == "not a number":
+            rank = rank * np.nan
         if self.fault == "wrong shape":
-            return stays[:, :-1]
-        return stays.astype(int) if self.fault == "numbers" else stays
+            return rank[:, :-1]
+        return rank.astype(str) if self.fault == "text" else rank
 
 
 def test_an_honest_rule_passes():
@@ -204,11 +195,13 @@ def test_an_honest_rule_passes():
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        ("too few", SettingError, r"Faulty.keeps: keeps \d+ of \d+ samples where there is room for \d+; it chooses who stays"),
-        ("too many", SettingError, r"Faulty.keeps: keeps \d+ of \d+ samples where there is room for"),
-        ("an empty place", SettingError, r"Faulty.keeps: keeps \d+ of \d+ samples where there is room for"),
-        ("wrong shape", SettingError, r"Faulty.keeps: must return true or false for each of \(\d+, \d+\), returned bool"),
-        ("numbers", SettingError, "Faulty.keeps: must return true or false for each of .*, returned int64"),
+        ("wrong shape", SettingError, r"Faulty.rank: must return a number for each of \(\d+, \d+\), returned int64"),
+        (
+            "not a number",
+            SettingError,
+            "Faulty.rank: must return a number .*, returned float64.* with some that are not a number",
+        ),
+        ("text", SettingError, "Faulty.rank: must return a number for each of .*, returned <U"),
         ("depends on other runs", AssertionError, "run 0 keeps other samples alone"),
         ("unstable", AssertionError, "asked twice, the rule keeps other samples"),
     ],
@@ -234,27 +227,21 @@ class FaultyChoice(Selection):
     asked: ClassVar[list[int]] = []
     scores = ("entropy",)
 
-    def chooses(self, offered):
+    def rank(self, offered):
         self.asked.append(1)
         value = offered.scores.entropy
-        if self.fault == "too many":
-            return offered.there
-        if self.fault == "empty places":
-            return np.arange(value.shape[1]) < offered.ordered
         if self.fault == "changes":
             value += 1.0
         if self.fault == "unstable":
             value = value + len(self.asked) * offered.draw() % 0.3
         if self.fault == "others":
             value = value * (offered.position - offered.position.mean())
-        return offered.highest(value)
+        return -value
 
 
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        ("too many", SettingError, "it chooses which, not how many"),
-        ("empty places", SettingError, "and no empty place"),
         ("changes", AssertionError, "changed what it was given"),
         ("unstable", AssertionError, "asked twice, the rule chooses other samples"),
         ("others", AssertionError, "chooses other samples alone"),

@@ -1,4 +1,4 @@
-"""Runs the fuzzers, two at a time, and leaves what they tried and found in docs/understand/fuzz.json.
+"""Runs the fuzzers, two at a time, and prints what they tried and found; exits with 1 where one found something.
 
     python tools/fuzz.py [--seconds 60] [--seed 0] [--only NAME ...]
 
@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "docs" / "understand" / "fuzz.json"
 FUZZERS = {
     "recipes": ("tests/fuzz/recipes.py", "main", "recipes, `--set` and sweeps in which any setting has any value"),
     "plans": ("tests/fuzz/plans.py", "main", "requests to the planner, and prices sent to it"),
     "files": ("tests/fuzz/files.py", "main", "data files and price traces with bytes changed, and bombs"),
     "folders": ("tests/trust/fuzz_folders.py", "main", "run folders that are damaged or foreign, read in every way"),
-    "machine": ("tests/flower/fuzzing.py", "machine", "a federation in which anything happens, step by step"),
-    "replies": ("tests/flower/fuzzing.py", "replies", "clients' replies that are changed in every part"),
+    "machine": ("tests/flower/federation.py", "main", "a federation in which anything happens, step by step"),
 }
 """name: (file, function, what it tries)"""
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -40,7 +38,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=sorted(FUZZERS), metavar="NAME", help=", ".join(FUZZERS))
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--run", choices=sorted(FUZZERS), help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if given.run:
@@ -49,10 +47,8 @@ def main(words: Sequence[str]) -> int:
     names = given.only or list(FUZZERS)
     with ThreadPoolExecutor(given.processes) as pool:
         found = dict(zip(names, pool.map(lambda name: in_a_process(name, given.seconds, given.seed), names), strict=True))
-    before = json.loads(given.out.read_text("utf-8")) if given.only and given.out.exists() else {}
-    given.out.write_text(json.dumps({**before, **found}, indent=1, sort_keys=True) + "\n", "utf-8")
-    print("\n".join(table(found)))
     for name, one in found.items():
+        print(f"{name} ({FUZZERS[name][2]}): {sum(one['cases'].values()):,} cases, {len(one['failures'])} failures")
         for failure in one["failures"]:
             print(f"{name}: {json.dumps(failure)[:1000]}", file=sys.stderr)
     return int(any(one["failures"] for one in found.values()))
@@ -89,16 +85,6 @@ def in_a_process(name: str, seconds: float, seed: int) -> Found:
         found = nothing if lost else json.loads(out.read_text("utf-8"))
     print(f"{name}: {time.monotonic() - began:.0f} s, {len(found['failures'])} failures", file=sys.stderr, flush=True)
     return found
-
-
-def table(found: dict[str, Found]) -> list[str]:
-    """Markdown, as docs/understand/faults.md has it."""
-    lines = ["| fuzzer | tries | seconds | cases by kind | failures |", "| --- | --- | --- | --- | --- |"]
-    for name, one in found.items():
-        kinds = ", ".join(f"{kind} {times:,}" for kind, times in sorted(one["cases"].items(), key=lambda each: -each[1])[:12])
-        tries = "; ".join(filter(None, (FUZZERS[name][2], one.get("note"))))
-        lines.append(f"| `{name}` | {tries} | {one['seconds']} | {kinds} | {len(one['failures'])} |")
-    return lines
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 from textwrap import fill
 
-from headgate.analysis.compare.figure import draw
+from headgate.analysis.figures import draw_comparison as draw
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import read_numbers
+from headgate.analysis.pages import read_numbers, table
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
 from studies.comparisons import at, rows_in, rows_of, title
 from studies.savings import RIVALS, SAVINGS, PricedModel, judged, places

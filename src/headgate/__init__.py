@@ -38,9 +38,8 @@ Classes: for a loop or parts of one's own (policies, prices and rules that ship 
     Selection         base class: which samples of a window are bought
     PriceProcess      base class: the prices of every round
     View              what a policy knows when it decides
-    AdmissionRequest               what it wants
-    Candidates        what a retention rule chooses from
-    Offered           what a buying rule chooses from
+    AdmissionRequest  what it wants
+    Candidates        what a rule of either kind ranks
 
 Nothing heavy is imported before it is used.
 """
@@ -56,7 +55,6 @@ if _typing.TYPE_CHECKING:
         AdmissionRequest,
         Candidates,
         Controller,
-        Offered,
         Report,
         Retention,
         Selection,
@@ -72,7 +70,7 @@ if _typing.TYPE_CHECKING:
 _HOME = {
     "headgate.analysis.replay": "replay ReplayResult",
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
-    "headgate.control": "AdmissionPolicy AdmissionRequest Candidates Controller Offered Report Retention Selection System View",
+    "headgate.control": "AdmissionPolicy AdmissionRequest Candidates Controller Report Retention Selection System View",
     "headgate.control.prices": "PriceProcess",
     "headgate.errors": "HeadgateError",
     "headgate.experiment": "Experiment",

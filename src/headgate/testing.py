@@ -21,10 +21,10 @@ from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
+from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
-from headgate.control.selection import Offered, Selection
-from headgate.control.selection.rule import check_selection_asks, chosen
+from headgate.control.selection import Selection
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, Ledger, Losses, Orders, Report, System, View
 from headgate.theory.bound import BoundConstants
 from headgate.theory.drift import debt_update
@@ -110,7 +110,7 @@ def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) ->
 
     What the model says is made up: some of it at random, some of it the same for all samples, or nothing at all.
     """
-    check_selection_asks(selection)
+    selection.check()
     for t in range(rounds):
         offered = _an_offer(selection, t, clients)
         copy = deepcopy(offered)
@@ -123,7 +123,7 @@ def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) ->
             _same(chosen(selection, alone)[0], takes[row, there], f"offer {t}: client {row} chooses other samples alone")
 
 
-def _an_offer(selection: Selection, t: int, clients: int) -> Offered:
+def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
     """Windows of up to 12 samples with gaps, 4 classes, 5 features and up to 3 samples held."""
 
     def drawn(part: int, *shape: int) -> Floats:
@@ -148,22 +148,22 @@ def _an_offer(selection: Selection, t: int, clients: int) -> Offered:
     }
     scores = Scores(**{name: every[name] for name in selection.scores}) if selection.scores else None
     seed, client = np.full((clients, 1), t), np.arange(clients)[:, None]
+    offered = Candidates(position, ordered, seed, client, scores=scores, purpose=Purpose.SELECTION)
     if not selection.beside_held:
-        return Offered(position, ordered, seed, client, scores)
+        return offered
     held_there = drawn(8, clients, 3) < 0.7
-    return Offered(position, ordered, seed, client, scores, drawn(9, clients, 3, 5) * held_there[..., None], held_there)
+    return offered._replace(held=drawn(9, clients, 3, 5) * held_there[..., None], held_there=held_there)
 
 
-def _offer_of(offered: Offered, row: int, there: Ints) -> Offered:
+def _offer_of(offered: Candidates, row: int, there: Ints) -> Candidates:
     """One client by itself, without empty places."""
     own = slice(row, row + 1)
-    scores = (
-        None if offered.scores is None else Scores(*(None if each is None else each[own][:, there] for each in offered.scores))
-    )
-    held = None if offered.held is None else offered.held[own]
-    held_there = None if offered.held_there is None else offered.held_there[own]
-    known = offered.ordered[own], offered.seed[own], offered.client[own], scores
-    return Offered(offered.position[own][:, there], *known, held, held_there)
+    known = offered._asdict()
+    for name in ("room", "seed", "client", "held", "held_there"):
+        known[name] = None if known[name] is None else known[name][own]
+    if offered.scores is not None:
+        known["scores"] = Scores(*(None if each is None else each[own][:, there] for each in offered.scores))
+    return Candidates(**known | {"position": offered.position[own][:, there]})
 
 
 Step = tuple[Ledger, Orders, Ledger]

@@ -12,9 +12,18 @@ from typing import Any
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.markdown import table
-from headgate.analysis.pages import as_json, of_one_sort, read_numbers, write
-from headgate.analysis.provenance import facts_of, facts_of_now, machine, runs_of, with_doubts
+from headgate.analysis.pages import (
+    as_json,
+    facts_of,
+    facts_of_now,
+    machine,
+    of_one_sort,
+    read_numbers,
+    runs_of,
+    table,
+    with_doubts,
+    write,
+)
 from headgate.records.reader import RunFolder
 from studies.pages import StudyContent, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WRITTEN, about

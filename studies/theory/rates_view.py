@@ -7,10 +7,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.curves import COLOURS
+from headgate.analysis.display import StackedTable, show
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import interval, number
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.shown import a_table, show
 from studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
 
 SHOWN = {
@@ -50,9 +50,9 @@ def fit_lines(fits: Sequence[Fit]) -> list[list[str]]:
 
 
 def print_rates(rates: MeasuredRates) -> None:
-    show(a_table(f"V = T^{rates.gamma:g}, rho = 1 - T^-{rates.phi:g}", POINTS, point_lines(rates.points)))
+    show(StackedTable(f"V = T^{rates.gamma:g}, rho = 1 - T^-{rates.phi:g}", POINTS, point_lines(rates.points)))
     if rates.fits:
-        show(a_table("Exponents of T", FITS, fit_lines(rates.fits)))
+        show(StackedTable("Exponents of T", FITS, fit_lines(rates.fits)))
         print(how_fitted(rates.points).replace("*", ""))
     print(LUCK)
 

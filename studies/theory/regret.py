@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.control import policies as kinds
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.policy import AdmissionPolicy, PolicyContext
@@ -15,6 +15,8 @@ from headgate.control.rehearse import rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import optimal_K
+from studies.zoo.lookahead import Lookahead
+from studies.zoo.pi import PI
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def contenders(given: PolicyContext) -> dict[str, AdmissionPolicy]:
         "threshold": kinds.Threshold(),
         "resolving": kinds.Resolving(),
         "pacing": kinds.Pacing(),
-        "lookahead": kinds.Lookahead(),
-        "pi": kinds.Pi(),
+        "lookahead": Lookahead(),
+        "pi": PI(),
         "bucket": kinds.Bucket(),
         "random": kinds.Random(),
         "constant": kinds.Constant(rate=best.rate, K=best.K),

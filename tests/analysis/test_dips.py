@@ -9,13 +9,12 @@ import pytest
 from rich.console import Console
 
 from headgate.analysis import curves
-from headgate.analysis.compare.page import dips_table, rows
+from headgate.analysis.comparison import dips_table, rows
 from headgate.analysis.curves import panels
 from headgate.analysis.dips import Dip, begins, changes_in, dips_of, summary_of_dips
-from headgate.analysis.inlined import drawing
-from headgate.analysis.pages import words
+from headgate.analysis.pages import drawing, words
 from headgate.analysis.summary import columns, summarise, told
-from headgate.analysis.tables import comparison_shown
+from headgate.analysis.tables import comparison_tables
 
 from .made_up import outcome
 
@@ -119,10 +118,10 @@ def test_the_comparison_tells_it_where_the_world_changed():
     assert [row["dips"] for row in made] == [2, 2]
     assert [row["depth"][0] for row in made] == pytest.approx([0.4, 0.0])
     shown = Console(width=200, file=StringIO())
-    for each in comparison_shown(made):
+    for each in comparison_tables(made):
         shown.print(each)
-    assert "after changes of the world" in shown.file.getvalue()
+    assert "After changes of the world" in shown.file.getvalue()
     assert "2 of 2" in shown.file.getvalue()
-    lines = dips_table(found).splitlines()
-    assert lines[2].startswith("| `headgate` |")
+    lines = dips_table(made).markdown().splitlines()
+    assert lines[2].startswith("| 10 | headgate |")
     assert "| 40.00 (40.00 … 40.00) | 3.0 (3.0 … 3.0) | 2 of 2 | 30 (30 … 30) |" in lines[2]

@@ -9,9 +9,8 @@ import pytest
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
-from headgate.analysis.curves import curve, heats, looks, thinned
-from headgate.analysis.figures import save_figure
-from headgate.analysis.learning_figures import draw_run
+from headgate.analysis.curves import curve, heats, line_styles, thinned
+from headgate.analysis.figures import draw_run, save_figure
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_runs
 from headgate.errors import DataError, SettingError
@@ -79,10 +78,10 @@ def test_several_runs_are_told_apart(tmp_path):
     page = Page(write_report(runs, tmp_path / "r.html").read_text())
     names = [series["name"] for series in page.data["series"]]
     assert names[::3] == ["first: a", "second (1): a", "second (2): a"]
-    assert [(look.colour, look.dash) for look in looks(read_runs(runs))[:4]] == [(0, 0), (1, 0), (2, 0), (0, 1)]
+    assert [(look.colour, look.dash) for look in line_styles(read_runs(runs))[:4]] == [(0, 0), (1, 0), (2, 0), (0, 1)]
     assert "3 runs compared" in page.text
     many = [small(tmp_path / f"run{i}") for i in range(5)]
-    assert len(set(looks(read_runs(many)))) == 15
+    assert len(set(line_styles(read_runs(many)))) == 15
 
 
 def test_a_long_run_is_thinned(tmp_path):

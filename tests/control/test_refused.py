@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from headgate.control.retention.rule import Candidates, Retention
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
 from headgate.control.buffers import checked
@@ -11,7 +12,6 @@ from headgate.control.policies import Acdpp, Constant
 from headgate.control.policies.operating_point import highest_rate
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
-from headgate.control.retention.rule import Candidates, Retention
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 

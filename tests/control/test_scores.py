@@ -69,9 +69,9 @@ class KeepsWorst(Retention):
     scores: ClassVar[tuple[str, ...]] = ("loss", "features")
     seen: ClassVar[list] = []
 
-    def keeps(self, given):
+    def rank(self, given):
         self.seen.append(given)
-        return given.lowest(-given.position if given.scores is None else -given.scores.loss)
+        return -given.position if given.scores is None else -given.scores.loss
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

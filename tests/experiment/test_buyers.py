@@ -12,12 +12,9 @@ from headgate.experiment import load
 KINDS = {
     "headgate": policies.Headgate,
     "alert": policies.Alert,
-    "listening": policies.Listening,
     "threshold": policies.Threshold,
     "resolving": policies.Resolving,
     "pacing": policies.Pacing,
-    "lookahead": policies.Lookahead,
-    "pi": policies.Pi,
     "bucket": policies.Bucket,
     "random": policies.Random,
     "rccda": policies.Rccda,

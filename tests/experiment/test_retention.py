@@ -3,22 +3,18 @@
 import numpy as np
 import pytest
 
-from headgate.control import Balancer, Cbrs, ClassBalanced, DynamicRatio, Fifo, Gss, KStep, Ode, Reservoir, StaticRatio
+from headgate.control import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, StaticRatio
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
 
-BUYERS = ["headgate", "threshold", "resolving", "pacing", "lookahead", "pi", "bucket", "random", "clairvoyant"]
+BUYERS = ["headgate", "threshold", "resolving", "pacing", "bucket", "random", "clairvoyant"]
 RULES = {
     "fifo": Fifo,
     "reservoir": Reservoir,
     "class-balanced": ClassBalanced,
     "static": StaticRatio,
     "dynamic": DynamicRatio,
-    "cbrs": Cbrs,
-    "gss": Gss,
-    "balancer": Balancer,
-    "ode": Ode,
 }
 
 
@@ -118,19 +114,3 @@ def test_what_does_not_go_together_is_named(kind, settings, message):
         recipe(kind, *settings)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
-
-
-def test_who_stores_which_class_is_said_in_a_recipe():
-    stores = [[0, 1], [2], *[[3 + m % 7] for m in range(8)]]
-    experiment = recipe("headgate", f'rule={{kind="ode", stores={stores}}}')
-    rule = experiment.policies["headgate"].retention(experiment.system)
-    assert rule.stores == tuple(map(tuple, stores))
-    assert experiment.tables()["policies"]["headgate"]["rule"]["stores"] == stores
-    with pytest.raises(SettingError, match="stores has 2 entries for 10 clients"):
-        rehearse(
-            experiment.system,
-            recipe("headgate", 'rule={kind="ode", stores=[[0], [1]]}').policies["headgate"],
-            experiment.prices,
-            experiment.seeds,
-            15,
-        )

@@ -55,7 +55,7 @@ class Grid:
 LIVELY = """
 import sys
 
-if "supernode" in sys.orig_argv:
+if any(word.endswith("flower-supernode") for word in sys.orig_argv):
     import flwr.supercore.heartbeat
     import flwr.supernode.fleet_http_connection
     from flwr.common.constant import HEARTBEAT_MIN_INTERVAL
@@ -138,7 +138,7 @@ def brought_up(folder, staged):
 
 @contextmanager
 def playing(deployment, staged):
-    """The run, followed by the supervisor in a thread; in the end it must have come to its end."""
+    """The run, followed in a thread, which starts again what dies; in the end it must have come to its end."""
 
     def follow():
         try:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -285,15 +286,36 @@ def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeyp
     assert f"run folder: {tmp_path / 'app' / 'runs' / 'digits'}" in out
 
 
-def test_a_superlink_without_its_front_is_for_loopback_alone(headgate, tmp_path):
-    for words, said in (
-        (["--host", "0.0.0.0", "--no-front"], "--host 0.0.0.0: without its front a SuperLink listens on 127.0.0.1 alone"),
-        (["--port", "7", "--inside", "7"], "need a port each"),
-        (["--register", "node.key.pub"], "--register node.key.pub: must be the number of a client and its key"),
-    ):
-        assert said in headgate("superlink", "link", "--certificates", "own", *words, code=2)[1]
-    assert "is no folder of headgate flower superlink" in headgate("register", "link", 0, "node.key.pub", code=2)[1]
-    assert not (tmp_path / "link").exists()
+def test_units_run_flowers_own_programs_behind_nginx(headgate, tmp_path):
+    """What a unit says is what systemd would run: its quoting is undone by the rules of a shell, and by systemd where it is."""
+    made, _ = headgate("superlink", "link", "--certificates", "own", "--listen", "0.0.0.0:7000", "--inside", 7001)
+    more, _ = headgate(
+        *("supernode", "a node", "--superlink", "fl.example.org:7000", "--authority", "ca.crt", "--key", "node.key"),
+        *("--client", 3, "--clients", 10),
+    )
+    units = {Path(line).stem: Path(line).read_text() for line in (made + more).splitlines()}
+    assert list(units) == [
+        *("headgate-superlink", "headgate-superlink-superexec", "headgate-nginx"),
+        *("headgate-supernode-3", "headgate-supernode-3-superexec"),
+    ]
+    for name, unit in units.items():
+        assert "Restart=always" in unit
+        settings = [shlex.split(line.partition("=")[2])[0] for line in unit.splitlines() if line.startswith("Environment=")]
+        if name != "headgate-nginx":
+            assert {f"{key}={value}" for key, value in ENVIRONMENT.items()} < set(settings)
+    commands = {name: shlex.split(re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1]) for name, unit in units.items()}
+    link, node = commands["headgate-superlink"], commands["headgate-supernode-3"]
+    assert Path(link[0]).name == "flower-superlink"
+    assert link[1:7] == ["--host", "127.0.0.1", "--port", "7001", "--isolation", "process"]
+    assert "--enable-supernode-auth" in link
+    assert Path(node[0]).name == "flower-supernode"
+    assert f'headgate-store="{tmp_path}/a node/store" headgate-key="{tmp_path}/node.key"' in node[-1]
+    assert [Path(each[0]).name for name, each in commands.items() if "superexec" in name] == ["flower-superexec"] * 2
+    assert "listen 0.0.0.0:7000 ssl;" in (tmp_path / "link" / "nginx.conf").read_text()
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(["systemd-analyze", "verify", *(made + more).splitlines()], capture_output=True, text=True)
+        assert "headgate" not in done.stderr.replace("nginx is not executable", ""), done.stderr
+    assert "is no folder of headgate flower superlink" in headgate("register", "other", 0, "node.key.pub", code=2)[1]
 
 
 def test_without_flower_the_commands_say_so(headgate, monkeypatch):
@@ -305,15 +327,3 @@ def test_help_names_every_command(headgate):
     out, _ = headgate("--help")
     for name in ("new", "deploy-example", "certificates", "key", "superlink", "register", "supernode", "clients"):
         assert name in out
-
-
-# the page of faults
-
-
-def test_the_page_of_faults_is_what_was_written_down():
-    import runpy
-
-    tool = runpy.run_path(str(ROOT / "tools" / "faults.py"))
-    rows = json.loads(tool["ROWS"].read_text("utf-8"))
-    assert tool["PAGE"].read_text("utf-8") == tool["page"](rows), "run python tools/faults.py --page"
-    assert {"SuperNode", "ServerApp", "SuperLink"} <= {row["component"] for row in rows["processes"]}

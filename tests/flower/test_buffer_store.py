@@ -160,8 +160,8 @@ def test_a_client_holds_what_the_servers_ledger_says(rule, script, tmp_path_fact
 class Oldest(Retention):
     """The first samples stay for ever."""
 
-    def keeps(self, given):
-        return given.lowest(given.position)
+    def rank(self, candidates):
+        return candidates.position
 
 
 def test_a_client_knows_its_own_rules_and_imports_nothing_that_an_order_names(tmp_path):

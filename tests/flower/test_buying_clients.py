@@ -123,15 +123,15 @@ def test_what_an_order_may_not_say(choice, message):
 
 
 def test_a_setting_that_is_not_the_rules_is_refused():
-    choice = '{"rule": {"kind": "vessal", "ridge": -1}, "window": 2, "keep": 0}'
-    with pytest.raises(SettingError, match=r"order\.choice\.rule\.ridge = -1\.0: must be"):
+    choice = '{"rule": {"kind": "margin", "ridge": -1}, "window": 2, "keep": 0}'
+    with pytest.raises(SettingError, match=r"order\.choice\.rule\.ridge: unknown key"):
         choice_of(Order("one", 1, 0, 0, 2, 0, 4, 0, True, choice=choice))
 
 
 @dataclass(frozen=True, eq=False)
 class NewestFirst(Selection):
-    def chooses(self, offered):
-        return offered.highest(offered.position.astype(float))
+    def rank(self, candidates):
+        return -candidates.position
 
 
 def test_a_buying_rule_that_no_recipe_can_name_is_refused():

@@ -1,65 +1,67 @@
 """Flower deployed with TLS and node authentication: processes are killed, and nothing paid for is lost or paid twice.
 
-With HEADGATE_FAULTS=FOLDER set, further faults are tried and every outcome becomes a row in that folder: tools/faults.py.
+With HEADGATE_FAULTS=FOLDER set, every outcome becomes a row in that folder: tools/faults.py.
 """
 
 import json
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
-from deployed import PATIENCE, brought_up, patiently, playing, stage
+from deployed import brought_up, patiently, playing, stage
+from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
+from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
 from headgate.control.controller import Controller
 from headgate.control.types import Report
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.deploy.certificates import make_node_key
 from headgate.flower.deploy.loopback import SERVER_APP, progress
-from headgate.flower.deploy.processes import kill_marked, marked
-from headgate.flower.deploy.supernode import REFUSED
+from headgate.flower.deploy.services import FLEET
 from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.replay import replay
 
 pytestmark = [
     pytest.mark.deploy,
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found by /proc"),
+    pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx"),
 ]
 FAULTS = os.environ.get("HEADGATE_FAULTS")
+REFUSED = 305
+"""Flower's code for a key that is not registered"""
 
 
-def kill_supernode(deployment, client):
-    os.kill(deployment.supervisor.kept[f"SuperNode {client}"].process.pid, signal.SIGKILL)
-
-
-def kill_superexec(deployment, client):
-    parent = deployment.supervisor.kept[f"SuperNode {client}"].process.pid
-    (pid,) = marked(deployment.mark, f"--parent-pid\0{parent}\0")
-    kill_marked(pid, deployment.mark)
-
-
-def kill_superlink(deployment):
-    os.kill(deployment.supervisor.kept["SuperLink"].process.pid, signal.SIGKILL)
+def kill_service(deployment, name):
+    os.kill(deployment.processes[name].pid, signal.SIGKILL)
 
 
 def kill_server_app(deployment):
-    (pid,) = marked(deployment.mark, SERVER_APP)
-    kill_marked(pid, deployment.mark)
+    (pid,) = deployment.running(SERVER_APP)
+    os.kill(pid, signal.SIGKILL)
 
 
-def kill_client_app(staged, deployment, point):
-    kill_marked(int((staged.points / f"{point}.reached").read_text()), deployment.mark)
+def kill_client_app(staged, point):
+    os.kill(int((staged.points / f"{point}.reached").read_text()), signal.SIGKILL)
 
 
-def await_return(deployment, client, starts):
-    """The supervisor has started the SuperNode again, and it was let in."""
-    kept = deployment.supervisor.kept[f"SuperNode {client}"]
-    patiently(lambda: kept.starts > starts and kept.process.poll() is None and kept.service.joined(), f"SuperNode {client}")
+def await_return(deployment, name, killed):
+    """The service has been started again; a SuperNode has been let in."""
+    log = deployment.folder / f"{name}.log"
+
+    def back():
+        process = deployment.processes[name]
+        joined = "superexec" in name or "SuperNode ID:" in log.read_text("utf-8", "replace").rpartition("Starting Flower")[2]
+        return process.pid != killed and process.poll() is None and joined
+
+    patiently(back, name)
 
 
 @dataclass
@@ -143,49 +145,72 @@ def write_row(component, kill_point, expected, outcome):
             file.write(json.dumps(said) + "\n")
 
 
-COMES_BACK = "the supervisor brings it back; what it had bought is charged when it is heard of"
+COMES_BACK = "started again; what it had bought is charged when it is heard of"
 GOES_ON = "submitted again, it goes on from the ledger with the same orders"
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """An app whose run came to its end although a SuperNode and its ServerApp were killed on the way."""
+    """An app whose run came to its end although nginx, a SuperNode and its ServerApp were killed on the way."""
     folder = tmp_path_factory.mktemp("killed")
     staged = stage(folder, nodes=2, rounds=3)  # a client takes a process a round
     staged.hold("client-1-1", "client-0-2", "heard-2")
     with brought_up(folder, staged) as deployment:
-        stranger = deployment.node(staged.nodes)
-        make_node_key(stranger.key)
-        refused = stranger.start()
+        deployment.asked = strangers_attempts(deployment)
+        deployment.start_node(staged.nodes, registered=False)
+        log = deployment.folder / f"supernode-{staged.nodes}.log"
+        patiently(lambda: f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace"), "the stranger's end")
+        for name in (f"supernode-{staged.nodes}", f"supernode-{staged.nodes}-superexec"):
+            deployment.services.pop(name)
+            process = deployment.processes.pop(name)
+            process.kill()
+            process.wait()
         with playing(deployment, staged):
             staged.await_point("client-1-1")
-            kill_supernode(deployment, 1)
+            pid = deployment.processes["supernode-1"].pid
+            kill_service(deployment, "supernode-1")
+            kill_service(deployment, "nginx")
             staged.release("client-1-1")
             staged.await_point("client-0-2")
             kill_server_app(deployment)
             staged.release("client-0-2")
             staged.await_point("heard-2")
-            await_return(deployment, 1, starts=1)
+            await_return(deployment, "supernode-1", pid)
             staged.release("heard-2")
-        assert refused.wait(PATIENCE) == 1
-    return staged, deployment, stranger
+    return staged, deployment
 
 
-def test_a_supernode_and_the_server_app_are_killed_and_everything_adds_up(killed):
-    staged, deployment, stranger = killed
-    assert list(marked(deployment.mark)) == []
-    assert stranger.exit_code() == REFUSED
+def strangers_attempts(deployment):
+    """The status for each thing that a user may ask a SuperLink for, and for an unsigned request of a node, through nginx."""
+    authority = deployment.folder / "certificates" / "ca.crt"
+    with httpx.Client(
+        verify=ssl.create_default_context(cafile=authority), headers={"content-type": PROTOBUF_MEDIA_TYPE}
+    ) as ask:
+        where = f"https://127.0.0.1:{deployment.port}"
+        return {path: ask.post(where + path, content=b"").status_code for _, path in PROTOBUF_REQUEST_TYPES}
+
+
+def test_with_the_certificate_alone_nobody_gets_anything(killed):
+    _, deployment = killed
+    assert {code for path, code in deployment.asked.items() if path.removeprefix("/v1/fleet/") in FLEET} == {401}
+    assert {code for path, code in deployment.asked.items() if path.removeprefix("/v1/fleet/") not in FLEET} == {404}
+
+
+def test_services_are_killed_and_everything_adds_up(killed):
+    staged, deployment = killed
+    assert list(deployment.running()) == []
     books = audit(staged, deployment)
     assert sum("submitted again" in line for line in deployment.said) == 1
+    assert [line.partition(":")[0] for line in deployment.said if "ended (-9)" in line] == ["nginx", "supernode-1"]
     assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 4)), "every round admits something"
     assert (1, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
-    write_row("SuperNode", "while its client trains", COMES_BACK, charged(books, 1))
+    write_row("SuperNode and nginx", "while its client trains", COMES_BACK, charged(books, 1))
     write_row("ServerApp", "while clients train", GOES_ON, charged(books, 2))
-    write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {stranger.exit_code()}")
+    write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {REFUSED}")
 
 
 def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to_look_at(killed):
-    staged, deployment, _ = killed
+    staged, deployment = killed
     tables = [staged.out / name for name in ("metrics.parquet", "clients.parquet")]
     before = [path.read_bytes() for path in tables]
     headgate, more = [sys.executable, "-m", "headgate.cli"], {"env": os.environ | staged.environment, "cwd": staged.app.parent}
@@ -194,64 +219,45 @@ def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to
     assert done.returncode == 0, done.stderr
     assert f"run folder: {staged.out}" in done.stdout
     assert f"{staged.out}: all its rounds are played, so nothing is left to do" in done.stderr
-    assert list(marked(deployment.mark)) == []
+    assert list(deployment.running()) == []
     assert [path.read_bytes() for path in tables] == before, "there was nothing left to do"
-    listed = subprocess.run([*headgate, "runs", "staged/runs"], **more, capture_output=True, text=True, check=False)
-    assert "finished" in listed.stdout, listed.stderr
 
 
-LONG = pytest.mark.skipif(not FAULTS, reason="long; tools/faults.py sets HEADGATE_FAULTS and makes docs/understand/faults.md")
-
-
-@LONG
-def test_a_superexec_is_killed_and_its_supernode_comes_back(tmp_path):
-    staged = stage(tmp_path, nodes=2, rounds=3)  # the orders of the second may be written before the SuperNode is back
-    staged.hold("client-1-1", "ordered-2")
-    with brought_up(tmp_path, staged) as deployment:
-        with playing(deployment, staged):
-            staged.await_point("client-1-1")
-            kill_superexec(deployment, 1)
-            await_return(deployment, 1, starts=1)
-            staged.release("client-1-1")
-            staged.await_point("ordered-2")
-            staged.release("ordered-2")
-        assert sum("its SuperExec is gone" in line for line in deployment.said) == 1
-        books = audit(staged, deployment)
-    write_row("SuperExec of a SuperNode", "while its client trains", COMES_BACK, charged(books, 1))
-
-
-@LONG
+@pytest.mark.long
 def test_every_process_is_killed_at_every_place(tmp_path):
-    staged = stage(tmp_path, nodes=4, rounds=9)
-    staged.hold("client-1-2", "client-2-3", "ordered-4", "client-0-5", "heard-6", "client-3-7", "client-0-8")
+    staged = stage(tmp_path, nodes=4, rounds=10)
+    staged.hold("client-1-2", "client-2-3", "ordered-4", "client-0-5", "heard-6", "client-3-7", "client-0-8", "client-1-9")
     with brought_up(tmp_path, staged) as deployment:
         with playing(deployment, staged):
             staged.await_point("client-1-2")
-            kill_client_app(staged, deployment, "client-1-2")
+            kill_client_app(staged, "client-1-2")
             staged.release("client-1-2")
             staged.await_point("client-2-3")
-            kill_supernode(deployment, 2)
-            kill_client_app(staged, deployment, "client-2-3")
+            node = deployment.processes["supernode-2"].pid
+            kill_service(deployment, "supernode-2")
+            kill_client_app(staged, "client-2-3")
             staged.release("client-2-3")
             for point in ("ordered-4", "client-0-5", "heard-6"):
                 staged.await_point(point)
                 kill_server_app(deployment)
                 staged.release(point)
             staged.await_point("client-3-7")
-            kill_superlink(deployment)
+            kill_service(deployment, "superlink")
             staged.release("client-3-7")
             staged.await_point("client-0-8")
-            await_return(deployment, 2, starts=1)
+            await_return(deployment, "supernode-2", node)
             staged.release("client-0-8")
+            staged.await_point("client-1-9")
+            executor = deployment.processes["supernode-1-superexec"].pid
+            kill_service(deployment, "supernode-1-superexec")
+            await_return(deployment, "supernode-1-superexec", executor)
+            staged.release("client-1-9")
         books = audit(staged, deployment)
-        submitted = sum("submitted again" in line for line in deployment.said)
-        assert submitted in (3, 4)  # a ServerApp may go with its SuperLink
+        assert sum("submitted again" in line for line in deployment.said) == 3
     write_row("client process", "while it trains", "its SuperNode answers with an error, or not at all", charged(books, 2))
     write_row("SuperNode and its client process", "while the client trains", COMES_BACK, charged(books, 3))
     write_row("ServerApp", "between writing the orders and sending them", GOES_ON, charged(books, 4))
     write_row("ServerApp", "while clients train, a second time in one run", GOES_ON, charged(books, 5))
     write_row("ServerApp", "between the last answer and settling", GOES_ON, charged(books, 6))
-    link = (
-        f"{charged(books, 7)}; {'its ServerApp went with it and was submitted again' if submitted == 4 else 'nobody else went'}"
-    )
-    write_row("SuperLink", "while clients train", "started again with its database, the run goes on", link)
+    write_row("SuperLink", "while clients train", "started again with its database, the run goes on", charged(books, 7))
+    write_row("SuperExec of a SuperNode", "while its client trains", COMES_BACK, charged(books, 9))

@@ -14,10 +14,11 @@ from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Sample
 from headgate.flower.strategy import AdmissionStrategy
+from studies.zoo.fedbalancer import FedBalancer
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 SMALL = ["run.seeds=1", "run.rounds=3", "training.steps=1", "system.buffers=[2]", "system.clients=3", "system.budget=90.0"]
-SMALL += ['run.policies=["headgate"]', "policies.headgate={kind='headgate', rule='gss'}"]
+SMALL += ['run.policies=["headgate"]', "policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
 
 
 class Numbered:
@@ -31,7 +32,7 @@ class Numbered:
         return {}
 
 
-def an_order(t, known, last, rule="balancer", settings="{}"):
+def an_order(t, known, last, rule="studies.zoo.fedbalancer:FedBalancer", settings="{}"):
     return Order("e", t, 0, known, last, 0, 3, t - 1, True, rule, settings, 7)
 
 
@@ -43,7 +44,7 @@ def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_
         return Scores(loss=np.array([float(sample.position) for sample in samples]))
 
     settings = '{"easy": 0.0, "threshold": 0.5}'
-    with closing(BufferStore(tmp_path / "b", 0)) as store:
+    with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
         store.admit(an_order(1, 0, 3, settings=settings), Numbered(), look)
         assert asked == []  # there is room for all
         store.admit(an_order(2, 3, 6, settings=settings), Numbered(), look)
@@ -55,8 +56,11 @@ def test_only_crowded_clients_look_and_only_at_samples_whose_label_is_known(tmp_
 
 
 def test_a_client_that_was_not_told_how_to_look_refuses_and_admits_nothing(tmp_path):
-    with closing(BufferStore(tmp_path / "b", 0)) as store:
-        with pytest.raises(DataError, match=r"order.rule = balancer: looks at samples, which this client was not told to do"):
+    with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
+        with pytest.raises(
+            DataError,
+            match=r"order.rule = .*:FedBalancer: looks at samples, which this client was not told to do",
+        ):
             store.admit(an_order(1, 0, 5), Numbered())
         assert store.positions("e") == []
         assert store.admissions("e") == []
@@ -66,7 +70,7 @@ def test_a_client_that_was_not_told_how_to_look_refuses_and_admits_nothing(tmp_p
     "said", [Scores(), Scores(loss=np.ones(2)), Scores(loss=np.ones((4, 1))), Scores(loss=np.full(4, np.nan))]
 )
 def test_what_is_no_score_of_these_samples_is_refused_by_name(tmp_path, said):
-    with closing(BufferStore(tmp_path / "b", 0)) as store:
+    with closing(BufferStore(tmp_path / "b", 0, rules=[FedBalancer])) as store:
         with pytest.raises(SettingError, match=r"scores.loss: must be 1-dimensional, of 4 samples, and finite"):
             store.admit(an_order(1, 0, 6), Numbered(), lambda samples, names: said)
         assert store.admissions("e") == []
@@ -75,8 +79,8 @@ def test_what_is_no_score_of_these_samples_is_refused_by_name(tmp_path, said):
 def test_nothing_of_it_leaves_the_client(tmp_path):
     """Replies have the same records and metrics as under a rule that does not look."""
     told = {}
-    for rule in ("reservoir", "gss"):
-        settings = [*SMALL, f"policies.headgate.rule={rule}"]
+    for rule, where in {"reservoir": "reservoir", "gss": "studies.zoo.gss:GSS"}.items():
+        settings = [*SMALL, f"policies.headgate.rule={where}"]
         task = task_of("digits", tuple(settings))
         app = recipe_client("digits", settings, store=tmp_path / rule)
         grid = FakeGrid({100 + m: Node(app, m) for m in range(3)})

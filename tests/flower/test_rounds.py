@@ -173,7 +173,7 @@ def test_only_the_cohort_trains_but_everybody_admits(tmp_path):
 
 
 def test_the_model_goes_only_to_those_who_train_or_look_at_samples_with_it(tmp_path):
-    for rule, with_model in (("fifo", 4), ("gss", 12)):
+    for rule, with_model in (("fifo", 4), ("worlds:Unsure", 12)):
         policy = {"fifo": {"kind": "headgate", "rule": rule}}
         world = World(tmp_path / rule, an_experiment("fifo", 4, training={"cohort": 1}, policies=policy))
         sent, deliver = [], world.grid.deliver

@@ -5,9 +5,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from hostile import with_arrays, with_told
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from worlds import POLICIES, World, an_experiment
+from worlds import World, an_experiment
 
 from headgate.errors import DataError, SettingError
 from headgate.flower.ledger_store import LedgerStore, Ordered
@@ -154,57 +152,3 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
         lift(tmp_path / "run", 1)
     with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
         standings(tmp_path)
-
-
-def test_open_orders_of_an_older_ledgers_quarantine_are_released(tmp_path):
-    world = World(tmp_path, an_experiment("both", 4))
-    world.grid.faults = {(1, 1): "reply lost"}
-    world.play(1)
-    with world.store() as store:
-        assert [row.client for row in store.outstanding()] == [1]
-        store._db.execute("UPDATE clients SET quarantined = 1, offences = 3 WHERE client = 1")
-    world.play(2)
-    with world.store() as store:
-        assert store.outstanding() == []
-    assert [(event.round, event.client) for event in world.events("released")] == [(2, 1)]
-    lift(tmp_path / "run", 1)
-    world.play()
-    world.audit()
-
-
-LIES = st.dictionaries(
-    st.tuples(st.integers(1, 7), st.integers(0, 2)), st.sampled_from(["position", "nothing", "nan", "short"]), max_size=12
-)
-TOLD = {
-    "position": with_told(position=99),
-    "nothing": with_told(rounds=[], admitted=[]),
-    "nan": with_arrays(w=np.full(2, np.nan)),
-    "short": with_told(occupancy=0, n=0, trained=False),
-}
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(policy=st.sampled_from(sorted(POLICIES)), lies=LIES, lifts=st.dictionaries(st.integers(2, 7), st.integers(0, 2)))
-def test_every_sample_ordered_is_paid_reserved_or_released(policy, lies, lifts, tmp_path_factory):
-    world = World(tmp_path_factory.mktemp("w"), an_experiment(policy, 8), Discipline(gather=0.0, offences=2))
-    world.grid.faults = dict.fromkeys(lies, "reply changed")
-
-    def tamper(reply):
-        said = reply.content["headgate"]
-        kind = lies[said["round"], said["client"]]
-        return reply if kind == "nan" and "arrays" not in reply.content else TOLD[kind](reply)
-
-    world.grid.tamper = tamper
-    for t in range(1, 9):
-        world.play(t)
-        for stood in standings(world.folder / "run"):
-            assert stood.ordered == stood.paid + stood.reserved + stood.released
-            assert min(stood.paid, stood.reserved, stood.released) >= 0
-            if stood.quarantined:
-                assert stood.reserved == stood.money == 0
-        if t in lifts and lifts[t] in {one.client for one in standings(world.folder / "run") if one.quarantined}:
-            lift(world.folder / "run", lifts[t])
-    believed = {m for m in world.clients if (8, m) not in lies}
-    with world.store() as store:
-        believed &= world.heard(store)
-    world.audit(liars=set(world.clients) - believed)

@@ -1,13 +1,11 @@
 """What cannot be meant or read is refused in a line, or left out, before anything is done with it."""
 
-import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from flwr.app import Context, MetricRecord, RecordDict
+from flwr.app import Context, RecordDict
 from grids import FakeGrid
 
 from headgate.control.retention import Reservoir
@@ -15,11 +13,9 @@ from headgate.errors import DataError, SettingError
 from headgate.flower import keys
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
-from headgate.flower.deploy.front import Front
 from headgate.flower.keys import ClientKeys, read_keys, read_private_key, read_public_key
 from headgate.flower.messages import Order
 from headgate.flower.recipe import recipe_server
-from headgate.flower.rounds import evaluations
 from headgate.flower.rules import rule_of
 
 ORDER = Order("e", 1, 0, 0, 2, 0, limit=4, acknowledged=0, train=True)
@@ -55,43 +51,12 @@ def test_a_rule_that_an_order_names_is_made_of_its_settings_or_refused():
         rule_of(replace(ORDER, rule="reservoirs"))
 
 
-def measured(node, *records, error=False):
-    content = RecordDict({f"m{i}": record for i, record in enumerate(records)})
-    return SimpleNamespace(metadata=SimpleNamespace(src_node_id=node), content=content, has_error=lambda: error)
-
-
-def test_measurements_that_cannot_be_read_are_left_out():
-    good = MetricRecord({"num-examples": 5, "accuracy": 0.5})
-    replies = [
-        measured(99, good),
-        measured(10, good, error=True),
-        measured(11, good),
-        measured(11, MetricRecord({"num-examples": 7})),
-        measured(12, MetricRecord({"num-examples": 0})),
-        measured(13, MetricRecord({"num-examples": float("nan")})),
-        SimpleNamespace(metadata=SimpleNamespace(src_node_id=14), content=None, has_error=lambda: False),
-    ]
-    found = evaluations(replies, {10 + m: m for m in range(5)})
-    assert [(update.client, update.n) for update in found] == [(1, 5)], "the first answer of the one that was asked"
-    assert found[0].metrics["accuracy"] == 0.5
-
-
 def test_the_samples_held_are_a_sequence_in_the_order_of_their_admission():
     samples = [HeldSample(place, key, key.encode(), place) for place, key in enumerate("abc")]
     held = HeldSamples(samples, ORDER)
     assert (len(held), held[0], held[-1]) == (3, samples[0], samples[2])
     assert held.keys == ["a", "b", "c"]
     assert held.payloads == [sample.payload for sample in samples]
-
-
-def test_a_front_answers_nothing_but_http():
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    asyncio.run(Front(None, None)({"type": "websocket"}, None, send))
-    assert sent == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A small federation in one process: clients that count, a server, and an audit that nothing is lost or paid for twice."""
 
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
+from headgate.control import Retention
 from headgate.control.types import Contents
 from headgate.experiment import build
 from headgate.flower.accounts import Accounts
@@ -20,10 +21,22 @@ from headgate.flower.run_folder import LEDGER
 from headgate.flower.sources import CallableSource, Sample, pack
 from headgate.flower.strategy import AdmissionStrategy
 
+
+@dataclass(frozen=True, eq=False)
+class Unsure(Retention):
+    """A rule that looks: what the model is least sure of stays."""
+
+    scores = ("loss",)
+
+    def rank(self, candidates):
+        return candidates.draw() if candidates.scores is None else -candidates.scores.loss
+
+
 POLICIES = {
     "fifo": {"kind": "headgate"},
     "reservoir": {"kind": "headgate", "rule": "reservoir"},
     "kstep": {"kind": "acdpp", "K": 2, "rate": 4.0},
+    "listening": {"kind": "studies.zoo.listening:Listening"},
     "both": {"kind": "constant", "K": 2, "rate": 5.0, "capacity": "buffer"},
 }
 WITHIN_BUDGET = ("fifo", "reservoir")

@@ -14,8 +14,8 @@ from values import number, value
 from headgate.registry import POLICY, PRICES, RETENTION
 from headgate.theory.bound import BoundConstants
 from headgate.web.api import Json
-from headgate.web.planning import Planner
-from headgate.web.uploads import MOST_JSON, json_object, prices_of
+from headgate.web.planning import Planner, prices_of
+from headgate.web.security import MOST_JSON, json_object
 
 FINE = {"system": {"buffers": [8, 9], "budget": 20}, "prices": {"kind": "uniform", "low": 1, "high": 10}, "rounds": 5}
 CORPUS = Path(__file__).parent / "corpus" / "plans.json"

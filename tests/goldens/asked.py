@@ -18,15 +18,35 @@ CONCEPTS = (
 )
 
 
+ZOO = {
+    "listening": "studies.zoo.listening:Listening",
+    "lookahead": "studies.zoo.lookahead:Lookahead",
+    "pi": "studies.zoo.pi:PI",
+    "cbrs": "studies.zoo.cbrs:CBRS",
+    "gss": "studies.zoo.gss:GSS",
+    "balancer": "studies.zoo.fedbalancer:FedBalancer",
+    "ode": "studies.zoo.ode:ODE",
+    "vessal": "studies.zoo.vessal:VeSSAL",
+    "coreset": "studies.zoo.kcentre:KCentre",
+}
+"""what lies outside the package and comes in as `module:Class`, by the names that it has in the goldens"""
+POLICIES, RULES = tuple(ZOO)[:3], tuple(ZOO)[3:7]
+
+
 def _each(key, kinds):
     """A policy for each kind of a part, named as that kind."""
-    tables = {kind: f'{{kind="headgate", {key}={{kind="{kind}"{", K=2" if kind == "kstep" else ""}}}}}' for kind in kinds}
+    settings = {kind: f'kind="{ZOO.get(kind, kind)}"{", K=2" if kind == "kstep" else ""}' for kind in kinds}
+    tables = {kind: f'{{kind="headgate", {key}={{{own}}}}}' for kind, own in settings.items()}
     return (*(f"policies.{kind}={table}" for kind, table in tables.items()), f"run.policies={json.dumps(kinds)}")
 
 
 RECIPES = {
     "as it stands": ("digits",),
-    "policies": ("digits", f"run.policies={json.dumps([kind for kind in KINDS if kind != 'held'])}"),
+    "policies": (
+        "digits",
+        f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *POLICIES])}",
+        *(f'policies.{name}.kind="{ZOO[name]}"' for name in POLICIES),
+    ),
     "held": ("digits", 'policies.held={kind="held", policy={kind="acdpp"}}', 'run.policies=["held"]', "run.horizon=open"),
     "retention": (
         "digits",

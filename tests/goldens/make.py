@@ -23,7 +23,9 @@ import numpy as np
 
 from headgate.errors import HeadgateError
 
-from .asked import ANSWERED, BASE, FEDERATIONS, RECIPES, REFUSED, ROOT
+from .asked import ANSWERED, BASE, FEDERATIONS, RECIPES, REFUSED, ROOT, ZOO
+from .asked import POLICIES as ZOO_POLICIES
+from .asked import RULES as ZOO_RULES
 
 DATA = Path(__file__).with_name("data")
 ROUNDS, SEEDS, DIGITS, HEX = 40, 3, 9, 12
@@ -80,10 +82,14 @@ def kept_answers():
 def policies():
     """Name → a function that makes the policy: every kind, and the first one with every retention rule."""
     from headgate.control import policies, retention
+    from headgate.registry import find_outside
 
+    zoo = {name: find_outside(name, where, (object,)) for name, where in ZOO.items()}
     made = {name: kind for name, kind in policies.KINDS.items() if kind is not policies.Held}
-    made |= {"held": lambda: policies.Held(policies.Acdpp()), "held listening": lambda: policies.Held(policies.Listening())}
+    made |= {name: zoo[name] for name in ZOO_POLICIES}
+    made |= {"held": lambda: policies.Held(policies.Acdpp()), "held listening": lambda: policies.Held(zoo["listening"]())}
     rules = {name: retention.KStep(4) if rule is retention.KStep else rule() for name, rule in retention.KINDS.items()}
+    rules |= {name: zoo[name]() for name in ZOO_RULES}
     return made | {f"headgate, {name}": lambda rule=rule: policies.Headgate(rule=rule) for name, rule in rules.items()}
 
 

@@ -8,7 +8,7 @@ import pytest
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
-from headgate.learning.changes import Changes, FromFile, Gradual, Recurring, Sudden, Whereabouts, matrix_of
+from headgate.learning.changes import ConceptSchedule, DriftKind, FromFile, Gradual, Recurring, Sudden, matrix_of
 from headgate.limits import CHANGES_FILE
 
 CLIENTS = np.arange(4)
@@ -141,7 +141,7 @@ def test_concepts_and_clients_that_are_not_there_are_refused():
 
 
 @dataclass(frozen=True)
-class Alternating(Changes):
+class Alternating(DriftKind):
     """Changes of a user's own; in round `wrong` it tells of a concept that is not there."""
 
     wrong: int = 99
@@ -154,22 +154,22 @@ def test_changes_of_ones_own():
     settings = ['data.concepts=["same", "rotated"]', f"data.changes={{kind='{__name__}:Alternating', wrong=4}}"]
     e = load("digits", settings)
     assert load(e.tables()).data == e.data
-    where = Whereabouts(e.data.changes, 2, e.seeds[:1], 3)
+    where = ConceptSchedule(e.data.changes, 2, e.seeds[:1], 3)
     assert where.at(3).tolist() == [[1, 0, 1]]
     with pytest.raises(SettingError, match=r"data\.changes: concept 2 in round 4; data\.concepts has 0 to 1"):
         where.at(4)
-    with pytest.raises(SettingError, match="must be a class, a subclass of Changes"):
+    with pytest.raises(SettingError, match="must be a class, a subclass of DriftKind"):
         load("digits", [settings[0], "data.changes={kind='os:system'}"])
 
 
 def test_shares_of_the_clients_and_what_changed():
-    where = Whereabouts(Sudden(rounds=(3,), stagger=1), 2, np.array([7, 8]), 4)
+    where = ConceptSchedule(Sudden(rounds=(3,), stagger=1), 2, np.array([7, 8]), 4)
     weight = np.array([0.4, 0.3, 0.2, 0.1])
     today = where.at(4)
     assert today.tolist() == [[1, 1, 0, 0]] * 2
-    np.testing.assert_allclose(where.shares(today, weight), [[0.3, 0.7]] * 2)
-    np.testing.assert_allclose(where.changed(4, today, weight), [0.3] * 2)
-    assert where.changed(1, where.at(1), weight).tolist() == [0, 0]
-    told = where.told(4, today, weight, np.array([[0.5, 0.6]] * 4))
+    np.testing.assert_allclose(where.shares(4, weight), [[0.3, 0.7]] * 2)
+    np.testing.assert_allclose(where.changed(4, weight), [0.3] * 2)
+    assert where.changed(1, weight).tolist() == [0, 0]
+    told = where.columns(4, weight, np.array([[0.5, 0.6]] * 4))
     assert list(told) == ["changed", "share_0", "accuracy_0", "share_1", "accuracy_1"]
     assert [len(column) for column in told.values()] == [4] * 5

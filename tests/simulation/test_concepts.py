@@ -19,6 +19,7 @@ CHANGES = {
 SMALL = ["run.rounds=12", "run.seeds=2", "training.dtype=float64", "training.steps=2"]
 POLICIES = [
     "run.policies=['headgate', 'constant', 'hybrid', 'acdpp', 'balanced', 'listening']",
+    "policies.listening.kind=studies.zoo.listening:Listening",
     "policies.balanced={kind='pacing', rule='class-balanced'}",
 ]
 
@@ -41,7 +42,7 @@ def test_a_sample_stays_as_it_was_when_it_was_admitted(changes):
     several = 0
     for t in range(1, 13):
         before = simulation.ledgers
-        now = simulation._prepare(t, before, simulation.seen)
+        now = simulation._prepare(t, before, simulation.purchases)
         simulation.step()
         positions = []
         for name in simulation.names:

@@ -95,7 +95,7 @@ def test_a_table_is_learnt_and_its_numbers_stay_as_they_are(here, more):
 
 def test_a_run_of_a_table_is_the_same_by_gram_and_by_the_reference(here):
     exact = ["training.dtype=float64"]
-    folders = [perform(load("digits", [*FEW, *exact]), here / name, executor=name)[0] for name in ("gram", "reference")]
+    folders = [perform(load("digits", [*FEW, *exact]), here / name, executor=name)[0].path for name in ("gram", "reference")]
     one, other = (pl.read_parquet(folder / "metrics.parquet") for folder in folders)
     assert one["admitted"].equals(other["admitted"])
     np.testing.assert_allclose(one["test_loss"], other["test_loss"], rtol=1e-9)
@@ -104,7 +104,7 @@ def test_a_run_of_a_table_is_the_same_by_gram_and_by_the_reference(here):
 @pytest.mark.parametrize("model", [[], NET], ids=["linear", "net"])
 def test_rules_that_look_see_features_as_the_model_does(here, model):
     """Numpy's and torch's learner say the same of them, and looking leaves the data alone."""
-    rule = ["policies.headgate={kind='headgate', rule='gss'}"]
+    rule = ["policies.headgate={kind='headgate', rule='studies.zoo.gss:GSS'}"]
     own, slow = (
         Simulation(experiment := load("digits", [*FEW, *model, *rule]), experiment.data.load(), "cpu", executor)
         for executor in ("auto", "reference")
@@ -113,7 +113,7 @@ def test_rules_that_look_see_features_as_the_model_does(here, model):
     for _ in range(8):
         own.step()
         slow.step()
-    assert own.scoring.took.samples > 50
+    assert own.scored.samples > 50
     assert np.array_equal(before, own.learner.dataset.train_images)
     rows, runs = np.arange(40), np.arange(40) % 2
     asked = ("loss", "error", "features")

@@ -51,7 +51,7 @@ def test_every_sample_is_moved_by_its_own_move_of_the_round(monkeypatch, executo
     seen, made = [], moved.learner.executor
     advance = made.advance
     monkeypatch.setattr(made, "advance", lambda theta, packed, *rest: seen.append(packed) or advance(theta, packed, *rest))
-    now = moved._prepare(1, moved.ledgers)
+    now = moved._prepare(1, moved.ledgers, moved.purchases)
     moved.step()
     move = moves(1, np.array(moved.run_seeds)[now.runs], 1, now.samples)
     plain = load_dataset("digits").train_images[now.batch.rows]

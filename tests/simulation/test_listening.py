@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from headgate.control.policies import Headgate, Listening
+from headgate.control.policies import Headgate
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
@@ -22,7 +22,15 @@ from headgate.simulation.run import examine, play_folder
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
-SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "listening"]', "training.dtype=float64", "training.steps=3"]
+LISTENING = "policies.listening.kind=studies.zoo.listening:Listening"
+SMALL = [
+    "run.rounds=6",
+    "run.seeds=2",
+    'run.policies=["headgate", "listening"]',
+    "training.dtype=float64",
+    "training.steps=3",
+    LISTENING,
+]
 SMALL += ["system.budget=60"]
 MARGINS = ((0, 0), (0, 0), (10, 10), (10, 10))
 
@@ -58,11 +66,10 @@ def by_hand(now, theta, packed):
     y, offsets = torch.as_tensor(np.asarray(packed.labels)), packed.offsets
     told = []
     for segment in range(len(offsets) - 1):
-        (run, client), own = divmod(segment, now.batch.weights.shape[1]), slice(offsets[segment], offsets[segment + 1])
+        run, own = segment // now.batch.weights.shape[1], slice(offsets[segment], offsets[segment + 1])
         logits = x[own] @ weight[run].view(10, 64).T + bias[run]
         losses = cross_entropy(logits, y[own], reduction="none")
-        known = np.concatenate([ledger.admitted for ledger in now.before.values()])[run, now.clients[run, client]]
-        new = torch.from_numpy(now.positions[own] >= known)
+        new = torch.from_numpy(now.new[own])
         told.append([float(losses[chosen].mean()) if chosen.any() else None for chosen in (new, ~new)])
     return np.array(told, dtype=object).reshape(*now.batch.weights.shape, 2)
 
@@ -74,7 +81,7 @@ def by_hand(now, theta, packed):
         [],
         ["training.shift=1"],
         ["training.cohort=4"],
-        ["policies.listening.kind=listening", "policies.listening.rule=reservoir"],
+        [LISTENING, "policies.listening.rule=reservoir"],
     ],
     ids=["windows", "moved images", "a cohort", "a reservoir"],
 )
@@ -82,7 +89,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
     own = simulation(*settings, executor=executor)
     somewhat = 0
     for t in range(1, 7):
-        now, theta, before = own._prepare(t, own.ledgers), own.theta.copy(), own.ledgers
+        now, theta, before = own._prepare(t, own.ledgers, own.purchases), own.theta.copy(), own.ledgers
         rows = {(row["policy"], row["seed"]): row for row in own.step().clients}
         told = by_hand(now, theta, own.learner._packed(now.batch))
         for run, (name, seed) in enumerate((name, seed) for name in own.names for seed in (0, 1)):
@@ -108,7 +115,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
 def test_nets_are_heard_in_their_own_precision():
     """LeNet by the compiled kernels and by torch: the same within float32, in the runs of a batch as in each alone."""
     large = replace(DATA, train_images=np.pad(DATA.train_images, MARGINS), test_images=np.pad(DATA.test_images, MARGINS))
-    settings = ["run.rounds=2", "run.seeds=2", 'run.policies=["listening"]', "training.steps=2", "model.kind=lenet"]
+    settings = ["run.rounds=2", "run.seeds=2", 'run.policies=["listening"]', "training.steps=2", "model.kind=lenet", LISTENING]
     told = {}
     for executor in ("compiled", "reference"):
         own = Simulation(load("digits", settings), large, "cpu", executor)
@@ -126,7 +133,7 @@ def test_nets_are_heard_in_their_own_precision():
 def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(monkeypatch, tmp_path):
     settings = [*SMALL, 'run.policies=["headgate", "constant"]']
     plain, asked = (Simulation(load("digits", [*settings, *more]), DATA) for more in ([], ["training.losses=true"]))
-    assert not plain.heard_runs.size
+    assert not plain.hearing.runs.size
     monkeypatch.setattr(plain.learner, "losses", lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):
         one, other = plain.step(), asked.step()
@@ -154,10 +161,10 @@ def test_control_waits_for_the_round_where_somebody_listens(monkeypatch):
 def test_stopped_and_resumed_a_listening_run_ends_in_the_same_bytes(tmp_path):
     settings = [*SMALL, 'run.policies=["listening", "headgate"]', "training.cohort=6"]
     experiment, done = load("digits", settings), []
-    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 3)
-    perform(None, tmp_path / "run", processes=1)
+    perform(None, tmp_path / "run", processes=1, trust=["studies.zoo.listening"])
     perform(load("digits", settings), tmp_path / "whole", processes=1)
     for name in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -186,4 +193,3 @@ def test_what_was_heard_moves_what_is_bought():
     ((one,), (other,)) = heard.ledgers.values(), deaf.ledgers.values()
     assert not np.array_equal(one.admitted, other.admitted)
     assert (one.spent <= 60 * 20).all()
-    assert isinstance(heard.experiment.policies["listening"], Listening)

@@ -64,14 +64,14 @@ def test_fresh_is_what_a_client_has_labels_of_since_this_round(more, monkeypatch
     )
     mixed, held_before = 0, [set() for _ in own.run_seeds]
     for _ in range(own.experiment.rounds):
-        now = own._prepare(own.t + 1, own.ledgers, own.seen, own.admissions)
+        now = own._prepare(own.t + 1, own.ledgers, own.purchases)
         own.step()
         packed = seen[-1]
         for segment, (first, last) in enumerate(zip(packed.offsets[:-1], packed.offsets[1:], strict=True)):
             run, client = divmod(segment, now.clients.shape[1])
             who = int(now.clients[run, client])
-            places = [(who, int(position)) for position in now.positions[first:last]]
-            new = [place[1] >= now.known[run, who] for place in places]
+            places = [(who, int(sample)) for sample in now.samples[first:last]]
+            new = now.new[first:last].tolist()
             expected = written.share_of_fresh(new, 0.7)
             np.testing.assert_allclose(packed.factors[first:last], expected)
             mixed += len(set(expected)) > 1
@@ -91,7 +91,7 @@ def scaffold_written_out(own):
     models = [(torch.zeros(classes, features).double(), torch.zeros(classes).double()) for _ in range(runs)]
     remembered = [[tuple(map(torch.zeros_like, models[r])) for _ in range(clients)] for r in range(runs)]
     for _ in range(own.experiment.rounds):
-        now = own._prepare(own.t + 1, own.ledgers)
+        now = own._prepare(own.t + 1, own.ledgers, own.purchases)
         own.step()
         for r in range(runs):
             weights = now.batch.weights[r]
@@ -138,8 +138,8 @@ def test_a_run_stopped_at_any_round_goes_on_to_the_same_bytes(tmp_path, kind):
 
 def test_with_cross_entropy_the_record_is_what_it_was(tmp_path):
     """Neither the settings nor the checkpoint speak of what nobody asked for, and saying `plain` changes no byte."""
-    (silent,) = perform(load("digits", SETTINGS), tmp_path / "silent", processes=1)
-    (said,) = perform(load("digits", [*SETTINGS, "objective.kind=plain"]), tmp_path / "said", processes=1)
+    silent = perform(load("digits", SETTINGS), tmp_path / "silent", processes=1)[0].path
+    said = perform(load("digits", [*SETTINGS, "objective.kind=plain"]), tmp_path / "said", processes=1)[0].path
     assert "objective" not in (silent / "config.toml").read_text("utf-8")
     for name in ("config.toml", "metrics.parquet", "clients.parquet", "checkpoints/00000006/tensors.safetensors"):
         assert (silent / name).read_bytes() == (said / name).read_bytes()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from headgate.analysis.compare.scores import Offer
+from headgate.analysis.comparison import Offer
 from headgate.cli.commands import app as library
 from headgate.errors import DataError, SettingError
 from studies import HOME

@@ -6,9 +6,8 @@ import threading
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from headgate.patience import listen
 from headgate.web.app import make_app
-from headgate.web.serving import Server, configured
+from headgate.web.serving import Server, configured, listen
 
 
 class Answer(NamedTuple):
@@ -27,7 +26,7 @@ class Served:
         self._socket = listen("127.0.0.1", port)
         self.port = self._socket.getsockname()[1]
         self._started = threading.Event()
-        self._server = Server(configured(self.app, self._socket), self._begun, lambda: self.app.state.api.live.close())
+        self._server = Server(configured(self.app), self._begun, lambda: self.app.state.api.live.close())
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._pause = pause
 

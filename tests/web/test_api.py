@@ -8,15 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headgate.analysis.compare.page import rows
+from headgate.analysis.comparison import rows
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import read_runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.analysis.summary import summarise
 from headgate.analysis.summary import told as summary_told
 from headgate.records.reader import RunFolder
-from headgate.web import shapes
-from headgate.web.compare import _savings, compare
+from headgate.web.compare import DifferingSetting, _savings, compare, differing
 from headgate.web.runs import Library
 
 from .folders import MadeUp, change_state, finite, nobody, sweep
@@ -54,18 +53,17 @@ def summaries(folder, target=None):
     return [summarise(one, target) for one in read_runs([RunFolder.open(folder)])]
 
 
-def get(page, path, shape):
-    """An answer that has its shape and no number that JSON lacks."""
+def get(page, path):
+    """An answer without a number that JSON lacks; test_openapi holds all answers to their shapes."""
     answer = page.get(path)
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == "application/json"
-    shape.model_validate_json(answer.body)
     assert finite(answer.json)
     return answer.json
 
 
 def test_the_list_says_where_every_run_stands(page):
-    told = get(page, "/api/runs", shapes.RunList)
+    told = get(page, "/api/runs")
     rows = {row["name"]: row for row in told["rows"]}
     states = {name: row["state"] for name, row in rows.items()}
     points = {"study~lr=0.1": "finished", "study~lr=0.5,K=3": "finished"}
@@ -143,19 +141,19 @@ def test_the_list_is_searched_and_sorted(page, query, names):
 
 
 def test_a_run_in_full(page, runs):
-    told = get(page, "/api/runs/done", shapes.Detail)
+    told = get(page, "/api/runs/done")
     run = RunFolder.open(runs[0] / "done")
     assert told["summary"] == [summary_told(each) for each in summaries(runs[0] / "done", 0.5)]
     assert (told["buffers"], told["memory"], told["clients"], told["target"]) == ([4, 6, 5], 15, 3, 0.5)
     assert told["toml"] == run.config_text()
     assert told["settings"] == run.config
     assert told["conclusion"] == conclusion(read_runs([run]))
-    assert get(page, "/api/runs/lost", shapes.Detail)["warning"] == "Runs that broke down: 2 of acdpp diverged."
-    assert get(page, "/api/runs/study~lr=0.5,K=3", shapes.Detail)["sweep"] == "study"
+    assert get(page, "/api/runs/lost")["warning"] == "Runs that broke down: 2 of acdpp diverged."
+    assert get(page, "/api/runs/study~lr=0.5,K=3")["sweep"] == "study"
 
 
 def test_curves_are_means_over_seeds(page, runs):
-    told = get(page, "/api/runs/done/curves", shapes.Curves)
+    told = get(page, "/api/runs/done/curves")
     metrics = RunFolder.open(runs[0] / "done").metrics()
     (own,) = [each for each in told["policies"] if each["policy"] == "constant"]
     assert own["t"] == list(range(1, 13))
@@ -169,21 +167,21 @@ def test_curves_are_means_over_seeds(page, runs):
 
 
 def test_curves_go_on_where_one_has_them(page):
-    told = get(page, "/api/runs/live/curves?since=4", shapes.Curves)
+    told = get(page, "/api/runs/live/curves?since=4")
     by_policy = {each["policy"]: each for each in told["policies"]}
     assert (by_policy["acdpp"]["t"], by_policy["acdpp"]["complete"]) == ([5, 6, 7], 7)
     assert (by_policy["constant"]["t"], by_policy["constant"]["rounds"]) == ([], 4)
     assert by_policy["acdpp"]["evaluated"] == [6]
-    one = get(page, "/api/runs/live/curves?points=3&policies=headgate", shapes.Curves)["policies"]
+    one = get(page, "/api/runs/live/curves?points=3&policies=headgate")["policies"]
     assert [each["t"] for each in one] == [[1, 2 if one[0]["t"][1] == 2 else 3, 4]]
 
 
 def test_clients_hold_what_the_ledger_says(page, runs):
     made = runs[1]["done"]
-    told = get(page, "/api/runs/done/clients?policy=acdpp&seed=1", shapes.Clients)
+    told = get(page, "/api/runs/done/clients?policy=acdpp&seed=1")
     assert [row[-1] for row in told["held"]] == made.ledgers["acdpp"].occupancy[1].tolist()
     assert (told["clients"], told["buffers"], told["last"]) == (["0", "1", "2"], [4, 6, 5], 12)
-    mean = get(page, "/api/runs/done/clients?policy=acdpp", shapes.Clients)
+    mean = get(page, "/api/runs/done/clients?policy=acdpp")
     expected = made.ledgers["acdpp"].occupancy.mean(axis=0) / [4, 6, 5]
     assert [row[-1] for row in mean["ratio"]] == pytest.approx(expected.tolist(), rel=1e-3)
 
@@ -191,7 +189,7 @@ def test_clients_hold_what_the_ledger_says(page, runs):
 @pytest.mark.parametrize(("name", "policy"), [("done", "acdpp"), ("done", "constant"), ("live", "headgate")])
 def test_a_trace_adds_up(page, runs, name, policy):
     made = runs[1][name]
-    told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1", shapes.TraceShape)
+    told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1")
     rounds = made.ledgers[policy].t
     assert told["t"] == list(range(1, rounds + 1))
     assert told["recorded"] is True
@@ -207,7 +205,7 @@ def test_a_trace_adds_up(page, runs, name, policy):
             own += [0] * new
             del own[: len(own) - left]
             assert len(own) == left
-    part = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1&first=2&limit=2", shapes.TraceShape)
+    part = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1&first=2&limit=2")
     assert part["t"] == [2, 3]
     assert part["price"] == told["price"][1:3]
 
@@ -226,7 +224,7 @@ def test_a_table_for_every_figure(page, runs):
 
 
 def test_runs_side_by_side(page):
-    told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent", shapes.ComparisonShape)
+    told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent")
     assert [(line["run"], line["policy"]) for line in told["lines"]] == [("done", "acdpp"), ("dead", "acdpp")]
     (difference,) = told["differences"]
     assert (difference["to_run"], difference["paired"]) == ("done", False)
@@ -237,8 +235,8 @@ def test_runs_side_by_side(page):
 
 
 def test_any_line_can_be_the_one_to_compare_with(page):
-    there = get(page, "/api/compare?runs=done&metric=n", shapes.ComparisonShape)["differences"][0]
-    back = get(page, "/api/compare?runs=done&metric=n&to_run=done&to_policy=constant", shapes.ComparisonShape)["differences"][0]
+    there = get(page, "/api/compare?runs=done&metric=n")["differences"][0]
+    back = get(page, "/api/compare?runs=done&metric=n&to_run=done&to_policy=constant")["differences"][0]
     assert (back["policy"], back["to_policy"]) == (there["to_policy"], there["policy"]) == ("acdpp", "constant")
     assert back["mean"] == pytest.approx([-value for value in there["mean"]])
     assert back["half"] == pytest.approx(there["half"])
@@ -263,7 +261,7 @@ def with_budget(money):
 
 
 def needs(folder, *names, policies=()):
-    return compare(Library(folder), names, policies, "round", "best_accuracy", 50)["savings"]
+    return compare(Library(folder), names, policies, "round", "best_accuracy", 50).savings
 
 
 def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budgets):
@@ -274,7 +272,7 @@ def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budg
     assert re.fullmatch(r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches) .+\.", said)
     with Served(budgets) as served:
         path = "/api/compare?runs=at-10&runs=at-20&runs=at-40&metric=n"
-        assert get(served, path, shapes.ComparisonShape)["savings"] == said
+        assert get(served, path)["savings"] == said
 
 
 @pytest.mark.parametrize(
@@ -304,7 +302,7 @@ def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_
 
 
 def test_policies_of_a_run_are_compared_seed_by_seed(page):
-    told = get(page, "/api/compare?runs=done&x=money&points=50", shapes.ComparisonShape)
+    told = get(page, "/api/compare?runs=done&x=money&points=50")
     (difference,) = told["differences"]
     assert difference["paired"] is True
     assert difference["seeds"] == 3
@@ -361,13 +359,11 @@ def test_a_single_run_folder_is_shown_alone(runs):
 
 
 def test_settings_that_differ_keep_their_kind():
-    from headgate.web.compare import differing
-
     a = {"system": {"buffers": [1, 2]}, "policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "run": {"seeds": 2}}
     b = {"system": {"buffers": [1, 3]}, "policies": {"acdpp": {"K": 4}}, "run": {"seeds": 2}}
     assert differing({"a": a, "b": b}) == [
-        {"key": "system.buffers", "values": [[1, 2], [1, 3]]},
-        {"key": "policies.acdpp.K", "values": [3, 4]},
+        DifferingSetting("system.buffers", [[1, 2], [1, 3]]),
+        DifferingSetting("policies.acdpp.K", [3, 4]),
     ]
     assert differing({"a": a}) == []
 
@@ -378,10 +374,10 @@ def test_a_run_of_the_simulator(tmp_path):
     from headgate.simulation.schedule import perform
 
     experiment = load("digits", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])
-    (folder,) = perform(experiment, tmp_path / "real", processes=1)
+    folder = perform(experiment, tmp_path / "real", processes=1)[0].path
     with Served(tmp_path) as served:
-        told = get(served, "/api/runs/real", shapes.Detail)
+        told = get(served, "/api/runs/real")
         assert told["summary"] == [summary_told(each) for each in summaries(folder, experiment.training.target)]
         assert (told["state"], told["round"], told["clients"]) == ("finished", 3, 10)
-        for path, shape in (("curves", shapes.Curves), ("clients", shapes.Clients), ("trace", shapes.TraceShape)):
-            get(served, f"/api/runs/real/{path}", shape)
+        for path in ("curves", "clients", "trace"):
+            get(served, f"/api/runs/real/{path}")

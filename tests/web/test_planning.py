@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.analysis.rehearsal import summarise
+from headgate.analysis.rehearsal import summarise_rehearsal
 from headgate.control.plan import plan
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
@@ -18,9 +18,8 @@ from headgate.errors import HeadgateError
 from headgate.experiment import build
 from headgate.registry import POLICY
 from headgate.theory.comparison import oracle_bound
-from headgate.web import shapes
-from headgate.web.asking import choices
-from headgate.web.planning import Planner, Superseded
+from headgate.web.api import Json
+from headgate.web.planning import Planner, Superseded, choices
 
 from .folders import finite
 
@@ -31,8 +30,7 @@ TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 
 def answer(**more):
-    told = Planner().answer({**ASKED, **more})
-    shapes.PlanShape.model_validate(told)
+    told = json.loads(Json(Planner().answer({**ASKED, **more})).body)
     assert finite(told)
     return told
 
@@ -51,7 +49,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(prices):
     assert [each["K"] for each in told["candidates"] if each["chosen"]] == [chosen.K]
     assert told["why"] == made.why
     # and it is the plan itself that the file rehearses
-    again = summarise(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
+    again = summarise_rehearsal(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
     assert (again.spend_per_round, again.bound, again.peak_n) == (told["spend"], pytest.approx(told["bound"]), told["peak_n"])
 
 
@@ -59,7 +57,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(prices):
 def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
     told = answer(policy=policy, rounds=20, seeds=2)
     e = build("again", tomllib.loads(told["toml"]))
-    again = summarise(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
+    again = summarise_rehearsal(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
     assert told["spend"] == again.spend_per_round
     assert told["peak_n"] == again.peak_n
     assert told["buffer_violation"] == again.buffer_violation
@@ -223,7 +221,7 @@ def test_a_newer_request_of_the_same_page_takes_the_place_of_an_older_one():
     newer = planner.arrive({**ASKED, "page": "one"})
     with pytest.raises(Superseded):
         older()
-    assert newer()["K"] == other()["K"]
+    assert newer().K == other().K
     assert planner._newest == {}
 
 
@@ -250,7 +248,7 @@ def test_work_that_has_begun_is_given_up(monkeypatch):
     thread.start()
     assert begun.wait(20)
     monkeypatch.undo()
-    assert planner.answer({**ASKED, "policy": "constant", "page": "one"})["policy"] == "constant"
+    assert planner.answer({**ASKED, "policy": "constant", "page": "one"}).policy == "constant"
     thread.join(20)
     assert ended == [409]
 
@@ -272,16 +270,80 @@ def test_prices_of_single_clients_and_too_large_plans_have_no_clairvoyant():
 
 
 def test_recipes_to_start_from_can_be_planned():
-    told = choices()
-    shapes.Choices.model_validate(told)
+    told = json.loads(Json(choices()).body)
     assert {"mnist", "digits"} <= {recipe["name"] for recipe in told["recipes"]}
     assert "million" not in {recipe["name"] for recipe in told["recipes"]}
     for recipe in told["recipes"]:
         made = Planner().answer(
             {"system": recipe["system"], "prices": recipe["prices"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
         )
-        assert (made["policy"], made["warning"]) == ("headgate", "")
+        assert (made.policy, made.warning) == ("headgate", "")
     assert told["policies"][0] == "headgate"
     names = {kind: [key["name"] for key in keys if key["required"]] for kind, keys in told["prices"].items()}
     assert names["uniform"] == ["low", "high"]
     assert names["trace"] == []
+
+
+# a request cannot have a module imported or a file read, however deep it hides the name
+
+OUTSIDE = "planted_by_a_visitor:Part"
+PER_CLIENT = {"kind": "per-client", "factors": [1.0, 1.0, 1.0]}
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A module in the working folder, which says so when it is imported, and a file of prices beside it."""
+    (tmp_path / "planted_by_a_visitor.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "prices.csv").write_text("price\n" + "1\n" * 40)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "planted_by_a_visitor", raising=False)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"policy": OUTSIDE},
+        {"options": {"kind": OUTSIDE}},
+        {"options": {"rule": OUTSIDE}},
+        {"options": {"rule": {"kind": OUTSIDE}}},
+        {"policy": "constant", "options": {"rule": OUTSIDE}},
+        {"policy": "acdpp", "options": {"bound": {"kind": OUTSIDE}}},
+        {"prices": {"kind": OUTSIDE}},
+        {"prices": {**PER_CLIENT, "common": OUTSIDE}},
+        {"prices": {**PER_CLIENT, "common": {"kind": OUTSIDE}}},
+        {"prices": {**PER_CLIENT, "common": {**PER_CLIENT, "common": OUTSIDE}}},
+        {"system": {**SYSTEM, "kind": OUTSIDE}},
+        {"bound": {"kind": OUTSIDE}},
+    ],
+)
+def test_no_module_is_imported(planted, more):
+    with pytest.raises(HeadgateError) as refused:
+        Planner().answer({**ASKED, **more})
+    assert "planted_by_a_visitor" not in sys.modules
+    assert "imported" not in str(refused.value)
+
+
+FILE = {"kind": "trace", "file": "prices.csv"}
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        FILE,
+        {**FILE, "prices": [1.0]},
+        {**PER_CLIENT, "common": FILE},
+        {**PER_CLIENT, "common": {**PER_CLIENT, "common": FILE}},
+        {**PRICES, "folder": "/"},
+    ],
+)
+def test_no_file_is_read(planted, prices):
+    with pytest.raises(HeadgateError, match="a plan names no file"):
+        Planner().answer({**ASKED, "prices": prices})
+
+
+def test_what_is_shipped_may_be_nested():
+    told = Planner().answer(
+        {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "static", "ratio": 0.5}}}
+    )
+    assert told.policy == "headgate"
+    assert told.spend <= 20.0 * (1 + 1e-9)

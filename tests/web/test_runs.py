@@ -8,7 +8,7 @@ from headgate import reading
 from headgate.errors import DataError
 from headgate.records import tables as tables_module
 from headgate.web import runs as runs_module
-from headgate.web.listing import listing
+from headgate.web.answers import run_list
 from headgate.web.runs import Library, UnknownRun
 
 from .folders import MadeUp, change_state, nobody, sweep
@@ -19,9 +19,9 @@ def reads(monkeypatch):
     """The names of all files of run folders whose content is read."""
     seen = []
 
-    def table(path, start=0, most=-1, original=tables_module.read_bytes):
+    def table(path, most, original=tables_module.read_bytes):
         seen.append(path.name)
-        return original(path, start, most)
+        return original(path, most)
 
     def small(path, most=0, original=reading.read_bytes):
         seen.append(path.name)
@@ -33,7 +33,7 @@ def reads(monkeypatch):
 
 
 def whole_list(library):
-    return listing(library, "", "started", "desc", 1000, 0)
+    return run_list(library, "", "started", "desc", 1000, 0)
 
 
 def test_unchanged_folders_are_not_read_again(tmp_path, reads):
@@ -43,7 +43,7 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     library = Library(tmp_path)
     reads.clear()
     first = whole_list(library)
-    tables = ["metrics.jsonl", "metrics.parquet"]  # a line of the list needs no table of the clients
+    tables = ["metrics.parquet", "part-00001.parquet", "part-00002.parquet"]  # a line of the list needs no table of the clients
     assert sorted(set(reads)) == sorted(["config.toml", "environment.json", "state.json", *tables])
     reads.clear()
     assert whole_list(library) == first
@@ -51,8 +51,8 @@ def test_unchanged_folders_are_not_read_again(tmp_path, reads):
     live.play(1)
     reads.clear()
     second = whole_list(library)
-    assert {row["name"]: row["round"] for row in second["rows"]}["live"] == 3
-    of_the_live_one = ["config.toml", "environment.json", "metrics.jsonl", "state.json"]
+    assert {row["name"]: row["round"] for row in second.rows}["live"] == 3
+    of_the_live_one = ["config.toml", "environment.json", "part-00003.parquet", "state.json"]
     assert sorted(set(reads)) == of_the_live_one
     assert len(reads) <= 7
 
@@ -62,15 +62,15 @@ def test_only_what_is_shown_or_sorted_by_is_read(tmp_path, reads):
         MadeUp(tmp_path / f"run-{i}", rounds=2).finish()
     library = Library(tmp_path)
     reads.clear()
-    listing(library, "", "name", "asc", 2, 0)
+    run_list(library, "", "name", "asc", 2, 0)
     assert reads.count("metrics.parquet") == 2
-    listing(library, "", "accuracy", "asc", 2, 0)
+    run_list(library, "", "accuracy", "asc", 2, 0)
     assert reads.count("metrics.parquet") == 6
 
 
 def test_states_change_and_runs_come_and_go(tmp_path):
     library = Library(tmp_path)
-    assert whole_list(library)["rows"] == []
+    assert whole_list(library).rows == []
     run = MadeUp(tmp_path / "run").play(3)
     assert library.head("run").state == "running"
     assert library.progress("run").round == 3
@@ -119,7 +119,7 @@ def test_files_that_are_links_are_not_followed(tmp_path, file):
 
 def test_parts_that_are_links_are_not_followed(tmp_path):
     run = MadeUp(tmp_path / "runs" / "run", parts=True).play(3)
-    part = run.folder / "parts" / "000"
+    part = run.folder / "shards" / "000"
     part.rename(tmp_path / "part")
     part.symlink_to(tmp_path / "part")
     library = Library(tmp_path / "runs")
@@ -131,23 +131,23 @@ def test_a_damaged_table_is_said_in_its_row(tmp_path):
     (run.folder / "metrics.parquet").write_bytes(b"no parquet")
     library = Library(tmp_path)
     assert "metrics.parquet: is damaged" in library.row("run")["problem"]
-    with pytest.raises(DataError, match=r"run: metrics.parquet: is damaged"):
+    with pytest.raises(DataError, match=r"run: run/metrics.parquet: is damaged"):
         library.metrics("run")
 
 
 def test_a_table_that_becomes_whole_between_two_looks(tmp_path, monkeypatch):
-    """Lines vanish when a run finishes: whoever was about to read them reads the table."""
+    """Parts vanish when a run finishes: a reader that was about to read them reads the table."""
     run = MadeUp(tmp_path / "run").play(11)
     library = Library(tmp_path)
     library.metrics("run")
     run.play(1)
     original = tables_module.read_bytes
 
-    def finishing(path, start=0, most=-1):
-        if path.suffix == ".jsonl":
+    def finishing(path, most):
+        if path.name.startswith("part-"):
             monkeypatch.setattr(tables_module, "read_bytes", original)
             run.finish()
-        return original(path, start, most)
+        return original(path, most)
 
     monkeypatch.setattr(tables_module, "read_bytes", finishing)
     assert library.metrics("run").reached([("acdpp", 0), ("constant", 1)]).tolist() == [12, 12]

@@ -5,9 +5,8 @@ import socket
 import pytest
 
 from headgate.errors import SettingError
-from headgate.patience import listen
-from headgate.web.serving import link_to, token_for
-from headgate.web.uploads import MOST_CSV, MOST_JSON
+from headgate.web.security import MOST_CSV, MOST_JSON
+from headgate.web.serving import link_to, listen, token_for
 
 from .folders import MadeUp
 from .served import Served

@@ -25,19 +25,19 @@ MARKED = 20
 MONEY = "Money spent a round"
 
 
-class Look(NamedTuple):
+class LineStyle(NamedTuple):
     """Which of the colours and which of the four kinds of line."""
 
     colour: int
     dash: int
 
 
-def looks(policies: Sequence[Runs]) -> list[Look]:
+def line_styles(policies: Sequence[Runs]) -> list[LineStyle]:
     """A policy has the same colour in every run, and a run the same kind of line; with too many of them, each its own."""
     names, runs = list(dict.fromkeys(p.policy for p in policies)), list(dict.fromkeys(p.folder for p in policies))
     if len(names) <= len(COLOURS) and len(runs) <= len(DASHES):
-        return [Look(names.index(p.policy), runs.index(p.folder)) for p in policies]
-    return [Look(i % len(COLOURS), i // len(COLOURS) % len(DASHES)) for i in range(len(policies))]
+        return [LineStyle(names.index(p.policy), runs.index(p.folder)) for p in policies]
+    return [LineStyle(i % len(COLOURS), i // len(COLOURS) % len(DASHES)) for i in range(len(policies))]
 
 
 class Curve(NamedTuple):

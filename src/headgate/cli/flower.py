@@ -4,20 +4,16 @@ import signal
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headgate.cli.command_group import CommandGroup
-from headgate.cli.console import Set
+from headgate.cli.console import Set, say
 from headgate.cli.learning import show_and_conclude
-from headgate.cli.saying import say
 from headgate.cli.standing import clients as clients_of_a_run
-from headgate.errors import HeadgateError, Interrupted, SettingError
+from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted
-
-if TYPE_CHECKING:
-    from headgate.flower.deploy.supervisor import Supervisor
 
 commands = typer.Typer(
     cls=CommandGroup,
@@ -26,8 +22,9 @@ commands = typer.Typer(
 
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
-    `certificates` and `superlink` on the server, `key` and `supernode` on each client, `register` to bind a client to its
-    key, `clients` to see how clients stand, and `forget` to remove samples. docs/do/flower.md goes through it all.
+    `certificates` and `superlink` on the server, `key` and `supernode` on each client write what nginx and systemd need,
+    `register` binds a client to its key, `clients` shows how clients stand, and `forget` removes samples. docs/do/flower.md
+    goes through it all.
     """,
 )
 
@@ -86,10 +83,11 @@ def deploy_example(
 
     DIR is an app made by `headgate flower new`, or a new folder for one.
 
-    Everything listens on 127.0.0.1 alone, with TLS by an authority of its own and registered keys. Each round is a line on
-    stderr: answers, money, accuracy, and who gave no valid answer. SuperNodes that die are started again, and a ServerApp
-    that is lost is submitted again and goes on from its ledger: try it with `kill -9`. Logs, keys and the clients' buffers
-    lie in DIR/deployment, the run folder in DIR/runs. Ctrl-C ends every process that was started; the same command goes on.
+    Everything listens on 127.0.0.1 alone, behind nginx, with TLS by an authority of its own and registered keys. Each round is
+    a line on stderr: answers, money, accuracy, and who gave no valid answer. Services that die are started again, and a
+    ServerApp that is lost is submitted again and goes on from its ledger: try it with `kill -9`. Logs, keys and the clients'
+    buffers lie in DIR/deployment, the run folder in DIR/runs. Ctrl-C ends every process that was started; the same command
+    goes on.
     """
     _check_installed()
     from headgate.flower.app.write import app_settings, write_app
@@ -119,19 +117,21 @@ def certificates(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address by which clients reach the SuperLink; may be given again.", show_default=False),
+        typer.Option(help="A name or address by which clients reach the server; may be given again.", show_default=False),
     ] = None,
 ) -> None:
-    """Make a private authority, if there is none in DIR yet, and a certificate for the SuperLink.
+    """Make the certificates of a deployment, or check and renew those in DIR.
 
-    All of them go to DIR. ca.crt goes to every machine; server.pem and server.key stay with the SuperLink; ca.key signs, and
-    is best kept offline.
+    ca.crt goes to every machine; server.pem and server.key stay with nginx and the SuperLink; ca.key signs, and is best kept
+    offline. A server certificate that ends within 30 days is renewed if ca.key is in DIR, with a warning in either case. One
+    that has expired is refused: services of `headgate flower superlink` call this before they start.
     """
     _check_installed()
-    from headgate.flower.deploy.certificates import LOOPBACK, make_certificates
+    from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
 
-    made = make_certificates(folder, host or LOOPBACK)
-    for path in (made.authority, made.authority_key, made.server, made.server_key):
+    for warning in ensure_certificates(folder, host or ()):
+        _say(f"warning: {warning}")
+    for path in certificates_in(folder):
         say(path)
 
 
@@ -143,69 +143,55 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
     registered with the SuperLink.
     """
     _check_installed()
-    from headgate.flower.deploy.certificates import make_node_key
+    from headgate.flower.keys import make_key
 
-    say(make_node_key(path))
+    say(make_key(path))
 
 
 @commands.command()
 def superlink(
     folder: Annotated[Path, typer.Argument(metavar="DIR")],
     certificates: Annotated[Path, typer.Option(metavar="DIR", help="Made by `headgate flower certificates`.")],
-    host: Annotated[str, typer.Option(help="The address at which SuperNodes come in; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port at which SuperNodes come in.")] = 8000,
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes come in.")] = "0.0.0.0:8000",
     inside: Annotated[int, typer.Option(help="The port of the SuperLink itself, on 127.0.0.1.")] = 8001,
-    address: Annotated[str, typer.Option(help="The name in its certificate by which it is reached.")] = "127.0.0.1",
-    register: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="N=FILE.pub", help="Client N's SuperNode has this public key; may be given again.", show_default=False
-        ),
-    ] = None,
-    front: Annotated[bool, typer.Option(help="Whether to start the front; without it, nginx stands there.")] = True,
 ) -> None:
-    """Run a SuperLink and the front through which SuperNodes reach it, and start again what dies.
+    """Write the configuration of nginx and the systemd units of a server into DIR.
 
-    The SuperLink listens on 127.0.0.1 alone: who reaches it may start apps. The front has TLS, passes on what a SuperNode with
-    a registered key needs, and nothing else. DIR/nginx.conf is the same front for nginx: use it with --no-front.
-
-    DIR holds the database, logs, which key each client has (clients.keys) and the users' connection. Keys can also be
-    registered later: `headgate flower register`.
+    The SuperLink listens on 127.0.0.1 alone, because who reaches it may start apps; nginx has TLS and passes on the paths that
+    SuperNodes need. The machine, or container, must be the SuperLink's own: its other users are trusted. DIR also holds the
+    database, which key each client has (clients.keys) and Flower's connection for `flwr` (FLWR_HOME=DIR/user).
     """
     _check_installed()
-    from headgate.flower.deploy.certificates import Certificates, check_certificate
-    from headgate.flower.deploy.door import Door
-    from headgate.flower.deploy.nginx import FILE, nginx_text
-    from headgate.flower.deploy.superlink import HOST, SuperLink
+    from headgate.flower.deploy.services import server_services, write_units
 
-    if not front and host != HOST:
-        raise SettingError(f"--host {host}: without its front a SuperLink listens on {HOST} alone, since it is open to all")
-    if port == inside:
-        raise SettingError(f"--inside {inside}: the SuperLink and its front need a port each")
-    wanted = [_numbered(each) for each in register or ()]
-    mark = _mark()
-    link = SuperLink(folder.resolve(), inside, mark)
-    shown = Certificates(certificates.resolve())
-    for path in (shown.authority, shown.server):
-        if warning := check_certificate(path):
-            _say(f"warning: {warning}")
-    door = Door(link, shown, port, host, address)
-    link.prepare()
-    (link.folder / FILE).write_text(nginx_text(shown, port, address, inside, link.certificates.authority), "utf-8")
-    supervisor = _supervisor(mark)
-    try:
-        supervisor.keep("SuperLink", link)
-        for client, public in wanted:
-            link.register(client, public)
-        if front:
-            supervisor.keep("front", door)
-    except BaseException:
-        _end(supervisor, mark)
-        raise
-    _say(f"SuperNodes come in at https://{door.where}" if front else f"SuperNodes come in by {link.folder / FILE}")
-    _say(f"SuperLink: https://{link.where}, for this machine alone; log in {link.log}")
-    _say(f"to run an app: FLWR_HOME={link.connection.parent} flwr run APP")
-    _keep_running(supervisor, mark)
+    folder = folder.resolve()
+    for path in write_units(folder, server_services(folder, certificates, listen, inside)):
+        say(path)
+
+
+@commands.command()
+def supernode(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes come in.")],
+    authority: Annotated[Path, typer.Option(metavar="FILE", help="ca.crt of the server's authority.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="Made by `headgate flower key`; FILE.pub must be registered.")],
+    client: Annotated[int, typer.Option(help="Which client of the recipe this is, from 0.")],
+    clients: Annotated[int, typer.Option(help="How many there are in all.")],
+    port: Annotated[int, typer.Option(help="The port of the SuperNode itself, on 127.0.0.1.")] = 8002,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
+) -> None:
+    """Write the systemd units of one client's SuperNode into DIR.
+
+    DIR/store holds what the client has admitted: do not lose it, it was paid for. When a run is over its samples are removed
+    there; `headgate flower forget DIR/store` removes them by hand.
+    """
+    _check_installed()
+    from headgate.flower.deploy.services import node_services, write_units
+
+    folder = folder.resolve()
+    services = node_services(folder, superlink, authority.resolve(), key.resolve(), client, clients, port, keep)
+    for path in write_units(folder, services):
+        say(path)
 
 
 @commands.command()
@@ -222,46 +208,10 @@ def register(
     can answer in its name.
     """
     _check_installed()
-    from headgate.flower.deploy.superlink import SuperLink
+    from headgate.flower.deploy.services import register as register_key
 
-    link = SuperLink(folder.resolve(), 0, _mark())
-    if not link.connection.is_file():
-        raise SettingError(f"{folder}: is no folder of headgate flower superlink")
-    link.register(client, public, replace)
+    register_key(folder.resolve(), client, public, replace)
     say(f"client {client}: {public}")
-
-
-@commands.command()
-def supernode(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the SuperLink is.")],
-    authority: Annotated[Path, typer.Option(metavar="FILE", help="ca.crt of the SuperLink's authority.")],
-    key: Annotated[Path, typer.Option(metavar="FILE", help="Made by `headgate flower key`; FILE.pub must be registered.")],
-    client: Annotated[int, typer.Option(help="Which client of the recipe this is, from 0.")],
-    clients: Annotated[int, typer.Option(help="How many there are in all.")],
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
-) -> None:
-    """Run the SuperNode of one client, and start it again if it dies.
-
-    DIR holds its log and, in DIR/store, what the client has admitted: do not lose it, it was paid for. When a run is over its
-    samples are removed there; `headgate flower forget DIR/store` removes them by hand.
-    """
-    _check_installed()
-    from headgate.flower.deploy.certificates import check_certificate
-    from headgate.flower.deploy.processes import free_port
-    from headgate.flower.deploy.supernode import SuperNode
-
-    if warning := check_certificate(authority):
-        _say(f"warning: {warning}")
-    mark, home = _mark(), folder.resolve()
-    config: dict[str, str | int] = {"partition-id": client, "num-partitions": clients, "headgate-store": str(home / "store")}
-    config |= {"headgate-keep": "true"} if keep else {}
-    supervisor = _supervisor(mark)
-    node = SuperNode(home, superlink, authority.resolve(), key.resolve(), free_port(), mark, config)
-    kept = supervisor.keep(f"SuperNode {client}", node)
-    _say(f"SuperNode {client}: log in {node.log}")
-    _keep_running(supervisor, mark)
-    raise HeadgateError(f"SuperNode {client}: refused (Flower's code {kept.given_up}); is {key}.pub registered?")
 
 
 commands.command("clients")(clients_of_a_run)
@@ -295,13 +245,6 @@ def forget(
 # what they share
 
 
-def _numbered(text: str) -> tuple[int, Path]:
-    client, _, public = text.partition("=")
-    if not client.isdecimal() or not public:
-        raise SettingError(f"--register {text}: must be the number of a client and its key, as in 0=node-0.key.pub")
-    return int(client), Path(public)
-
-
 def _overrides(set_: list[str] | None, rounds: int | None) -> list[str]:
     return [*(set_ or ()), *([f"run.rounds={rounds}"] if rounds is not None else ())]
 
@@ -315,19 +258,6 @@ def _say(text: str) -> None:
     say(text, error=True)
 
 
-def _mark() -> str:
-    from secrets import token_hex
-
-    return token_hex(8)
-
-
-def _supervisor(mark: str) -> "Supervisor":
-    from headgate.flower.deploy.processes import executors
-    from headgate.flower.deploy.supervisor import Supervisor
-
-    return Supervisor(_say, executors=lambda: executors(mark))
-
-
 def _end_as_by_ctrl_c() -> None:
     """A service manager sends SIGTERM; processes are to be ended then as well."""
 
@@ -335,24 +265,3 @@ def _end_as_by_ctrl_c() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-
-
-def _keep_running(supervisor: "Supervisor", mark: str) -> None:
-    """Until Ctrl-C, or until every process was given up."""
-    import time
-
-    _end_as_by_ctrl_c()
-    try:
-        while any(each.given_up is None for each in supervisor.kept.values()):
-            supervisor.look()
-            time.sleep(1)
-    except KeyboardInterrupt:
-        raise Interrupted("stopped") from None
-    finally:
-        _end(supervisor, mark)
-
-
-def _end(supervisor: "Supervisor", mark: str) -> None:
-    from headgate.flower.deploy.processes import end
-
-    end(supervisor.processes, mark)

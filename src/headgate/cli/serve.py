@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.saying import say
+from headgate.cli.console import say
 from headgate.errors import DataError, SettingError
 
 
@@ -34,7 +34,7 @@ def serve(
     nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
     """
     try:
-        from headgate.web.serving import SEEN, said_token, token_for
+        from headgate.web.serving import SEEN, given_token, token_for
         from headgate.web.serving import serve as serve_page
     except ModuleNotFoundError as error:
         raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
@@ -49,7 +49,7 @@ def serve(
 
             webbrowser.open(link)
 
-    said = token_for(host, said_token(token, token_file))
+    secret = token_for(host, given_token(token, token_file))
     if token is not None:
         say(SEEN, error=True)
-    serve_page(runs_dir, host, port, said, started)
+    serve_page(runs_dir, host, port, secret, started)

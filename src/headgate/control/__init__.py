@@ -8,20 +8,8 @@ ledger = controller.post(ledger, orders)      # the only way time advances
 
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, PolicyContext
-from headgate.control.retention import (
-    Balancer,
-    Candidates,
-    Cbrs,
-    ClassBalanced,
-    DynamicRatio,
-    Fifo,
-    Gss,
-    KStep,
-    Ode,
-    Reservoir,
-    Retention,
-    StaticRatio,
-)
+from headgate.control.ranking import Candidates, RankingRule
+from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, Retention, StaticRatio
 from headgate.control.scores import Scores
-from headgate.control.selection import ByEntropy, ByLot, ByMargin, FirstCome, KCentre, Offered, Selection, Vessal
+from headgate.control.selection import ByEntropy, ByLot, ByMargin, FirstCome, Selection
 from headgate.control.types import AdmissionRequest, Ledger, Losses, Orders, Report, System, View

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.control.ranking import Candidates, chosen
 from headgate.control.renewed import Windows, by_client, kind_of, renewed
-from headgate.control.retention import Candidates, KStep, Retention, WindowRule
-from headgate.control.scores import Scores, check_asked
+from headgate.control.retention import KStep, Retention, WindowRule
+from headgate.control.scores import Scores
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
@@ -43,7 +44,7 @@ class Buffers:
         self.window = isinstance(rule, WindowRule)
         if self.limit is None and not self.window:
             raise SettingError(f"{type(rule).__name__}: needs a capacity; only window rules go without")
-        check_asked(rule, rule.scores)
+        rule.check()
         self.K = rule.K if isinstance(rule, KStep) else None
         if np.ndim(self.K) and np.shape(self.K) != (runs,):  # type: ignore[arg-type]  # None has no dimensions
             raise SettingError(f"K: has {np.size(self.K)} entries for {runs} runs")  # type: ignore[arg-type]
@@ -156,16 +157,17 @@ class Buffers:
         if contents.labels is not None:
             held["labels"], came["labels"] = contents.labels, self._labels(run, client, arriving)
         both = {name: np.concatenate([held[name][run, client], came[name]], axis=1) for name in held}
+        age = np.where(both["places"] >= 0, t - both["born"], -1)
         given = Candidates(
             position=both["places"],
-            age=np.where(both["places"] >= 0, t - both["born"], -1),
+            age=age,
             label=both.get("labels"),
             seed=self.streams.seeds[run, None],
             client=client[:, None],
             room=self.limit[client, None],
         )
         looks = self.rule.scores and self.streams.scores is not None
-        stays = self._looked(run, client, given) if looks else checked(self.rule, given)
+        stays = self._looked(run, client, given) if looks else chosen(self.rule, given)
         left = given.there & ~stays
         slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]  # those that stay, in their order, and then others
         empty = ~np.take_along_axis(stays, slot, axis=1)
@@ -173,14 +175,14 @@ class Buffers:
         for name, array in after.items():
             nothing = -1 if name == "places" else 0
             array[run, client] = np.where(empty, nothing, np.take_along_axis(both[name], slot, axis=1))
-        used = np.where(left, given.age, 0)  # once in every round since it was admitted; a new one never
+        used = np.where(left, age, 0)  # once in every round since it was admitted; a new one never
         unused = _by_run(len(last), run, left & given.new)
         return Settled(Contents(contents.recent, **after), unused, _by_run(len(last), run, used))
 
     def _looked(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
         """Who stays under a rule that looks. A client with room for all is not asked, so nothing is worked out for it.
 
-        Run by run: no number hangs on the runs beside, and no more is in memory than one of them takes.
+        Run by run: no number depends on the other runs, and no more is in memory than one of them takes.
         """
         assert self.streams.scores is not None
         stays = given.there.copy()
@@ -191,7 +193,7 @@ class Buffers:
                 row, nth = np.nonzero(some.there)
                 who = own[row]
                 found = self.streams.scores(run[who], client[who], some.position[row, nth], self.rule.scores)
-                stays[own, : some.position.shape[1]] = checked(self.rule, some._replace(scores=found.placed(some.there)))
+                stays[own, : some.position.shape[1]] = chosen(self.rule, some._replace(scores=found.placed(some.there)))
         return stays
 
     def _labels(self, run: Ints, client: Ints, arriving: Ints) -> NDArray[np.int32]:
@@ -201,25 +203,6 @@ class Buffers:
             row, nth = np.nonzero(arriving >= 0)
             labels[row, nth] = self.streams.labels(run[row], client[row], arriving[row, nth])
         return labels
-
-
-def checked(rule: Retention, given: Candidates) -> NDArray[np.bool_]:
-    """What the rule says, refused where it keeps others or more or fewer than it may."""
-    stays = np.asarray(rule.keeps(given))
-    name = type(rule).__name__
-    if stays.shape != given.position.shape or stays.dtype != np.bool_:
-        raise SettingError(
-            f"{name}.keeps: must return true or false for each of {given.position.shape}, returned {stays.dtype}{stays.shape}"
-        )
-    stays = stays & given.there
-    wrong = np.flatnonzero(stays.sum(axis=1) != np.minimum(given.there.sum(axis=1), given.room[:, 0]))
-    if wrong.size:
-        row = int(wrong[0])
-        raise SettingError(
-            f"{name}.keeps: keeps {stays[row].sum()} of {given.there[row].sum()} samples "
-            f"where there is room for {given.room[row, 0]}; it chooses who stays, not how many"
-        )
-    return stays
 
 
 def keeps_alone(
@@ -247,7 +230,7 @@ def keeps_alone(
         room=np.array([[room]]),
         scores=None if scores is None else scores.placed(np.ones((1, position.size), dtype=bool)),
     )
-    return np.asarray(checked(rule, given)[0])
+    return np.asarray(chosen(rule, given)[0])
 
 
 def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:

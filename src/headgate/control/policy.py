@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from headgate.control.prices.process import PriceProcess
-from headgate.control.retention.rule import Retention
-from headgate.control.retention.windows import Fifo
-from headgate.control.selection.rule import Selection
+from headgate.control.retention import Fifo, Retention
+from headgate.control.selection import Selection
 from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 from headgate.escaping import shown

@@ -1,7 +1,7 @@
 """What a model says of samples, for rules that look at it: how sure it is, how wrong, and which way a sample would pull it.
 
 A rule names what it needs in `scores`; nothing else is worked out. The gradient of a sample's loss by the last layer is
-error ⊗ features. Nobody builds it: inner products are (error·error)(features·features).
+error ⊗ features.
 """
 
 from collections.abc import Callable
@@ -58,13 +58,6 @@ ScoresAt = Callable[[Ints, Ints, Ints, tuple[str, ...]], Scores]
 """(runs, clients, positions, what is asked for) → the scores of each sample, one after the other"""
 
 
-def check_asked(rule: object, asked: tuple[str, ...], known: tuple[str, ...] = NAMES) -> None:
-    """Refuses a rule that asks for what there is not."""
-    wrong = [name for name in asked if name not in known] if isinstance(asked, tuple) else [asked]
-    if wrong:
-        raise SettingError(f"{type(rule).__name__}.scores = {asked!r}: must be a tuple of {', '.join(known)}")
-
-
 def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scores:
     """What somebody else worked out, of so many samples; refused where it is not what was asked for. float64 alone."""
     found: dict[str, Floats] = {}
@@ -110,25 +103,3 @@ def scores_of(asked: tuple[str, ...], logits: NDArray[Any], labels: Ints | None,
     for values in found.values():
         values[broken] = 0.0
     return Scores(**found)
-
-
-def gradient_values(scores: Scores) -> Floats:
-    """How far each sample's gradient by the last layer points along the sum of those of all its client's samples, (C, W)."""
-    error, features = _halves(scores)
-    together = error.transpose(0, 2, 1) @ features
-    return np.asarray(((error @ together) * features).sum(axis=-1))
-
-
-def gradient_cosines(scores: Scores) -> Floats:
-    """The cosines between the gradients of each client's samples, (C, W, W), from −1 to 1; 0 with one that has no length."""
-    error, features = _halves(scores)
-    products = (error @ error.transpose(0, 2, 1)) * (features @ features.transpose(0, 2, 1))
-    squared = np.diagonal(products, axis1=1, axis2=2)
-    lengths = np.sqrt(squared[:, :, None] * squared[:, None])
-    return np.clip(np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0), -1.0, 1.0)
-
-
-def _halves(scores: Scores) -> tuple[Floats, Floats]:
-    assert scores.error is not None
-    assert scores.features is not None
-    return scores.error, scores.features

@@ -122,7 +122,7 @@ class View(NamedTuple):
         """The one price per run, for policies that know of no other."""
         if self.price.ndim != 1:
             raise SettingError(
-                "needs one price per round; it was given one per client, which headgate, alert, listening, resolving, "
+                "needs one price per round; it was given one per client, which headgate, alert, resolving, "
                 "threshold, below and rccda can use"
             )
         return self.price

@@ -17,7 +17,6 @@ from headgate.control.prices.looking import WithLooks
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS
 from headgate.control.selection import Selection
-from headgate.control.selection.rule import check_selection_asks
 from headgate.control.types import Ints, System
 from headgate.errors import InfeasibleError, SettingError
 from headgate.experiment.sections import Training, system_table
@@ -216,7 +215,7 @@ def _check_rules(policy: AdmissionPolicy, given: PolicyContext, data: Data) -> N
     if rule is not None:
         if not isinstance(rule, Selection):
             raise SettingError(f"selection = {rule!r}: must be a Selection, as in headgate.control.ByEntropy()")
-        check_selection_asks(rule)
+        rule.check()
     kept_by = policy.retention(given.system) if data.late and callable(policy.retention) else None
     if isinstance(kept_by, Retention) and (kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}):
         raise SettingError(f"retention: {type(kept_by).__name__} looks at labels, which come late (data.late = {data.late})")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.control.randomness import Purpose
+from headgate.control.ranking import Candidates, chosen
 from headgate.control.scores import Scores, checked_scores
-from headgate.control.selection import Offered, Selection
-from headgate.control.selection.rule import check_selection_asks, chosen
+from headgate.control.selection import Selection
 from headgate.errors import DataError
 from headgate.experiment import Experiment
 from headgate.flower.messages import Order
@@ -34,7 +35,8 @@ class StatedChoice:
     ) -> list[bool]:
         """Which of the samples before a client are bought; `many` are."""
         position = np.array([[sample.position for sample in before_it]], dtype=np.int64)
-        offered = Offered(position, np.array([[many]]), np.array([[order.seed]]), np.array([[order.client]]))
+        room, seed, client = (np.array([[each]]) for each in (many, order.seed, order.client))
+        offered = Candidates(position, room, seed, client, purpose=Purpose.SELECTION)
         if self.rule.looks:
             offered = offered._replace(scores=self._scores(before_it, self.rule.scores, look))
         if self.rule.beside_held:
@@ -82,5 +84,5 @@ def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:
     if kind not in known:
         raise DataError(f"order.choice: this client does not know the rule {kind[:60]}{nearest(kind, list(known))}")
     rule: Selection = fill(known[kind], table, "order.choice.rule")
-    check_selection_asks(rule)
+    rule.check()
     return StatedChoice(rule, said["window"], said["keep"])

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
+    NoEncryption,
+    PrivateFormat,
     PublicFormat,
     load_ssh_private_key,
     load_ssh_public_key,
@@ -44,7 +46,6 @@ class ClientKeys:
     def __init__(self, path: Path) -> None:
         self.path, self._seen = path, (-1, -1)
         self._keys: dict[int, PublicKey] = {}
-        self._as_sent: dict[bytes, PublicKey] = {}
 
     def current(self) -> Mapping[int, PublicKey]:
         """Client → key."""
@@ -52,16 +53,10 @@ class ClientKeys:
             found = self.path.stat()
             if (found.st_mtime_ns, found.st_size) != self._seen:
                 self._keys = read_keys(self.path)
-                self._as_sent = {_pem(key): key for key in self._keys.values()}
                 self._seen = found.st_mtime_ns, found.st_size
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error.strerror})") from None
         return self._keys
-
-    def known(self, sent: bytes) -> PublicKey | None:
-        """The key, if it is a client's, that a SuperNode of Flower has sent."""
-        self.current()
-        return self._as_sent.get(sent)
 
 
 def keys_of_the_deployment() -> ClientKeys | None:
@@ -106,6 +101,19 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
             file.write(b"%d %s\n" % (client, written(key)))
 
 
+def make_key(path: Path) -> Path:
+    """Make a SuperNode's private key at `path` and its public key, to be registered, at the path that is returned."""
+    public = path.with_name(f"{path.name}.pub")
+    if path.exists():
+        raise DataError(f"{path}: exists already; a key is a node's identity and is not replaced")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP384R1())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    public.write_bytes(written(key.public_key()) + b"\n")
+    return public
+
+
 def read_public_key(path: Path) -> PublicKey:
     try:
         with path.open("rb") as file:
@@ -127,10 +135,6 @@ def read_private_key(path: Path) -> PrivateKey:
 def written(key: PublicKey) -> bytes:
     """As `ssh-keygen` writes it."""
     return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-
-
-def _pem(key: PublicKey) -> bytes:
-    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def sign(content: RecordDict, node: int, key: PrivateKey) -> None:

@@ -34,11 +34,11 @@ from headgate.flower.strategy import AdmissionStrategy
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.descent import descend
+from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.judgement import judgement, sets_to_judge_by
 from headgate.learning.last_layer import last_layer, with_features
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.moving import Moving, MovingStream, moving_of
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
@@ -80,15 +80,15 @@ class RecipeTask:
         return self.experiment.local
 
     @cached_property
-    def moving(self) -> Moving | None:
-        """How the world changes; None: it stands still."""
+    def world(self) -> World:
+        """The data set in every concept, and who is in which when."""
         given = self.experiment
-        return moving_of(given.data, self.dataset, given.seeds[:1], given.system.clients)
+        return world_of(given.data, self.dataset, given.seeds[:1], given.system.clients)
 
     @cached_property
     def seen(self) -> Dataset:
         """What clients and judges see: the data set in every concept, where the world changes."""
-        return self.dataset if self.moving is None else self.moving.dataset
+        return self.world.dataset
 
     @cached_property
     def stream(self) -> Stream:
@@ -98,17 +98,16 @@ class RecipeTask:
         return Stream(owners, self.seed, data.stream)
 
     @cached_property
-    def moving_stream(self) -> MovingStream | None:
-        return None if self.moving is None else self.moving.stream(self.stream, self.experiment.rounds)
+    def stream_in_rounds(self) -> Stream | DriftingStream:
+        """The stream in every concept."""
+        return self.world.stream(self.stream, self.experiment.rounds)
 
     def served(self, client: int, positions: Ints, t: int | None) -> Served:
         """What comes at these positions of a client's stream when it is read in round t."""
         clients = np.full_like(positions, client)
-        if self.moving is None or self.moving_stream is None:
-            return self.stream.at(clients, positions)
-        if t is None:
+        if t is None and self.experiment.data.changes is not None:
             raise SettingError("data.changes: a stream that changes must be told the round")
-        return self.moving_stream.at(clients, positions, self.moving.where.at(t)[0, clients])
+        return self.stream_in_rounds.at(clients, positions, self.world.at(t or 0)[0, clients])
 
     def model(self) -> nn.Module:
         return build_model(self.experiment.model, self.dataset.shape, len(self.dataset.classes)).to(self.dtype)
@@ -189,16 +188,14 @@ class RecipeTask:
     def evaluate(self, t: int, arrays: ArrayRecord) -> MetricRecord:
         """Accuracy and mean loss on the test set, and accuracy on what was held out of the training images."""
         model, validation = self._loaded(arrays), bool(self.experiment.data.validation)
-        shares = np.ones((1, 1))
-        if self.moving is not None:
-            shares = self.moving.where.shares(self.moving.where.at(t), self.experiment.system.weight)
+        shares = self.world.shares(t, self.experiment.system.weight)
         sets, judged = sets_to_judge_by(shares, validation), self.seen.judged
         scores = [np.array([value]) for place in sets for value in self._score(model, *judged[place])]
         of_all = judgement(sets, scores, shares)
         found = MetricRecord({"test_accuracy": float(of_all.accuracy[0]), "test_loss": float(of_all.loss[0])})
         if validation:
             found["validation_accuracy"] = float(of_all.validation[0])
-        if self.moving is not None:
+        if self.experiment.data.changes is not None:
             for concept, accuracy in enumerate(of_all.by_concept[0].tolist()):
                 found[f"accuracy_{concept}"] = accuracy
         return found

@@ -33,7 +33,7 @@ from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.changes import Whereabouts
+from headgate.learning.changes import ConceptSchedule
 from headgate.learning.cohort import draw_cohort
 from headgate.records.lock import FolderLock
 from headgate.theory.bound import learning_error
@@ -339,9 +339,9 @@ class AdmissionStrategy(Strategy):
         given = self.experiment
         if given.data.changes is None:
             return {}
-        where = Whereabouts(given.data.changes, len(given.data.concepts), given.seeds[:1], given.system.clients)
+        where = ConceptSchedule(given.data.changes, len(given.data.concepts), given.seeds[:1], given.system.clients)
         by_concept = [judged.get(f"accuracy_{concept}") for concept in range(where.concepts)]
-        told = where.told(t, where.at(t), given.system.weight, np.array([by_concept], dtype=np.float64))
+        told = where.columns(t, given.system.weight, np.array([by_concept], dtype=np.float64))
         return {name: values[0] for name, values in told.items()}
 
     def _looked(self, done: Settlement) -> dict[str, Any]:

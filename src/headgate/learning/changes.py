@@ -18,7 +18,7 @@ from headgate.reading import read_text
 from headgate.registry import Slot
 
 
-class Changes(ABC):
+class DriftKind(ABC):
     """A frozen value whose fields are its settings."""
 
     @abstractmethod
@@ -29,10 +29,10 @@ class Changes(ABC):
         """Refuses what does not fit so many concepts and clients."""
 
 
-class Whereabouts:
+class ConceptSchedule:
     """Which concept every client of some runs is in, as a run needs it."""
 
-    def __init__(self, changes: Changes, concepts: int, seeds: Ints, clients: int) -> None:
+    def __init__(self, changes: DriftKind, concepts: int, seeds: Ints, clients: int) -> None:
         self.changes, self.concepts = changes, concepts
         self.seeds, self.clients = [int(seed) for seed in seeds], np.arange(clients)
 
@@ -43,35 +43,35 @@ class Whereabouts:
     def _of_seed(self, seed: int, t: int) -> Ints:
         found = np.asarray(self.changes.at(seed, t, self.clients))
         if found.shape != self.clients.shape or found.dtype.kind not in "iu":
-            raise SettingError(f"data.changes: must tell a whole number for each client in round {t}, told {found.dtype}")
+            raise SettingError(f"data.changes: must return a whole number for each client in round {t}, returned {found.dtype}")
         if found.min() < 0 or found.max() >= self.concepts:
             wrong = found[(found < 0) | (found >= self.concepts)][0]
             raise SettingError(f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}")
         return found
 
-    def shares(self, today: Ints, weight: Floats) -> Floats:
-        """Of all clients, by their weights, the share that is in each concept, (S, concepts)."""
-        shares = np.stack([np.bincount(own, weight, self.concepts) for own in today])
+    def shares(self, t: int, weight: Floats) -> Floats:
+        """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""
+        shares = np.stack([np.bincount(own, weight, self.concepts) for own in self.at(t)])
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def changed(self, t: int, today: Ints, weight: Floats) -> Floats:
-        """The share of all clients, by their weights, whose concept was another one in the round before, (S,)."""
+    def changed(self, t: int, weight: Floats) -> Floats:
+        """Return the share of all clients, by their weights, whose concept was another one in the round before, (S,)."""
         if t == 1:
-            return np.zeros(len(today))
-        return np.asarray(((today != self.at(t - 1)) * weight).sum(axis=1))
+            return np.zeros(len(self.seeds))
+        return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))
 
-    def told(self, t: int, today: Ints, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
-        """Columns of the record: what changed, and of each concept who is in it and the accuracy there, (R, concepts). Runs
-        of the same seeds follow one another."""
-        again = len(by_concept) // len(today)
-        columns = {"changed": self.changed(t, today, weight).tolist() * again}
-        for concept, share in enumerate(self.shares(today, weight).T):
+    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+        """Return the columns of the record: what changed, and of each concept who is in it and the accuracy there,
+        (R, concepts). Runs of the same seeds follow one another."""
+        again = len(by_concept) // len(self.seeds)
+        columns = {"changed": self.changed(t, weight).tolist() * again}
+        for concept, share in enumerate(self.shares(t, weight).T):
             columns |= {f"share_{concept}": share.tolist() * again, f"accuracy_{concept}": by_concept[:, concept].tolist()}
         return columns
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InOrder(Changes):
+class _InOrder(DriftKind):
     """Clients go through concepts in an order; client m `stagger`·m rounds after client 0."""
 
     stagger: int = 0
@@ -178,7 +178,7 @@ class Recurring(_InOrder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromFile(Changes):
+class FromFile(DriftKind):
     """A change-point matrix as a file of text: a row for each time, a column for each client, entries are concepts.
 
     That is the format of FedDrift's `.cp` files (github.com/microsoft/FedDrift, data/changepoints). A row lasts `every`
@@ -236,4 +236,4 @@ def matrix_of(text: str, name: str) -> Ints:
     return np.array(rows, dtype=np.int64)
 
 
-CHANGES = Slot("change", Changes, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring, "file": FromFile})
+CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring, "file": FromFile})

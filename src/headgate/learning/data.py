@@ -10,7 +10,7 @@ from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError
 from headgate.escaping import shown
-from headgate.learning.changes import CHANGES, Changes
+from headgate.learning.changes import CHANGES, DriftKind
 from headgate.learning.concepts import CONCEPT, Concept
 from headgate.learning.partition import PARTITION, Pairs, Partition
 from headgate.learning.sea import THRESHOLD, above, features
@@ -161,7 +161,7 @@ class Data:
     """share of the training images of each class that no client gets; models are judged by them too, beside the test set"""
     concepts: tuple[Concept, ...] = ()
     """states of the world, known by their number; with `changes`, which says who is in which of them when"""
-    changes: Changes | None = None
+    changes: DriftKind | None = None
     window: int = 1
     """unlabelled samples that a client has before it for each label that it is ordered to buy; its policy's `selection` says
     which it buys. 1: there is nothing to choose"""

@@ -51,8 +51,8 @@ class Stream:
         """How many there are of all clients."""
         return int(self.starts[-1])
 
-    def at(self, clients: Ints, positions: Ints) -> Served:
-        """What comes at positions[i] of the stream of clients[i], for every i.
+    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> Served:
+        """Return what comes at positions[i] of the stream of clients[i], for every i, in whatever concept.
 
         Windows move slowly, so the orders of the passes asked for are kept for the next call.
         """

@@ -9,39 +9,35 @@ and the reading of its results; not where a policy listens to what samples lose,
 them, for then control waits for the round.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.retention import Retention
 from headgate.control.scores import Scores
-from headgate.control.selection import Selection
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.bought import seen_at
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
+from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.judgement import judgement, sets_to_judge_by
-from headgate.learning.moving import ConceptsSeen, Moving, MovingStream, moving_of, seen_after
+from headgate.learning.purchases import HeldSamples, Purchases, PurchaseSource, Source, StreamSource
 from headgate.learning.shift import check_shift, moves
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
-from headgate.limits import check_memory
-from headgate.simulation.buying import Buying
+from headgate.records.scored import Scored
 from headgate.simulation.executors.gram import one_thread
-from headgate.simulation.hearing import heard
+from headgate.simulation.hearing import Hearing
 from headgate.simulation.learner import RoundSamples, learner_of
 from headgate.simulation.round_rows import FEW, client_rows, metric_rows
-from headgate.simulation.rounds import Admissions, Prepared, Round, came_now, trainable
-from headgate.simulation.scoring import Scoring
+from headgate.simulation.rounds import Prepared, Round
 
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
@@ -50,8 +46,8 @@ PRICES = 1 << 22
 
 
 def streams_of(
-    experiment: Experiment, dataset: Dataset, seeds: Ints, moving: Moving | None = None, tried: bool = False
-) -> Iterator[Stream | MovingStream]:
+    experiment: Experiment, dataset: Dataset, seeds: Ints, world: World, tried: bool = False
+) -> Iterator[Stream | DriftingStream]:
     """The streams of these seeds, of what `hold_out` has left; refused where the data cannot be dealt to the clients.
 
     `tried`: nobody will read them, so who owns what need not be written down.
@@ -61,7 +57,7 @@ def streams_of(
     owners = rule.split if all_of_them else rule.owners
     for seed in map(int, seeds):
         stream = Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
-        yield stream if moving is None else moving.stream(stream, experiment.rounds)
+        yield world.stream(stream, experiment.rounds)
 
 
 class Simulation:
@@ -79,23 +75,20 @@ class Simulation:
                 "set training.cohort, the number of clients drawn to train in a round, as in training.cohort = 1000"
             )
         check_shift(training.shift, *dataset.shape[1:])
-        self.moving = moving_of(given.data, dataset, self.seeds, system.clients)
-        """how the world changes; None: it stands still"""
-        self.learner = learner_of(given, dataset if self.moving is None else self.moving.dataset, device, executor)
-        self.streams = list(streams_of(given, dataset, self.seeds, self.moving))
-        self._train_labels = self.learner.dataset.train_labels
-        self.scoring = Scoring(self.learner)
+        self.world = world_of(given.data, dataset, self.seeds, system.clients)
+        self.learner = learner_of(given, self.world.dataset, device, executor)
+        self.streams = list(streams_of(given, dataset, self.seeds, self.world))
+        self.scored = Scored()
+        """how often models were asked about samples, and how long that took; it goes on with a run that is resumed"""
+        self.sources = {name: self._source(name) for name in self.names}
+        self._known: Purchases | None = None
         self.controllers = {name: self._controller(name) for name in self.names}
         rules = {name: controller.buffers.rule for name, controller in self.controllers.items()}
-        self.buying = {name: self._buying(name) for name in self.names if given.data.chooses(given.policies[name].selection)}
-        """where clients choose what they buy"""
-        asking: list[tuple[str, Retention | Selection]] = [
-            *rules.items(),
-            *((name, own.rule) for name, own in self.buying.items()),
-        ]
-        for name, one in asking:
-            self.learner.check_scores(one.scores, f"{type(one).__name__} (policies.{name})")
-        self.looking = any(own.rule.looks for own in self.buying.values())
+        buying = {name: policy.selection for name, policy in given.policies.items() if given.data.chooses(policy.selection)}
+        for name, rule in (*rules.items(), *buying.items()):
+            if rule is not None:
+                self.learner.check_scores(rule.scores, f"{type(rule).__name__} (policies.{name})")
+        self.looking = any(source.looks for source in self.sources.values())
         """whether some clients look before they buy"""
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {name: each.open() for name, each in self.controllers.items()}
@@ -113,39 +106,43 @@ class Simulation:
         """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
         self.listening = [name for name in self.names if given.policies[name].listens]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
-        self.heard_runs = np.flatnonzero(np.repeat(asked, len(self.seeds)))
-        """of whose samples the losses are asked"""
+        self.hearing = Hearing(self.learner, asked, len(self.seeds), system.clients)
         self.looks = self.looking or any(rule.scores for rule in rules.values())
         """whether some rule asks what the model says of samples"""
         self.overlap = device != "cpu" and not self.listening and not self.looks
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
-        self.seen = None if self.moving is None else ConceptsSeen.nothing(len(self.run_seeds), system.clients)
-        self._today: Ints | None = None
-        self._before: tuple[Mapping[str, Ledger], ConceptsSeen | None] = self.ledgers, self.seen
-        late, nobody = given.data.late, np.zeros((len(self.run_seeds), system.clients), np.int64)
-        check_memory(f"data.late = {late}: what was admitted in so many rounds takes", late * nobody.nbytes)
-        recent = (nobody,) * (late + 1 if late else 0)
-        self.admissions = Admissions({name: own.open(system.clients) for name, own in self.buying.items()}, recent)
-        self._bought = self.admissions.bought
+        self.purchases: Mapping[str, Purchases | None] = {name: source.open() for name, source in self.sources.items()}
 
     def _controller(self, name: str) -> Controller:
-        policy = self.experiment.policies[name]
-        asked = partial(self._labels_at, name), partial(self._scores_at, name), self.experiment.price_of_looks(policy)
-        system = self.experiment.system
-        return Controller(system, policy, len(self.seeds), self.seeds, *asked)
+        policy, source = self.experiment.policies[name], self.sources[name]
+        return Controller(
+            self.experiment.system,
+            policy,
+            len(self.seeds),
+            self.seeds,
+            lambda *asked: source.labels_at(self._known, *asked),
+            lambda *asked: source.scores_at(self._known, *asked),
+            self.experiment.price_of_looks(policy),
+        )
 
-    def _buying(self, name: str) -> Buying:
-        given, first = self.experiment, self.names.index(name) * len(self.seeds)
-        rule = given.policies[name].selection
-        assert rule is not None
+    def _source(self, name: str) -> Source:
+        """Where the samples of a policy's clients come from; their places are stored only where they must be."""
+        data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
+        ends = np.stack([stream.lengths for stream in self.streams]) if data.stream == "stop" else None
 
-        def look(asked: tuple[str, ...], run: int, clients: Ints, positions: Ints, concepts: Ints) -> Scores:
-            seeds = np.full_like(clients, run)
-            served = self._served(seeds, clients, positions, None if self.moving is None else concepts)
-            return self.scoring(self.models, asked, seeds + first, served.rows)
+        def score(asked: tuple[str, ...], seeds: Ints, rows: Ints) -> Scores:
+            began = time.perf_counter()
+            found = self.learner.scores(self.models, asked, seeds + first, rows)
+            self.scored = Scored(self.scored.samples + len(rows), self.scored.seconds + time.perf_counter() - began)
+            return found
 
-        return Buying(rule, given.data, self.seeds, self._ends, look)
+        shared = self.streams, ends, self.learner.dataset.train_labels, score, self.experiment.system.clients
+        rule = self.experiment.policies[name].selection
+        rule = rule if data.chooses(rule) else None
+        if rule is None and data.changes is None and not data.late:
+            return StreamSource(*shared)
+        return PurchaseSource(*shared, self.world, data, rule, self.seeds)
 
     # one round
 
@@ -153,12 +150,12 @@ class Simulation:
         """Round t + 1: decide, admit, train, average, evaluate."""
         now, self._ahead = self._ahead, None
         if now is None or now.before is not self.ledgers:
-            with one_thread() if self.looks else nullcontext():  # rules multiply; bits must not hang on how many threads do
-                now = self._prepare(self.t + 1, self.ledgers, self.seen, self.admissions)
+            with one_thread() if self.looks else nullcontext():  # rules multiply; bits must not depend on how many threads do
+                now = self._prepare(self.t + 1, self.ledgers, self.purchases)
         batch = now.batch._replace(weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights))
-        shares = self._shares(now)
+        shares = self.world.shares(now.t, self.experiment.system.weight)
         sets = sets_to_judge_by(shares, bool(self.experiment.data.validation)) if self._evaluated(now.t) else []
-        asked = self.learner.losses(self.models, batch, self.heard_runs) if self.heard_runs.size else None
+        asked = self.hearing.ask(self.models, batch)
         models, results = self.learner.launch(now.t, self.models, batch, self.run_seeds, sets)
         ahead = self._look_ahead(now) if self.overlap else None
         self.uses.use(now.runs, now.samples)
@@ -169,54 +166,38 @@ class Simulation:
             values[self.diverged > 0] = np.nan
         if self._evaluated(now.t):
             self.accuracy = found.accuracy
-        told = {} if asked is None else self._told(now, self.learner.read(asked))
-        self.t, self.ledgers, self.models, self.seen, self._ahead = now.t, self._listened(now, told), models, now.seen, ahead
-        before, self.admissions = self.admissions, now.admissions
-        return Round(now.t, metric_rows(self, now, train_loss, found, before), client_rows(self, now, told))
+        heard = self.hearing.losses(asked, batch.offsets, now.new, now.clients)
+        losses = {self.names[number]: each for number, each in heard.items()}
+        self.t, self.ledgers, self.models, self._ahead = now.t, self._listened(now, losses), models, ahead
+        self.purchases = now.purchases
+        return Round(now.t, metric_rows(self, now, train_loss, found), client_rows(self, now, losses))
 
-    def _prepare(
-        self, t: int, before: Mapping[str, Ledger], seen: ConceptsSeen | None = None, known: Admissions | None = None
-    ) -> Prepared:
-        """All of round t that does not hang on how the models turn out. Changes nothing that shows."""
-        self._today = today = None if self.moving is None else self.moving.where.at(t)
-        self._before = before, seen
-        price, orders = self._price(t), dict[str, Orders]()
-        after, paid = dict[str, Ledger](), dict[str, Floats | None]()
-        known = self.admissions if known is None else known
-        self._bought = bought = dict(known.bought)
+    def _prepare(self, t: int, before: Mapping[str, Ledger], known: Mapping[str, Purchases | None]) -> Prepared:
+        """All of round t that does not depend on how the models turn out. Changes nothing that shows."""
+        price, orders, numbers = self._price(t), dict[str, Orders](), self._training_clients(t)
+        after, paid, bought = dict[str, Ledger](), dict[str, Floats | None](), dict[str, Purchases | None]()
+        held: list[HeldSamples] = []
         for name, controller in self.controllers.items():
-            orders[name] = controller.decide(before[name], price + controller.looks if controller.looks else price)
-            if name in self.buying:
-                bought[name] = self.buying[name].after(known.bought[name], before[name], orders[name].admitted, today)
-            after[name] = controller.post(before[name], orders[name], self._report(name, before[name], orders[name], known))
-            paid[name] = orders[name].paid(after[name].admitted - before[name].admitted) if price.ndim == 2 else None
-        clients, ledgers = self._training_clients(t), [after[name] for name in self.names]
-        labelled = np.concatenate([before[name].admitted for name in self.names]) if not known.recent else known.recent[0]
-        ripe = [None] * len(ledgers) if not known.recent else np.split(known.recent[1], len(ledgers))
-        starts, ends, held_at = zip(*map(trainable, ledgers, ripe), strict=True)
-        first, last = (
-            np.concatenate([array if clients is None else np.take_along_axis(array, clients, axis=1) for array in arrays])
-            for arrays in (starts, ends)
+            source, ledger = self.sources[name], before[name]
+            orders[name] = controller.decide(ledger, price + controller.looks if controller.looks else price)
+            admitted = source.available(known[name], ledger, orders[name].admitted)
+            self._known = source.after_purchase(t, known[name], ledger, admitted)
+            after[name] = controller.post(ledger, orders[name], None if source.ends is None else Report(admitted))
+            bought[name] = source.after_round(self._known, after[name])
+            paid[name] = orders[name].paid(after[name].admitted - ledger.admitted) if price.ndim == 2 else None
+            held.append(source.trainable(t, bought[name], ledger, after[name], numbers))
+        clients = np.tile(numbers, (len(self.names), 1))
+        owner = np.concatenate([own.owner + number * numbers.size for number, own in enumerate(held)])
+        samples, rows, new = (np.concatenate([own[column] for own in held]) for column in range(1, 4))
+        sizes = np.bincount(owner, minlength=clients.size)
+        weights = aggregation_weights(
+            self.experiment.training.aggregation, self.experiment.system.weight[clients], sizes.reshape(clients.shape)
         )
-        everybody = np.arange(self.experiment.system.clients)
-        numbers = np.broadcast_to(everybody, first.shape) if clients is None else np.tile(clients, (len(self.names), 1))
-        alpha = self.experiment.system.weight
-        weights = aggregation_weights(self.experiment.training.aggregation, alpha[numbers], last - first)
-        places = list(held_at)
-        if clients is not None:
-            places = [held if held is None else np.take_along_axis(held, clients[..., None], axis=1) for held in places]
-        if seen is not None and today is not None:
-            seen = seen_after(seen, [before[name] for name in self.names], ledgers, today)
-        runs, positions, samples, rows, offsets = self._pack(numbers, first, last, places, seen)
-        most = self.experiment.training.shift
+        runs, most = owner // clients.shape[1], self.experiment.training.shift
         moved = moves(most, np.array(self.run_seeds)[runs], t, samples) if most else None
-        by_age = self.experiment.objective.by_age
-        new = came_now(labelled, numbers, positions, offsets) if by_age else None
-        batch = RoundSamples(rows, moved, offsets, weights, new)
-        if known.recent:
-            known = known._replace(recent=(*known.recent[1:], np.concatenate([ledger.admitted for ledger in ledgers])))
-        own = batch, numbers, runs, samples, positions, today, seen, labelled, known._replace(bought=bought)
-        return Prepared(t, price, before, orders, after, paid, *own)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        batch = RoundSamples(rows, moved, offsets, weights, new if self.experiment.objective.by_age else None)
+        return Prepared(t, price, before, orders, after, paid, batch, clients, runs, samples, new, known, bought)
 
     def _price(self, t: int) -> Floats:
         if not 0 <= t - self._first < len(self.prices):
@@ -229,98 +210,12 @@ class Simulation:
         stop = min(t + self._block, self.experiment.rounds + 1)
         return np.ascontiguousarray(np.moveaxis(self.experiment.prices.path(self.seeds, t, stop), 1, 0))
 
-    def _training_clients(self, t: int) -> Ints | None:
-        """Who trains in round t, for every seed, (S, cohort); None: everybody."""
+    def _training_clients(self, t: int) -> Ints:
+        """Who trains in round t, for every seed, (S, clients that train)."""
         clients, cohort = self.experiment.system.clients, self.experiment.training.cohort
         if cohort is None:
-            return None
+            return np.broadcast_to(np.arange(clients), (len(self.seeds), clients))
         return np.stack([draw_cohort(int(seed), t, clients, cohort) for seed in self.seeds])
-
-    def _report(self, name: str, ledger: Ledger, orders: Orders, known: Admissions) -> Report | None:
-        """Where streams end, clients admit what is left of them."""
-        if self._ends is None:
-            return None
-        if name in self.buying:
-            return Report(known.bought[name].available(self.experiment.data.window, orders.admitted, self._ends))
-        return Report(np.minimum(orders.admitted, np.maximum(self._ends - ledger.admitted, 0)))
-
-    @cached_property
-    def _ends(self) -> Ints | None:
-        """Where streams end, (S, M); None: nowhere."""
-        return np.stack([stream.lengths for stream in self.streams]) if self.experiment.data.stream == "stop" else None
-
-    def _came_by(
-        self, name: str, seeds: Ints, clients: Ints, admissions: Ints, concepts: Ints | None
-    ) -> tuple[Ints, Ints | None]:
-        """Where in their streams these admissions of a policy's clients lie, and the concepts in which they came by, which
-        are `concepts` where clients have no choice."""
-        if name not in self.buying:
-            return admissions, concepts
-        positions, came = seen_at(self._bought[name].sights.at(seeds, clients, admissions))
-        return positions, None if concepts is None else came
-
-    def _labels_at(self, name: str, seeds: Ints, clients: Ints, positions: Ints) -> Ints:
-        """Of samples that come by in the round that is being prepared."""
-        concepts = None if self._today is None else self._today[seeds, clients]
-        positions, concepts = self._came_by(name, seeds, clients, positions, concepts)
-        return np.asarray(self._train_labels[self._served(seeds, clients, positions, concepts).rows])
-
-    def _scores_at(self, name: str, seeds: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]) -> Scores:
-        """Of samples that a policy's clients hold or that come by, in the round that is being prepared."""
-        (ledgers, seen), concepts = self._before, None
-        runs = seeds + self.names.index(name) * len(self.seeds)
-        if seen is not None and self._today is not None:
-            known = positions < ledgers[name].admitted[seeds, clients]
-            concepts = seen.at_or(self._today[seeds, clients], known, runs, clients, positions)
-        positions, concepts = self._came_by(name, seeds, clients, positions, concepts)
-        return self.scoring(self.models, asked, runs, self._served(seeds, clients, positions, concepts).rows)
-
-    def _served(self, seeds: Ints, clients: Ints, positions: Ints, concepts: Ints | None) -> Served:
-        """What comes at positions of the clients' streams; of the seeds their places among all seeds."""
-        samples, rows = np.empty_like(positions), np.empty_like(positions)
-        for s, stream in enumerate(self.streams):
-            own = np.flatnonzero(seeds == s)
-            of_concept = () if concepts is None else (concepts[own],)
-            samples[own], rows[own] = stream.at(clients[own], positions[own], *of_concept)
-        return Served(samples, rows)
-
-    def _pack(
-        self, clients: Ints, first: Ints, last: Ints, places: Sequence[Ints | None], seen: ConceptsSeen | None
-    ) -> tuple[Ints, ...]:
-        """(run, position, sample number, row of the training set) of all samples that clients train on in all runs, and the
-        offsets.
-
-        They are those of the windows, or of a policy's `places` where it has them.
-        """
-        sizes = (last - first).ravel()
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        segments = np.repeat(np.arange(sizes.size), sizes)
-        positions = np.arange(segments.size) + (first.ravel() - offsets[:-1])[segments]
-        of_policy = offsets[:: len(self.seeds) * clients.shape[1]]
-        for begin, end, held in zip(of_policy[:-1], of_policy[1:], places, strict=True):
-            if held is not None:
-                positions[begin:end] = held[held >= 0]  # run by run, client by client, as the windows are
-        owners, runs = clients.ravel()[segments], segments // clients.shape[1]
-        concepts, seeds = None if seen is None else seen.at(runs, owners, positions), runs % len(self.seeds)
-        came = positions.copy() if self.buying else positions
-        for name, begin, end in zip(self.names, of_policy[:-1], of_policy[1:], strict=True):
-            if name in self.buying:
-                own = slice(begin, end)
-                came[own], when = self._came_by(name, seeds[own], owners[own], positions[own], concepts)
-                if concepts is not None and when is not None:
-                    concepts[own] = when
-        return runs, positions, *self._served(seeds, owners, came, concepts), offsets
-
-    # what the server hears
-
-    def _told(self, now: Prepared, losses: NDArray[Any]) -> dict[str, Losses]:
-        """What each policy's clients tell, where it was asked."""
-        runs, sizes = self.heard_runs, np.diff(now.batch.offsets).reshape(now.batch.weights.shape)
-        new = came_now(now.known, now.clients, now.positions, now.batch.offsets)[np.isin(now.runs, runs)]
-        told = heard(losses, new, sizes[runs], now.clients[runs], self.experiment.system.clients)
-        names = [self.names[run // len(self.seeds)] for run in runs[:: len(self.seeds)].tolist()]
-        cuts = (slice(begin, begin + len(self.seeds)) for begin in range(0, len(runs), len(self.seeds)))
-        return {name: Losses(*(each[own] for each in told)) for name, own in zip(names, cuts, strict=True)}
 
     def _listened(self, now: Prepared, told: Mapping[str, Losses]) -> Mapping[str, Ledger]:
         """The ledgers after the round; those of policies that listen hold what was told."""
@@ -333,15 +228,9 @@ class Simulation:
     def _look_ahead(self, now: Prepared) -> Prepared | None:
         """The next round, prepared; None where it cannot be: what is wrong with it is said when its turn comes."""
         try:
-            return self._prepare(now.t + 1, now.after, now.seen, now.admissions) if now.t < self.experiment.rounds else None
+            return self._prepare(now.t + 1, now.after, now.purchases) if now.t < self.experiment.rounds else None
         except Exception:
             return None
-
-    def _shares(self, now: Prepared) -> Floats:
-        """Of the clients, by their weights: those who are in each concept today, (S, concepts)."""
-        if self.moving is None or now.today is None:
-            return np.ones((len(self.seeds), 1))
-        return self.moving.where.shares(now.today, self.experiment.system.weight)
 
     @property
     def theta(self) -> NDArray[Any]:
@@ -359,9 +248,8 @@ class Simulation:
         """With the ledgers, all that `restore` needs."""
         used, uses = self.uses.table()
         own: dict[str, NDArray[Any]] = {"used": used, "uses": uses, "diverged": self.diverged, "accuracy": self.accuracy}
-        own |= self.admissions.tensors()
-        if self.seen is not None:
-            own |= {"seen.begin": self.seen.begin, "seen.concept": self.seen.concept}
+        for n, table in enumerate(self.purchases.values()):
+            own |= {f"purchases.{n}.{name}": array for name, array in ({} if table is None else table.tensors()).items()}
         return {**self.learner.tensors(self.models), **own}
 
     def restore(self, t: int, tensors: Mapping[str, NDArray[Any]], ledgers: Mapping[str, Ledger]) -> None:
@@ -371,6 +259,7 @@ class Simulation:
         self.uses = UseCounts.restored(len(self.run_seeds), self.uses.samples, tensors["used"], tensors["uses"])
         self.diverged = tensors["diverged"].copy()
         self.accuracy = tensors["accuracy"].copy()
-        self.admissions = self.admissions.restored(tensors)
-        if self.seen is not None:
-            self.seen = self.seen.restored(tensors["seen.begin"], tensors["seen.concept"])
+        for n, (policy, table) in enumerate(self.purchases.items()):
+            if table is not None:
+                saved = {name: tensors[f"purchases.{n}.{name}"] for name in table.tensors()}
+                self.purchases = {**self.purchases, policy: table.restored(saved)}

@@ -7,8 +7,7 @@ import numpy as np
 
 from headgate.control.types import Floats, Losses
 from headgate.learning.judgement import Judgement
-from headgate.simulation.buying import looks_told
-from headgate.simulation.rounds import Admissions, Prepared
+from headgate.simulation.rounds import Prepared
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 
@@ -19,11 +18,8 @@ FEW = 1_000
 """clients of whom each is written down: the images it owns, and in the record what it admits and holds"""
 
 
-def metric_rows(
-    of: "Simulation", now: Prepared, train_loss: Floats, found: Judgement, known: Admissions
-) -> list[dict[str, Any]]:
-    """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on. `known` is what was known
-    of admissions before the round."""
+def metric_rows(of: "Simulation", now: Prepared, train_loss: Floats, found: Judgement) -> list[dict[str, Any]]:
+    """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
     before, after = ([ledgers[name] for name in of.names] for ledgers in (now.before, now.after))
     N, n_eff = of.uses.distinct, effective_sample_size(of.uses.total, of.uses.squares)
     trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
@@ -51,11 +47,22 @@ def metric_rows(
         "bound": bound.tolist(),
         "excess": np.concatenate([(ledger.occupancy - buffer).max(axis=-1) for ledger in after]).tolist(),
     }
-    if of.moving is not None and now.today is not None:
-        columns |= of.moving.where.told(now.t, now.today, of.experiment.system.weight, found.by_concept)
-    if of.looking:
-        columns |= looks_told(of.buying, known, now, len(of.seeds))
+    columns |= of.world.columns(now.t, of.experiment.system.weight, found.by_concept)
+    columns |= _look_columns(of, now) if of.looking else {}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
+    """Samples that clients looked at in the round, and what they paid for that, of each run; None where they do not look."""
+    looked, paid = list[int | None](), list[float | None]()
+    for name, source in of.sources.items():
+        looked += source.looked(now.known[name], now.purchases[name])
+        before, after = now.before[name].looks, now.after[name].looks
+        if source.looks:
+            paid += [0.0] * len(of.seeds) if before is None or after is None else (after - before).tolist()
+        else:
+            paid += [None] * len(of.seeds)
+    return {"looked": looked, "looks": paid}
 
 
 def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:

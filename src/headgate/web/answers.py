@@ -1,10 +1,14 @@
-"""What the page is told of one run: settings and results, curves, what clients hold, tables."""
+"""Answers about runs: the list, settings and results, curves, buffers, the gate round by round, tables as CSV.
+
+Every answer is a data class. Its fields are the keys of the JSON object, and the OpenAPI document is made from them.
+"""
 
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +18,45 @@ from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, told
-from headgate.errors import DataError
+from headgate.errors import DataError, SettingError
 from headgate.escaping import cell
 from headgate.records.reader import RunFolder
-from headgate.web.runs import Library, UnknownRun
+from headgate.records.rows import Rows
+from headgate.web.runs import Head, Library, UnknownRun
 
+Numbers = list[float | None]
+State = Literal["running", "finished", "interrupted", "diverged"]
+Order = Literal["asc", "desc"]
+Sort = Literal["started", "name", "state", "progress", "spend", "accuracy"]
 SERIES = ("spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss")
 """columns of which every round is known"""
-JUDGED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
-"""names on the page of what is known of rounds that were evaluated, and the columns they are"""
-LINES = (*SERIES, "spent", *JUDGED, "best_accuracy")
-TABLES = (*LINES, "clients", "metrics")
+EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
+"""names on the page of what is known of evaluated rounds alone, and their columns"""
+Metric = Literal[
+    "spend", "debt", "admitted", "price", "n", "N", "n_eff", "bound", "train_loss",
+    "spent", "accuracy", "test_loss", "best_accuracy",
+]  # fmt: skip
+Figure = Literal[Metric, "clients", "metrics"]
+GATE_COLUMNS = ("price", "spend", "spent", "debt", "admitted", "n", "N", "accuracy")
+GATE_CLIENTS = 60
+"""clients that the gate draws one by one; more are put together with their neighbours"""
+BY_HEAD = {
+    "started": lambda head: head.started,
+    "name": lambda head: head.name,
+    "state": lambda head: head.state,
+    "progress": lambda head: head.run.state["round"] / max(1, head.run.rounds),
+}
+BY_ROW = {"spend": "spend_share", "accuracy": "best_accuracy"}
+UNREADABLE = 20
+"""folders that are named although they cannot be read"""
+Ints = NDArray[np.int64]
 
 
 # numbers as JSON holds them
 
 
-def plain(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
-    """Lists with null where there is no number; so many significant digits are enough to draw."""
+def rounded(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
+    """Return lists with None where there is no number; the default number of significant digits is enough to draw."""
     values = np.asarray(values)
     if values.dtype.kind in "iub":
         whole: list[Any] = values.tolist()
@@ -47,117 +72,261 @@ def plain(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
     return listed
 
 
-def number(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """Return the number, or None where it is not finite."""
     return None if value is None or not np.isfinite(value) else float(value)
 
 
-def with_interval(values: Floats) -> dict[str, Any]:
-    """Mean over runs and half its interval, (runs, points); no half at all where there is one run."""
+@dataclass(frozen=True)
+class Series:
+    """Mean over runs and half its 80 % interval; null where there is none."""
+
+    mean: Numbers
+    half: Numbers
+
+
+def series(values: Floats) -> Series:
+    """Return means over the first axis of (runs, points)."""
     if not values.shape[1]:
-        return {"mean": [], "half": []}
+        return Series([], [])
     mean, half = means(values)
-    return {"mean": plain(mean), "half": plain(half)}
+    return Series(rounded(mean), rounded(half))
 
 
 # the runs of a policy
 
 
 def runs_in(library: Library, name: str, policy: str, by_client: bool = False) -> Runs:
-    """As they are now; with what clients hold where that is asked for."""
+    """Return the runs of a policy as they are now; `by_client` adds what clients hold."""
     run, held = library.open(name), library.clients(name) if by_client else None
     return runs_of(run, policy, library.metrics(name), held=held)
 
 
-def line(one: Runs, name: str) -> Floats:
-    """By its name on the page, (seeds, rounds up to the farthest)."""
-    if name == "spent":
+def line(one: Runs, metric: str) -> Floats:
+    """Return a metric by its name on the page, (seeds, rounds up to the farthest)."""
+    if metric == "spent":
         return np.cumsum(one.values["spend"], axis=1)
-    return one.best_so_far if name == "best_accuracy" else one.values[JUDGED.get(name, name)]
+    return one.best_so_far if metric == "best_accuracy" else one.values[EVALUATED.get(metric, metric)]
 
 
 def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
+    """Return the policies asked for, or all of the run."""
     for policy in asked:
         if policy not in run.policies:
             raise UnknownRun(f"policy {policy[:100]!r}: {run.name} has {', '.join(run.policies)}")
     return [policy for policy in run.policies if policy in asked] if asked else run.policies
 
 
-# answers
+# the list
 
 
-def _standing(library: Library, name: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class UnreadableRun:
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class RunList:
+    total: int
+    matching: int
+    offset: int
+    limit: int
+    rows: list[dict[str, Any]]
+    """as `headgate list --format json` prints them"""
+    unreadable: list[UnreadableRun]
+
+
+def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
+    """Return the runs that contain all words of `search`. Only what is shown, or sorted by, is read."""
+    heads, falling = library.heads(), order == "desc"
+    found = sorted((head for head in heads.values() if _matches(head, search)), key=lambda head: head.name)
+    if sort in BY_HEAD:
+        found.sort(key=BY_HEAD[sort], reverse=falling)
+    else:
+        results = {row["name"]: row[BY_ROW[sort]] for row in library.rows([head.name for head in found])}
+        known = [head for head in found if results[head.name] is not None]
+        without = [head for head in found if results[head.name] is None]  # they come last either way
+        found = [*sorted(known, key=lambda head: results[head.name], reverse=falling), *without]
+    rows = library.rows([head.name for head in found[offset : offset + limit]])
+    unreadable = [UnreadableRun(*each) for each in list(library.unreadable().items())[:UNREADABLE]]
+    return RunList(len(heads), len(found), offset, limit, rows, unreadable)
+
+
+def _matches(head: Head, search: str) -> bool:
+    text = " ".join([head.name, head.state, *head.run.state["policies"]]).lower()
+    return all(word in text for word in search.lower().split())
+
+
+# one run
+
+
+@dataclass(frozen=True)
+class SummaryColumn:
+    title: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class SummaryCell:
+    text: str
+    broken: bool
+    """whether it says that a limit was broken"""
+
+
+@dataclass(frozen=True)
+class SummaryTable:
+    """The results as the closing table and the report show them, a row for each policy."""
+
+    columns: list[SummaryColumn]
+    rows: list[list[SummaryCell]]
+
+
+@dataclass(frozen=True)
+class RunProgress:
     """Which run, and how far it has come."""
-    progress = library.progress(name)
-    return {"name": name, "state": progress.state, "round": progress.round, "rounds": progress.rounds}
+
+    name: str
+    state: State
+    round: int
+    rounds: int
+    budget: float
 
 
-def detail(library: Library, name: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RunDetail(RunProgress):
+    data: str | None
+    model: str | None
+    sweep: str | None
+    policies: list[str]
+    seeds: list[int]
+    diverged: list[dict[str, Any]]
+    guessing: list[dict[str, Any]]
+    buffers: list[int]
+    memory: int
+    clients: int
+    target: float | None
+    started: float
+    elapsed: float | None
+    note: str | None
+    recorded: bool
+    """whether it was recorded what each client held"""
+    settings: dict[str, Any]
+    toml: str
+    environment: dict[str, Any]
+    conclusion: str
+    warning: str
+    summary: list[dict[str, Any]]
+    """as in summary.json"""
+    table: SummaryTable
+
+
+@dataclass(frozen=True)
+class PolicyCurves:
+    policy: str
+    runs: int
+    rounds: int
+    complete: int
+    t: list[int]
+    series: dict[str, Series]
+    evaluated: list[int]
+    judged: dict[str, Series]
+
+
+@dataclass(frozen=True)
+class RunCurves(RunProgress):
+    memory: int
+    since: int
+    policies: list[PolicyCurves]
+
+
+@dataclass(frozen=True)
+class ClientBuffers:
+    """How full the buffers are, (clients, rounds)."""
+
+    name: str
+    policy: str
+    seed: int | None
+    clients: list[str]
+    buffers: list[float]
+    t: list[int]
+    last: int
+    ratio: list[Numbers]
+    held: list[Numbers]
+
+
+def _progress(library: Library, run: RunFolder) -> dict[str, Any]:
+    now = library.progress(run.name)
+    return {"name": run.name, "state": now.state, "round": now.round, "rounds": now.rounds, "budget": run.budget}
+
+
+def detail(library: Library, name: str) -> RunDetail:
+    """Return settings, state and results of a run."""
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
-    same = ("sweep", "policies", "seeds", "budget", "buffers", "target", "started", "environment")
-    return {
-        **_standing(library, name),
-        **{key: getattr(run, key) for key in same},
-        **{key: run.kind(key) for key in ("data", "model")},
-        "diverged": run.state["diverged"],
-        "guessing": run.state.get("guessing", []),
-        "memory": sum(run.buffers),
-        "clients": len(run.buffers),
-        "elapsed": run.state.get("elapsed_s"),
-        "note": run.state.get("note"),
-        "recorded": any(one.held is not None for one in found),
-        "settings": run.config,
-        "toml": run.config_text(),
-        "conclusion": conclusion(found),
-        "warning": breakdown_note([run]),
-        "summary": [told(each) for each in summaries],
-        "table": _table(summaries, run.target),
-    }
+    return RunDetail(
+        **_progress(library, run),
+        data=run.kind("data"),
+        model=run.kind("model"),
+        sweep=run.sweep,
+        policies=run.policies,
+        seeds=run.seeds,
+        diverged=run.state["diverged"],
+        guessing=run.state.get("guessing", []),
+        buffers=run.buffers,
+        memory=sum(run.buffers),
+        clients=len(run.buffers),
+        target=run.target,
+        started=run.started,
+        elapsed=run.state.get("elapsed_s"),
+        note=run.state.get("note"),
+        recorded=any(one.held is not None for one in found),
+        settings=run.config,
+        toml=run.config_text(),
+        environment=run.environment,
+        conclusion=conclusion(found),
+        warning=breakdown_note([run]),
+        summary=[told(each) for each in summaries],
+        table=_summary_table(summaries, run.target),
+    )
 
 
-def _table(summaries: Sequence[PolicySummary], target: float | None) -> dict[str, Any]:
-    """What the closing table and the report say, word for word."""
-    shown = columns(target, summaries)
-    return {
-        "columns": [{"title": column.title, "meaning": column.meaning} for column in shown],
-        "rows": [[{"text": column.text(each), "broken": column.broken(each)} for column in shown] for each in summaries],
-    }
+def _summary_table(summaries: Sequence[PolicySummary], target: float | None) -> SummaryTable:
+    known = columns(target, summaries)
+    return SummaryTable(
+        [SummaryColumn(column.title, column.meaning) for column in known],
+        [[SummaryCell(column.text(each), column.broken(each)) for column in known] for each in summaries],
+    )
 
 
-def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> dict[str, Any]:
+def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> RunCurves:
+    """Return means over seeds with intervals, of the rounds after `since`."""
     run = library.open(name)
-    return {
-        **_standing(library, name),
-        "budget": run.budget,
-        "memory": sum(run.buffers),
-        "since": since,
-        "policies": [_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)],
-    }
+    lines = [_policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
+    return RunCurves(**_progress(library, run), memory=sum(run.buffers), since=since, policies=lines)
 
 
-def _curves(one: Runs, since: int, points: int) -> dict[str, Any]:
+def _policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
     first = min(since, one.farthest)
     places = first + thinned(one.farthest - first, points)
-    judged = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
-    judged = judged[thinned(judged.size, points)]
-    return {
-        "policy": one.policy,
-        "runs": int(one.begun.sum()),
-        "rounds": one.farthest,
-        "complete": one.complete,
-        "t": (places + 1).tolist(),
-        "series": {name: with_interval(line(one, name)[:, places]) for name in (*SERIES, "spent")},
-        "evaluated": (judged + 1).tolist(),
-        "judged": {name: with_interval(line(one, name)[:, judged]) for name in (*JUDGED, "best_accuracy")},
-    }
+    evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
+    evaluated = evaluated[thinned(evaluated.size, points)]
+    return PolicyCurves(
+        policy=one.policy,
+        runs=int(one.begun.sum()),
+        rounds=one.farthest,
+        complete=one.complete,
+        t=(places + 1).tolist(),
+        series={name: series(line(one, name)[:, places]) for name in (*SERIES, "spent")},
+        evaluated=(evaluated + 1).tolist(),
+        judged={name: series(line(one, name)[:, evaluated]) for name in (*EVALUATED, "best_accuracy")},
+    )
 
 
-def clients(library: Library, name: str, policy: str | None, seed: int | None) -> dict[str, Any]:
-    """How full the buffers are, of one run or in the mean over the runs of a policy."""
-    run, rows = library.open(name), library.clients(name)
-    if rows is None:
-        raise DataError(f"{name}: what clients hold is more than the page can hold in memory")
+def clients(library: Library, name: str, policy: str | None, seed: int | None) -> ClientBuffers:
+    """Return how full the buffers are in one run, or the mean over the runs of a policy."""
+    run, rows = library.open(name), _held(library, name)
     policy = policies_of(run, [policy] if policy is not None else [])[0]
     keys = [(policy, each) for each in run.seeds if seed is None or each == seed]
     begun = [key for key, t in zip(keys, rows.reached(keys), strict=True) if t]
@@ -165,50 +334,151 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
         which = policy if seed is None else f"{policy}, seed {seed}"
         raise UnknownRun(f"clients of {name}, {which}: nothing was recorded")
     drawn = heat(0, rows.of(begun, int(rows.reached(begun).min())), np.array(run.buffers))
-    return {
-        "name": name,
-        "policy": policy,
-        "seed": seed,
-        "clients": drawn.clients,
-        "buffers": plain(drawn.buffers),
-        "t": drawn.rounds.tolist(),
-        "last": drawn.last,
-        "ratio": plain(drawn.ratio, 4),
-        "held": plain(drawn.ratio * drawn.buffers[:, None], 4),
-    }
+    held = rounded(drawn.ratio * drawn.buffers[:, None], 4)
+    size, t = rounded(drawn.buffers), drawn.rounds.tolist()
+    return ClientBuffers(name, policy, seed, drawn.clients, size, t, drawn.last, rounded(drawn.ratio, 4), held)
 
 
-def table(library: Library, name: str, figure: str) -> Iterator[str]:
-    """A figure's numbers as CSV, all rounds."""
+def _held(library: Library, name: str, column: str = "held") -> Rows:
+    rows = library.clients(name, column)
+    if rows is None:
+        raise DataError(f"{name}: what clients hold is more than the page can hold in memory")
+    return rows
+
+
+# the gate
+
+
+@dataclass(frozen=True)
+class GateTrace:
+    """One run, round by round and client by client."""
+
+    name: str | None
+    policy: str
+    seed: int
+    policies: list[str]
+    seeds: list[int]
+    state: State
+    rounds: int
+    budget: float
+    K: int | None
+    first: int
+    t: list[int]
+    clients: list[str]
+    buffers: list[int]
+    price: Numbers
+    spend: Numbers
+    spent: Numbers
+    debt: Numbers
+    admitted: Numbers
+    n: Numbers
+    N: Numbers
+    accuracy: Numbers
+    held: list[list[int]] | None
+    admitted_by_client: list[list[int]] | None
+    recorded: bool
+    """whether it was recorded what each client admitted"""
+
+
+def trace(library: Library, name: str, policy: str | None, seed: int | None, first: int, limit: int) -> GateTrace:
+    """Return one run of a policy; without a seed, the first that has begun."""
+    run = library.open(name)
+    policies = policies_of(run, [] if policy is None else [policy])
+    if seed is not None and seed not in run.seeds:
+        raise UnknownRun(f"seed = {seed}: {name} has {', '.join(map(str, run.seeds))}")
+    one = runs_in(library, name, policies[0])
+    places = [place for place, each in enumerate(one.seeds) if seed in (None, each)]
+    row = next((place for place in places if one.reached[place]), places[0])
+    rounds, key = int(one.reached[row]), (one.policy, one.seeds[row])
+    if rounds and first > rounds:
+        raise SettingError(f"first = {first}: the run has come to round {rounds}")
+    settings = run.config.get("policies", {}).get(one.policy)
+    K = settings.get("K") if isinstance(settings, dict) else None
+    return gate_trace(
+        {column: line(one, column)[row, :rounds] for column in GATE_COLUMNS},
+        run.buffers,
+        *(_recorded(library.clients(name, column), key, rounds) for column in ("held", "admitted")),
+        first=first,
+        limit=limit,
+        name=name,
+        policy=one.policy,
+        seed=key[1],
+        policies=run.policies,
+        seeds=run.seeds,
+        state=library.head(name).state,
+        rounds=rounds,
+        budget=run.budget,
+        K=K if isinstance(K, int) else None,
+    )
+
+
+def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | None:
+    """Return (rounds, clients); None where not all rounds were recorded."""
+    if rows is None or not rounds or int(rows.reached([key])[0]) < rounds:
+        return None
+    return np.asarray(rows.of([key], rounds)[0], dtype=np.int64)
+
+
+def gate_trace(
+    columns: dict[str, NDArray[Any]],
+    buffers: Sequence[int],
+    held: Ints | None,
+    admitted: Ints | None,
+    *,
+    first: int,
+    limit: int,
+    **known: Any,
+) -> GateTrace:
+    """Return rounds from `first` on of a run or a rehearsal; `held` and `admitted` are (rounds, clients)."""
+    starts = np.unique(np.linspace(0, len(buffers), min(len(buffers), GATE_CLIENTS), endpoint=False).astype(np.int64))
+    ends = [*starts[1:].tolist(), len(buffers)]
+    rows = slice(first - 1, first - 1 + limit)
+    held, admitted = (None if each is None else np.add.reduceat(each, starts, axis=1)[rows] for each in (held, admitted))
+    known |= {name: rounded(values[rows], None) for name, values in columns.items()}
+    return GateTrace(
+        first=first,
+        t=list(range(first, first + len(columns["price"][rows]))),
+        clients=[str(a) if a == b - 1 else f"{a}–{b - 1}" for a, b in zip(starts.tolist(), ends, strict=True)],
+        buffers=np.add.reduceat(np.asarray(buffers, dtype=np.int64), starts).tolist(),
+        held=None if held is None else held.tolist(),
+        admitted_by_client=None if admitted is None else admitted.tolist(),
+        recorded=admitted is not None,
+        **known,
+    )
+
+
+# tables
+
+
+def table(library: Library, name: str, figure: Figure) -> Iterator[str]:
+    """Return a figure's numbers as CSV, all rounds, in pieces of many lines."""
     run = library.open(name)
     if figure == "clients":
-        lines = _client_lines(library, run)
-    elif figure == "metrics":
-        lines = _metric_lines(library, run)
-    else:
-        lines = _curve_lines([runs_in(library, name, policy) for policy in run.policies], figure)
-    return _csv(lines)
+        tables = {column: _held(library, name, column) for column in ("admitted", "held", "paid")}
+        return _csv(_client_lines(run, tables))
+    if figure == "metrics":
+        return _csv(_metric_lines(library, run))
+    return _csv(_curve_lines([runs_in(library, name, policy) for policy in run.policies], figure))
 
 
 def _csv(lines: Iterator[Sequence[Any]]) -> Iterator[str]:
-    """In pieces: a line at a time would be handed over a line at a time."""
     while some := list(islice(lines, 500)):
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(map(_cells, some))
         yield text.getvalue()
 
 
-def _cells(line: Sequence[Any]) -> list[Any]:
-    return ["" if value is None else cell(value) if isinstance(value, str) else value for value in line]
+def _cells(values: Sequence[Any]) -> list[Any]:
+    return ["" if value is None else cell(value) if isinstance(value, str) else value for value in values]
 
 
-def _curve_lines(found: Sequence[Runs], figure: str) -> Iterator[Sequence[Any]]:
+def _curve_lines(found: Sequence[Runs], metric: str) -> Iterator[Sequence[Any]]:
     yield "policy", "t", "mean", "half"
     for one in found:
         if one.farthest:
-            mean, half = means(line(one, figure))
+            mean, half = means(line(one, metric))
             places = np.flatnonzero(np.isfinite(mean))
-            for t, m, h in zip((places + 1).tolist(), plain(mean[places], None), plain(half[places], None), strict=True):
+            for t, m, h in zip((places + 1).tolist(), rounded(mean[places], None), rounded(half[places], None), strict=True):
                 yield one.policy, t, m, h
 
 
@@ -217,25 +487,17 @@ def _metric_lines(library: Library, run: RunFolder) -> Iterator[Sequence[Any]]:
     yield "policy", "seed", "t", *run.measured
     for key in run.runs:
         reached = int(rows.reached([key])[0])
-        for t, values in enumerate(plain(rows.of([key], reached)[0], None) if reached else (), 1):
+        for t, values in enumerate(rounded(rows.of([key], reached)[0], None) if reached else (), 1):
             yield *key, t, *values
 
 
-def _client_lines(library: Library, run: RunFolder) -> Iterator[Sequence[Any]]:
+def _client_lines(run: RunFolder, tables: dict[str, Rows]) -> Iterator[Sequence[Any]]:
     """What was not recorded stays empty."""
-    names = ("admitted", "held", "paid")
-    tables = [library.clients(run.name, name) for name in names]
-    if any(each is None for each in tables):
-        raise DataError(f"{run.name}: what clients hold is more than the page can hold in memory")
-    return _each_client(run, [each for each in tables if each is not None], names)
-
-
-def _each_client(run: RunFolder, tables: Sequence[Any], names: Sequence[str]) -> Iterator[Sequence[Any]]:
-    yield "policy", "seed", "t", "client", *names
+    yield "policy", "seed", "t", "client", *tables
     for key in run.runs:
-        there = [int(each.reached([key])[0]) for each in tables]
-        values = [each.of([key], t)[0] if t else None for each, t in zip(tables, there, strict=True)]
-        for t in range(max(there)):
+        reached = [int(each.reached([key])[0]) for each in tables.values()]
+        values = [each.of([key], t)[0] if t else np.empty((0, 0)) for each, t in zip(tables.values(), reached, strict=True)]
+        for t in range(max(reached)):
             for client in range(len(run.buffers)):
-                told = (None if own is None or t >= len(own) else own[t, client].item() for own in values)
-                yield *key, t + 1, client, *told
+                cells = (each[t, client].item() if t < len(each) else None for each in values)
+                yield *key, t + 1, client, *cells

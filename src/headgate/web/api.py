@@ -1,72 +1,145 @@
-"""The API of the page: every endpoint, declared where it is answered. Reading and reckoning are done beside the event loop."""
+"""The API of the page. FastAPI checks queries and makes the OpenAPI document; threads beside the event loop read and plan."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
 import anyio
-from pydantic import Field
-from starlette.applications import Starlette
+from anyio.to_thread import current_default_thread_limiter, run_sync
+from fastapi import APIRouter, Depends, FastAPI, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from headgate import __version__
 from headgate.analysis.formatting import plain
 from headgate.errors import HeadgateError
-from headgate.web import answers, gate, shapes
-from headgate.web.asking import PlanRequest, choices
-from headgate.web.compare import AXES, MOST_RUNS, compare
-from headgate.web.endpoints import Body, OneOf, Table
-from headgate.web.listing import ORDERS, SORTS, listing
+from headgate.registry import nearest
+from headgate.web import answers, compare, planning
 from headgate.web.live import Live
-from headgate.web.planning import Planner
 from headgate.web.runs import Library, Progress
-from headgate.web.uploads import MOST_CSV, MOST_JSON, Refused, json_object, prices_of
+from headgate.web.security import MOST_CSV, MOST_JSON, Refused, body, json_object
 
 READ_AHEAD = 3.0
 """seconds after the start, when the first page has been shown"""
 READING, PLANNING = 2, 2
 """how many read or plan at the same time; the others wait, and every thread would keep memory of its own"""
 WAITING = 200
-"""how many wait for that; the others are told to come again"""
+"""how many wait for that; more are refused"""
 MOST_READERS = 400
-"""of events, all runs together"""
-Read = TypeVar("Read")
-ENDPOINTS = Table()
+"""readers of events, all runs together"""
 
-Policy = Annotated[str | None, Field(description="a policy of the run; left out: its first")]
-Policies = Annotated[tuple[str, ...], Field(description="these alone; may be repeated", max_length=MOST_RUNS)]
-Seed = Annotated[int | None, Field(ge=0, le=2**62, description="a seed of the run")]
-Points = Annotated[int, Field(ge=2, le=2000, description="most points of a line")]
+
+@dataclass(frozen=True)
+class Problem:
+    error: str
+    """one line that names what was asked and its value"""
+
+
+@dataclass(frozen=True)
+class Health:
+    name: str
+    version: str
+    folder: str
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": meaning}
+    for status, meaning in {
+        400: "the query, the host or the body has no meaning",
+        401: "the token is missing or wrong",
+        404: "there is no such run",
+        409: "a newer request has taken the place of this one",
+        413: "the body is too large",
+        415: "the body is of another kind",
+        422: "what was asked cannot be met, or what was found cannot be read",
+        503: "too many ask at the same time",
+    }.items()
+}
+
+
+def _sent(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+PLAN = _sent("application/json", planning.PlanRequest.model_json_schema())
+CSV = _sent("text/csv", {"type": "string"})
+
+Policy = Annotated[str | None, Query(description="a policy of the run; left out: its first")]
+Policies = Annotated[list[str], Query(description="these alone; may be repeated", max_length=compare.MOST_RUNS)]
+Seed = Annotated[int | None, Query(ge=0, le=2**62, description="a seed of the run")]
+Points = Annotated[int, Query(ge=2, le=2000, description="most points of a line")]
 
 
 class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
+        how: Any = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
         try:
-            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        except ValueError:  # settings may hold infinity, and sums of what a folder tells may become it
-            text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            text = json.dumps(content, default=vars, **how)
+        except ValueError:  # settings may hold infinity, and so may sums of what a folder holds
+            text = json.dumps(plain(content), **how)
         return text.encode("utf-8", "replace")
 
 
+async def check_query(request: Request) -> None:
+    """Refuse keys that an endpoint does not know, and values that are given twice, which FastAPI passes over."""
+    known = {each.alias: each.field_info.annotation == list[str] for each in request.scope["route"].dependant.query_params}
+    for key in request.query_params.keys() - {"token"}:
+        if key not in known:
+            hint = nearest(key[:100], list(known)) if known else "; there are none"
+            raise Refused(400, f"{key[:100]}: unknown key of the query{hint}")
+        count = len(request.query_params.getlist(key))
+        if count > 1 and not known[key]:
+            raise Refused(400, f"{key}: is given {count} times")
+
+
+async def check_room() -> None:
+    _refuse_crowd(current_default_thread_limiter())
+
+
+def _refuse_crowd(limiter: anyio.CapacityLimiter) -> None:
+    if limiter.statistics().tasks_waiting >= WAITING:
+        raise Refused(503, f"page: {WAITING} requests are waiting already; try again")
+
+
 class Api:
-    """The answers."""
+    """The endpoints. A handler that is no coroutine runs in one of `READING` threads."""
 
     def __init__(self, library: Library) -> None:
-        self.library, self.planner = library, Planner()
-        self._reading, self._planning = anyio.CapacityLimiter(READING), anyio.CapacityLimiter(PLANNING)
+        self.library, self.planner = library, planning.Planner()
+        self._planning = anyio.CapacityLimiter(PLANNING)
         self.live = Live(self._progress)
 
-    def routes(self) -> list[Route]:
-        return [Route(each.path, each.responder(self, self._json), methods=[each.method]) for each in ENDPOINTS]
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/api", dependencies=[Depends(check_query)], responses=REFUSALS)
+        router.add_api_route("/health", self.health, response_model=Health)
+        read = partial(router.add_api_route, dependencies=[Depends(check_room)])
+        read("/runs", self.runs, response_model=answers.RunList)
+        read("/runs/{name}", self.detail, response_model=answers.RunDetail)
+        read("/runs/{name}/curves", self.curves, response_model=answers.RunCurves)
+        read("/runs/{name}/clients", self.clients, response_model=answers.ClientBuffers)
+        read("/runs/{name}/trace", self.trace, response_model=answers.GateTrace)
+        read("/compare", self.compare, response_model=compare.RunComparison)
+        read("/plan", self.choices, response_model=planning.PlanChoices)
+        events: dict[int | str, dict[str, Any]] = {
+            200: {"content": {"text/event-stream": {}}},
+            204: {"description": "the run is finished and Last-Event-ID is its end"},
+        }
+        stream = partial(router.add_api_route, response_model=None)
+        stream("/runs/{name}/events", self.events, responses=events)
+        stream("/runs/{name}/table.csv", self.table, responses={200: {"content": {"text/csv": {}}}})
+        send = partial(router.add_api_route, methods=["POST"])
+        send("/plan", self.plan, response_model=planning.PlanAnswer, openapi_extra=PLAN)
+        send("/trace", self.prices, response_model=planning.PriceColumn, openapi_extra=CSV)
+        return router
 
     @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = READING
         self.live = Live(self._progress)
         async with anyio.create_task_group() as group:
             group.start_soon(self._read_ahead)
@@ -75,142 +148,106 @@ class Api:
             group.cancel_scope.cancel()
 
     async def _read_ahead(self) -> None:
-        """Reads all runs once, one after the other, so that sorting by results need not wait for it."""
+        """Read all runs once, one after the other, so that sorting by results need not wait for it."""
         await anyio.sleep(READ_AHEAD)
-        for name in await self._read(lambda: list(self.library.heads())):
+        for name in await run_sync(lambda: list(self.library.heads())):
             with suppress(HeadgateError):
-                await self._read(partial(self.library.row, name))
-
-    async def _json(self, ask: Callable[[], Mapping[str, Any]]) -> Response:
-        _not_too_many(self._reading)
-        return await self._read(lambda: Json(ask()))
-
-    async def _read(self, ask: Callable[[], Read]) -> Read:
-        return await anyio.to_thread.run_sync(ask, limiter=self._reading)
+                await run_sync(self.library.row, name)
 
     async def _progress(self, name: str) -> Progress:
-        return await self._read(partial(self.library.progress, name))
+        return await run_sync(self.library.progress, name)
 
     # endpoints
 
-    @ENDPOINTS.get("/api/health", shapes.Health)
     async def health(self) -> Response:
         """Whether the page is there."""
-        return Json({"name": "headgate", "version": __version__, "folder": self.library.title})
+        return Json(Health("headgate", __version__, self.library.title))
 
-    @ENDPOINTS.get("/api/openapi.json", shapes.Document)
-    async def openapi(self) -> Response:
-        """This document."""
-        return Json(document())
-
-    @ENDPOINTS.get("/api/runs", shapes.RunList)
     def runs(
         self,
-        search: Annotated[str, Field(description="words that must all occur in name, policies or state")] = "",
-        sort: Annotated[str, OneOf(SORTS), Field(description="what to sort by")] = "started",
-        order: Annotated[str, OneOf(ORDERS), Field(description="rising or falling")] = "desc",
-        limit: Annotated[int, Field(ge=1, le=1000, description="most rows")] = 100,
-        offset: Annotated[int, Field(ge=0, le=10**9, description="rows to pass over")] = 0,
-    ) -> Mapping[str, Any]:
+        search: Annotated[str, Query(description="words that must all occur in name, policies or state")] = "",
+        sort: Annotated[answers.Sort, Query(description="what to sort by")] = "started",
+        order: Annotated[answers.Order, Query(description="rising or falling")] = "desc",
+        limit: Annotated[int, Query(ge=1, le=1000, description="most rows")] = 100,
+        offset: Annotated[int, Query(ge=0, le=10**9, description="rows to pass over")] = 0,
+    ) -> Response:
         """All runs, searched, sorted, a page at a time."""
-        return listing(self.library, search, sort, order, limit, offset)
+        return Json(answers.run_list(self.library, search, sort, order, limit, offset))
 
-    @ENDPOINTS.get("/api/runs/{name}", shapes.Detail, 404, 422)
-    def detail(self, name: str) -> Mapping[str, Any]:
+    def detail(self, name: str) -> Response:
         """A run: settings, state, results of each policy."""
-        return answers.detail(self.library, name)
+        return Json(answers.detail(self.library, name))
 
-    @ENDPOINTS.get("/api/runs/{name}/curves", shapes.Curves, 404, 422)
     def curves(
         self,
         name: str,
-        since: Annotated[int, Field(ge=0, le=10**9, description="only rounds after this one")] = 0,
+        since: Annotated[int, Query(ge=0, le=10**9, description="only rounds after this one")] = 0,
         points: Points = 400,
-        policies: Policies = (),
-    ) -> Mapping[str, Any]:
+        policies: Policies = [],  # noqa: B006  # FastAPI copies it
+    ) -> Response:
         """Means over seeds with intervals, round by round."""
-        return answers.curves(self.library, name, since, points, policies)
+        return Json(answers.curves(self.library, name, since, points, policies))
 
-    @ENDPOINTS.get("/api/runs/{name}/clients", shapes.Clients, 404, 422)
-    def clients(self, name: str, policy: Policy = None, seed: Seed = None) -> Mapping[str, Any]:
-        """How full each client's buffer is; without a seed in the mean over seeds."""
-        return answers.clients(self.library, name, policy, seed)
+    def clients(self, name: str, policy: Policy = None, seed: Seed = None) -> Response:
+        """How full each client's buffer is; without a seed, the mean over seeds."""
+        return Json(answers.clients(self.library, name, policy, seed))
 
-    @ENDPOINTS.get("/api/runs/{name}/trace", shapes.TraceShape, 404, 422)
     def trace(
         self,
         name: str,
         policy: Policy = None,
         seed: Seed = None,
-        first: Annotated[int, Field(ge=1, le=10**9, description="first round")] = 1,
-        limit: Annotated[int, Field(ge=1, le=1000, description="most rounds")] = 1000,
-    ) -> Mapping[str, Any]:
+        first: Annotated[int, Query(ge=1, le=10**9, description="first round")] = 1,
+        limit: Annotated[int, Query(ge=1, le=1000, description="most rounds")] = 1000,
+    ) -> Response:
         """One run, round by round and client by client."""
-        return gate.trace(self.library, name, policy, seed, first, limit)
+        return Json(answers.trace(self.library, name, policy, seed, first, limit))
 
-    @ENDPOINTS.get("/api/runs/{name}/events", "text/event-stream", 404, 422)
     async def events(self, name: str, request: Request) -> Response:
         """Server-sent events: rounds and states as they come."""
         if sum(self.live.watched.values()) >= MOST_READERS:
-            raise Refused(503, f"events: {MOST_READERS} readers are being told already; try again")
+            raise Refused(503, f"events: there are {MOST_READERS} readers already; try again")
         now = await self._progress(name)
-        said = request.headers.get("last-event-id", "")
-        last = int(said) if said.isascii() and said.isdigit() and len(said) < 20 else None
+        known = request.headers.get("last-event-id", "")
+        last = int(known) if known.isascii() and known.isdigit() and len(known) < 20 else None
         if now.state == "finished" and last is not None and last >= now.done:
             return Response(status_code=204)  # there is nothing more to come, and a browser stops asking
-        return StreamingResponse(
-            self.live.stream(name, now, last), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        stream = self.live.stream(name, now, last)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
-    @ENDPOINTS.get("/api/runs/{name}/table.csv", "text/csv", 404, 422)
-    async def table(
-        self, name: str, figure: Annotated[str, OneOf(answers.TABLES), Field(description="which")] = "metrics"
-    ) -> Response:
+    async def table(self, name: str, figure: Annotated[answers.Figure, Query(description="which")] = "metrics") -> Response:
         """The numbers of a figure."""
-        lines = await self._read(partial(answers.table, self.library, name, figure))
+        lines = await run_sync(partial(answers.table, self.library, name, figure))
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.=") else "_" for c in f"{name}-{figure}")
         headers = {"Content-Disposition": f'attachment; filename="{safe}.csv"'}
-        return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+        return StreamingResponse(lines, media_type="text/csv", headers=headers)
 
-    @ENDPOINTS.get("/api/compare", shapes.ComparisonShape, 404, 422)
     def compare(
         self,
-        runs: Annotated[tuple[str, ...], Field(description="names of runs; repeated", min_length=1, max_length=MOST_RUNS)],
-        policies: Policies = (),
-        x: Annotated[str, OneOf(AXES), Field(description="the axis")] = "round",
-        metric: Annotated[str, OneOf(answers.LINES), Field(description="what is compared")] = "best_accuracy",
+        runs: Annotated[list[str], Query(description="names of runs; repeated", min_length=1, max_length=compare.MOST_RUNS)],
+        policies: Policies = [],  # noqa: B006  # FastAPI copies it
+        x: Annotated[compare.Axis, Query(description="the axis")] = "round",
+        metric: Annotated[answers.Metric, Query(description="what is compared")] = "best_accuracy",
         points: Points = 300,
-        to_run: Annotated[str | None, Field(description="the run of the line to compare with; left out: the first")] = None,
-        to_policy: Annotated[str | None, Field(description="its policy")] = None,
-    ) -> Mapping[str, Any]:
+        to_run: Annotated[str | None, Query(description="the run of the line to compare with; left out: the first")] = None,
+        to_policy: Annotated[str | None, Query(description="its policy")] = None,
+    ) -> Response:
         """Runs and policies on one axis, differences to one of the lines, settings that differ."""
-        return compare(self.library, runs, policies, x, metric, points, (to_run, to_policy))
+        return Json(compare.compare(self.library, runs, policies, x, metric, points, (to_run, to_policy)))
 
-    @ENDPOINTS.get("/api/plan", shapes.Choices)
-    def choices(self) -> Mapping[str, Any]:
+    def choices(self) -> Response:
         """What can be planned: policies, kinds of prices, recipes, limits."""
-        return choices()
+        return Json(planning.choices())
 
-    @ENDPOINTS.post("/api/plan", shapes.PlanShape, Body("application/json", MOST_JSON, PlanRequest), 409)
-    async def plan(self, body: bytes) -> Response:
+    async def plan(self, request: Request) -> Response:
         """Plan and rehearse."""
-        work = self.planner.arrive(json_object(body))
-        _not_too_many(self._planning)
-        return await anyio.to_thread.run_sync(lambda: Json(work()), limiter=self._planning)
+        work = self.planner.arrive(json_object(await body(request, "application/json", MOST_JSON)))
+        _refuse_crowd(self._planning)
+        return await run_sync(lambda: Json(work()), limiter=self._planning)
 
-    @ENDPOINTS.post("/api/trace", shapes.Prices, Body("text/csv", MOST_CSV, "text/csv"))
-    def prices(
-        self, body: bytes, column: Annotated[str | None, Field(description="left out: price, or cost")] = None
-    ) -> Mapping[str, Any]:
+    async def prices(
+        self, request: Request, column: Annotated[str | None, Query(description="left out: price, or cost")] = None
+    ) -> Response:
         """Prices from a CSV file, checked."""
-        return prices_of(body, column)
-
-
-def _not_too_many(limiter: anyio.CapacityLimiter) -> None:
-    if limiter.statistics().tasks_waiting >= WAITING:
-        raise Refused(503, f"page: {WAITING} requests are waiting already; try again")
-
-
-@cache
-def document() -> dict[str, Any]:
-    return ENDPOINTS.document()
+        text = await body(request, "text/csv", MOST_CSV)
+        return await run_sync(lambda: Json(planning.prices_of(text, column)))

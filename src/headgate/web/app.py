@@ -4,22 +4,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from headgate import analysis
+from headgate import __version__, analysis
 from headgate.errors import HeadgateError, SettingError
 from headgate.escaping import one_line
-from headgate.web.api import Api, Json
+from headgate.web.api import Api, Json, Problem
 from headgate.web.runs import Library, UnknownRun
-from headgate.web.security import Guard
-from headgate.web.uploads import Refused
+from headgate.web.security import Guard, Refused
 
 STATIC = Path(__file__).parent / "static"
 DRAWING = Path(analysis.__file__).parent / "drawing"
@@ -27,22 +26,32 @@ DRAWING = Path(analysis.__file__).parent / "drawing"
 PAGES = ("/", "/run/{name}", "/compare", "/plan", "/gate", "/gate/{name}")
 
 
-def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
-    """The page over the runs in `folder`."""
+def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
+    """Return the page over the runs in `folder`."""
     api = Api(Library(folder))
-    app = Starlette(
-        routes=[
-            *(Route(path, _page, methods=["GET"]) for path in PAGES),
-            *api.routes(),
-            Route("/static/plotly.min.js", _plotly, methods=["GET"]),
-            Mount("/static/drawing", _Static(directory=DRAWING)),
-            Mount("/static", _Static(directory=STATIC)),
-        ],
+    app = FastAPI(
+        title="headgate",
+        version=__version__,
+        description="The page's API. It reads run folders and plans; it changes nothing.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
         middleware=[Middleware(Guard, host=host, token=token)],
-        exception_handlers={HeadgateError: _refuse, HTTPException: _refuse_http},
+        exception_handlers={
+            HeadgateError: _refuse,
+            HTTPException: _refuse_http,
+            RequestValidationError: _refuse_query,
+        },
         lifespan=api.lifespan,
     )
     app.state.api = api
+    app.include_router(api.router())
+    for path in PAGES:
+        app.add_route(path, _page, methods=["GET"])
+    app.add_route("/static/plotly.min.js", _plotly, methods=["GET"])
+    app.mount("/static/drawing", _Static(directory=DRAWING))
+    app.mount("/static", _Static(directory=STATIC))
     return app
 
 
@@ -65,13 +74,22 @@ class _Static(StaticFiles):
         return response
 
 
-def _refuse(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     status = error.status if isinstance(error, Refused) else 404 if isinstance(error, UnknownRun) else 422
     hang_up = {"Connection": "close"} if status in (413, 415) else None  # or the rest of the body would still be taken in
-    return Json({"error": one_line(error)}, status, hang_up)
+    return Json(Problem(one_line(error)), status, hang_up)
 
 
-def _refuse_http(request: Request, error: Exception) -> Response:
+async def _refuse_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    said = f"{request.url.path[:200]}: {str(error.detail).lower()}"
-    return Json({"error": said}, error.status_code, dict(error.headers or {}))
+    problem = Problem(f"{request.url.path[:200]}: {str(error.detail).lower()}")
+    return Json(problem, error.status_code, dict(error.headers or {}))
+
+
+async def _refuse_query(request: Request, error: Exception) -> Response:
+    """Name the first key of the query that is wrong, and its value."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    key, must = str(first["loc"][-1]) if len(first["loc"]) < 3 else str(first["loc"][1]), first["msg"]
+    value = "" if first["type"] == "missing" else str(first["input"])[:100]
+    return Json(Problem(f"{key} = {value!r}: must be {must.removeprefix('Input should be ')}"), 400)

@@ -2,20 +2,19 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from headgate.analysis.compare.page import rows
+from headgate.analysis.comparison import rows
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
-from headgate.analysis.summary import estimate_told
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
-from headgate.web.answers import JUDGED, line, number, plain, runs_in
+from headgate.web.answers import EVALUATED, Metric, Numbers, Series, State, finite, line, rounded, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
@@ -23,8 +22,74 @@ MOST_SEEDS, MOST_CELLS = 200, 1_000_000
 """of the runs whose money for the same accuracy is worked out, which takes two seconds at most: seeds, and runs times rounds"""
 MONEY_ONLY = ("system.budget", "run.policies", "run.seeds", "run.first_seed", "training.target")
 """settings in which these may differ, beside those of policies"""
-AXES = ("round", "money")
-LEARNT = (*JUDGED, "best_accuracy", "train_loss")
+Axis = Literal["round", "money"]
+LEARNT = (*EVALUATED, "best_accuracy", "train_loss")
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    name: str
+    state: State
+    budget: float | None
+    round: int
+    rounds: int
+    data: str | None
+    model: str | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class EndValue:
+    """Mean over runs of the last values, and half its 80 % interval."""
+
+    mean: float
+    half: float | None
+    runs: int
+
+
+@dataclass(frozen=True)
+class ComparedSeries(Series):
+    """A line of a comparison, or how far it is from another."""
+
+    x: Numbers
+    run: str
+    policy: str
+    seeds: int
+    end: EndValue | None
+
+
+@dataclass(frozen=True)
+class ComparedLine(ComparedSeries):
+    runs: int
+    """all of them, also those whose model diverged"""
+    spend_per_round: float | None
+    runs_over_budget: int
+    dearest_share: float | None
+
+
+@dataclass(frozen=True)
+class ComparedDifference(ComparedSeries):
+    to_run: str
+    to_policy: str
+    paired: bool
+
+
+@dataclass(frozen=True)
+class DifferingSetting:
+    key: str
+    values: list[Any]
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    x: Axis
+    metric: str
+    runs: list[ComparedRun]
+    lines: list[ComparedLine]
+    differences: list[ComparedDifference]
+    settings: list[DifferingSetting]
+    savings: str
+    """what each policy needs for the accuracy of constant admission; empty where the runs do not determine it"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +110,12 @@ def compare(
     library: Library,
     names: Sequence[str],
     policies: Sequence[str],
-    x: str,
-    metric: str,
+    x: Axis,
+    metric: Metric,
     points: int,
     to: tuple[str | None, str | None] = (None, None),
-) -> dict[str, Any]:
-    """`to` is the run and the policy of the line that the others are compared with; the first, unless said."""
+) -> RunComparison:
+    """Return lines and their differences to the line of run and policy `to`, by default the first."""
     names = list(dict.fromkeys(names))
     found = [
         runs_in(library, name, policy)
@@ -66,20 +131,20 @@ def compare(
     if base is None and to != (None, None):
         raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
     settings = differing({name: library.open(name).config for name in names})
-    return {
-        "x": x,
-        "metric": metric,
-        "runs": [_run(library, name) for name in names],
-        "lines": [_told(line, runs) for line, runs in zip(lines, found, strict=True)],
-        "differences": [_difference(line, base) for line in lines if base is not None and line is not base],
-        "settings": settings,
-        "savings": _savings(found, {each["key"] for each in settings}),
-    }
+    return RunComparison(
+        x=x,
+        metric=metric,
+        runs=[_compared_run(library, name) for name in names],
+        lines=[_compared_line(line, runs) for line, runs in zip(lines, found, strict=True)],
+        differences=[_difference(line, base) for line in lines if base is not None and line is not base],
+        settings=settings,
+        savings=_savings(found, {each.key for each in settings}),
+    )
 
 
 def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
-    """The money for constant admission's accuracy, in a sentence; empty where runs do not tell it or are too large."""
-    known = [one for one in rankable(found) if one.finished and _tells(one)]
+    """Return the money for constant admission's accuracy in a sentence; empty where runs leave it open or are too large."""
+    known = [one for one in rankable(found) if one.finished and _determined(one)]
     places = {(one.policy, one.budget) for one in known}
     large = max((len(one.seeds) for one in known), default=0) > MOST_SEEDS
     large = large or sum(len(one.seeds) * one.rounds for one in known) > MOST_CELLS
@@ -89,14 +154,14 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
     return sentence(chosen_budget(savings(rows(known), "constant", "last")))
 
 
-def _tells(one: Runs) -> bool:
+def _determined(one: Runs) -> bool:
     """Whether its money has a logarithm and each of its seeds an accuracy: folders may hold anything."""
     return bool(0 < one.spend.mean() < np.inf and np.isfinite(one.last).all())
 
 
-def _run(library: Library, name: str) -> dict[str, Any]:
+def _compared_run(library: Library, name: str) -> ComparedRun:
     row = library.row(name)
-    return {key: row[key] for key in ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")}
+    return ComparedRun(**{key: row[key] for key in ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")})
 
 
 def _money(found: Sequence[Runs], points: int) -> Floats:
@@ -134,29 +199,29 @@ def after_spending(spent: Floats, values: Floats, money: Floats) -> Floats:
     return np.where((place >= 0) & (money <= spent[-1] * (1 + 1e-9)), values[np.maximum(place, 0)], np.nan)
 
 
-def _told(own: Line, runs: Runs) -> dict[str, Any]:
-    kept = limits(runs)
-    return {
-        "run": own.run,
-        "policy": own.policy,
-        "seeds": len(own.seeds),
+def _compared_line(own: Line, runs: Runs) -> ComparedLine:
+    kept, end = limits(runs), estimate(own.ends) if np.isfinite(own.ends).any() else None
+    return ComparedLine(
         **_points(own.x, means(own.values) if own.x.size else Means(own.x, own.x)),
-        "end": estimate_told(estimate(own.ends)) if np.isfinite(own.ends).any() else None,
-        "spend_per_round": number(runs.spend.mean()) if runs.complete else None,
-        "runs": kept.runs,
-        "runs_over_budget": kept.runs_over_budget,
-        "dearest_share": kept.dearest if runs.complete else None,
-    }
+        run=own.run,
+        policy=own.policy,
+        seeds=len(own.seeds),
+        end=None if end is None else EndValue(end.mean, end.half, end.runs),
+        runs=kept.runs,
+        spend_per_round=finite(runs.spend.mean()) if runs.complete else None,
+        runs_over_budget=kept.runs_over_budget,
+        dearest_share=kept.dearest if runs.complete else None,
+    )
 
 
 def _points(x: Floats, found: Means) -> dict[str, Any]:
-    """Where there is a mean."""
+    """Return the points that have a mean."""
     known = np.isfinite(found.mean)
-    return {"x": plain(x[known]), "mean": plain(found.mean[known]), "half": plain(found.half[known])}
+    return {"x": rounded(x[known]), "mean": rounded(found.mean[known]), "half": rounded(found.half[known])}
 
 
-def _difference(line: Line, to: Line) -> dict[str, Any]:
-    """`line` less `to`, at the places that both have; run by run where the seeds are the same."""
+def _difference(line: Line, to: Line) -> ComparedDifference:
+    """Return `line` less `to`, at the places that both have; run by run where the seeds are the same."""
     x, own, other = np.intersect1d(line.x, to.x, assume_unique=True, return_indices=True)
     shared = [seed for seed in line.seeds if seed in to.seeds]
     paired = sorted(line.seeds) == sorted(to.seeds) and bool(shared)
@@ -168,18 +233,18 @@ def _difference(line: Line, to: Line) -> dict[str, Any]:
         return welch(a, b)
 
     ends = less(line.ends[:, None], to.ends[:, None]) if line.seeds and to.seeds else None
-    return {
-        "run": line.run,
-        "policy": line.policy,
-        "to_run": to.run,
-        "to_policy": to.policy,
-        "paired": paired,
-        "seeds": len(shared) if paired else min(len(line.seeds), len(to.seeds)),
+    seeds = len(shared) if paired else min(len(line.seeds), len(to.seeds))
+    known = ends is not None and np.isfinite(ends.mean[0])
+    return ComparedDifference(
         **_points(x, less(line.values[:, own], to.values[:, other]) if x.size else Means(x, x)),
-        "end": {"mean": float(ends.mean[0]), "half": number(ends.half[0])}
-        if ends is not None and np.isfinite(ends.mean[0])
-        else None,
-    }
+        run=line.run,
+        policy=line.policy,
+        seeds=seeds,
+        end=EndValue(float(ends.mean[0]), finite(ends.half[0]), seeds) if ends is not None and known else None,
+        to_run=to.run,
+        to_policy=to.policy,
+        paired=paired,
+    )
 
 
 def welch(a: Floats, b: Floats) -> Means:
@@ -200,11 +265,11 @@ def welch(a: Floats, b: Floats) -> Means:
     return Means(mean, half)
 
 
-def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Settings by dotted key that are not the same in all runs; of policies, those that every run plays.
+def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
+    """Return the settings by dotted key that differ between runs; of policies, those that every run plays.
 
-    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}, "model": {"kind": "lenet"}}})
-    [{'key': 'run.seeds', 'values': [3, 5]}, {'key': 'model.kind', 'values': [None, 'lenet']}]
+    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}}})
+    [DifferingSetting(key='run.seeds', values=[3, 5])]
     """
     shared = set.intersection(*(set(config.get("policies", {})) for config in configs.values()))
     leaves: list[dict[str, Any]] = []
@@ -212,5 +277,5 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         played = {name: own for name, own in config.get("policies", {}).items() if name in shared}
         leaves.append(dict(dotted({**config, "policies": played})))
     keys = dict.fromkeys(key for own in leaves for key in own)
-    told = [{"key": key, "values": [own.get(key) for own in leaves]} for key in keys]
-    return [each for each in told if any(value != each["values"][0] for value in each["values"])]
+    settings = [DifferingSetting(key, [own.get(key) for own in leaves]) for key in keys]
+    return [each for each in settings if any(value != each.values[0] for value in each.values)]

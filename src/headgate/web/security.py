@@ -4,14 +4,19 @@ On this machine alone nobody needs a token, but only names of this machine are a
 its own name our address and read along. Reached from outside, everybody needs the token.
 """
 
+import json
 import re
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headgate.errors import HeadgateError
 
 COOKIE = "headgate_token"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -41,6 +46,8 @@ HEADERS = {
 
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
+MOST_CSV, MOST_JSON = 256 * 2**10, 2 * 2**20
+"""bytes of a body"""
 BODIES = 64
 """requests with a body that are answered at the same time: each may be as large as one may be"""
 
@@ -126,3 +133,47 @@ def _cookie(headers: Headers) -> str | None:
 def _bearer(headers: Headers) -> str | None:
     kind, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
+
+
+# what may be sent
+
+
+class Refused(HeadgateError):
+    """A request that is answered with `status` and nothing else."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+async def body(request: Request, kind: str, most: int) -> bytes:
+    """All of it, or a refusal as soon as it is known to be too large.
+
+    Pages elsewhere can send forms and plain text unasked, but neither of the kinds that are taken here.
+    """
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said != kind:
+        raise Refused(415, f"content-type = {said[:100]!r}: must be {kind}")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and len(length) < 20 and int(length) > most:
+        raise Refused(413, f"content-length = {length}: at most {most} bytes are taken")
+    read = bytearray()
+    async for chunk in request.stream():
+        read += chunk
+        if len(read) > most:
+            raise Refused(413, f"body: more than {most} bytes")
+    return bytes(read)
+
+
+def json_object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text.decode("utf-8"), parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"body: not valid JSON ({str(error)[:200]})") from None
+    if not isinstance(value, dict):
+        raise Refused(400, "body: must be a JSON object")
+    return value
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")

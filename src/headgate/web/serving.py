@@ -12,15 +12,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headgate.errors import SettingError
-from headgate.patience import Listener, listen, most_connections, settings
 from headgate.web.app import make_app
 from headgate.web.security import EVERYWHERE, LOOPBACK
 
-REQUEST_SECONDS = 15.0
-"""in which a request must be there, its body included, from the connection on"""
 IDLE = 5
 """seconds between two requests of a connection"""
 CONNECTIONS = 512
+"""more are answered with 503"""
 LARGEST_HEAD = 32 * 2**10
 """bytes of a request without its body"""
 SHORTEST_TOKEN = 16
@@ -37,7 +35,7 @@ def token_for(host: str, given: str | None) -> str | None:
     return given
 
 
-def said_token(option: str | None, file: Path | None) -> str | None:
+def given_token(option: str | None, file: Path | None) -> str | None:
     """The token from where other users of this machine cannot see it: a file or HEADGATE_TOKEN; or from the option."""
     if option is not None and file is not None:
         raise SettingError("--token, --token-file: only one of them can be meant")
@@ -60,34 +58,65 @@ def link_to(host: str, port: int, token: str | None) -> str:
 
 
 class Server(uvicorn.Server):
-    """Says when it listens, and lets readers of events go before it ends."""
+    """Calls `started` when it listens, and `ending` before it ends, so that readers of events are let go."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
         super().__init__(config)
-        self._tell_started, self._tell_ending = started, ending
+        self._on_started, self._on_ending = started, ending
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._tell_started()
+            self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._tell_ending()
+        self._on_ending()
         await super().shutdown(sockets)
 
 
-def configured(app: ASGIApp, listening: Listener) -> uvicorn.Config:
-    """uvicorn as it is used here: quiet, and patient to a degree."""
-    listening.most, listening.seconds = most_connections(CONNECTIONS), REQUEST_SECONDS
-    own = settings(listening, LARGEST_HEAD)
-    return uvicorn.Config(app, timeout_graceful_shutdown=3, timeout_keep_alive=IDLE, **own)
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there, or say why there is none."""
+    if not 0 <= port <= 65535:
+        raise SettingError(f"--port {port}: must be 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
+        raise SettingError(f"--host {host}: is no address of this machine") from None
+    listening = socket.socket(family, kind, protocol)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        if isinstance(error, PermissionError):
+            raise SettingError(f"--port {port}: may not be used ({error.strerror}); choose one above 1023") from None
+        raise SettingError(f"--port {port}: cannot be used on {host} ({error.strerror}); --port 0 takes a free one") from None
+    return listening
+
+
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """Return uvicorn's settings: quiet, so that requests do not fill the disk, and limited."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=LARGEST_HEAD,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+    )
 
 
 def serve(folder: Path, host: str, port: int, token: str | None, started: Callable[[str], None]) -> None:
-    """Until Ctrl-C; `started` is told the link."""
+    """Serve until Ctrl-C; `started` is called with the link."""
     app = make_app(folder, host, token)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
-    server = Server(configured(app, listening), lambda: started(link), lambda: app.state.api.live.close())
+    server = Server(configured(app), lambda: started(link), lambda: app.state.api.live.close())
     with listening, suppress(KeyboardInterrupt):
         server.run(sockets=[listening])

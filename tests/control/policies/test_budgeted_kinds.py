@@ -10,9 +10,7 @@ from headgate.control.policies import (
     Bucket,
     Constant,
     Headgate,
-    Lookahead,
     Pacing,
-    Pi,
     Random,
     Resolving,
     Threshold,
@@ -34,8 +32,6 @@ MAKERS = {
     "threshold": lambda **common: Threshold(limit=4.0, share=0.5, **common),
     "resolving": Resolving,
     "pacing": Pacing,
-    "lookahead": Lookahead,
-    "pi": Pi,
     "bucket": Bucket,
     "random": lambda **common: Random(chance=0.3, **common),
 }
@@ -141,18 +137,18 @@ def test_round_one_fills_the_buffers_for_eight_rounds_budgets():
     assert np.all(rehearsal(Resolving(fill=0.0), Fixed(5.0)).admitted[:, 0] == 11)
 
 
-@pytest.mark.parametrize("name", ["headgate", "resolving", "pacing", "lookahead", "pi", "bucket"])
+@pytest.mark.parametrize("name", ["headgate", "resolving", "pacing", "bucket"])
 @pytest.mark.parametrize("price", [0.6, 5.5, 300.0])
 def test_an_even_price_neither_stalls_nor_burns_the_money(name, price):
     """Most of the money is spent, and a good part of it after the first fifth of the rounds."""
-    dear = name in ("pacing", "pi") and price == 300.0  # they learn too slowly what 0.18 samples a round cost
+    dear = name == "pacing" and price == 300.0  # it learns too slowly what 0.18 samples a round cost
     result = rehearsal(MAKERS[name](fill=1000.0 if dear else 8.0), Fixed(price), rounds=200, seeds=1)
     spent = np.cumsum(result.spend[0]) / (55.0 * 200)
     assert spent[-1] > 0.95
     assert spent[39] < 0.75
 
 
-@pytest.mark.parametrize("name", ["resolving", "headgate", "lookahead"])
+@pytest.mark.parametrize("name", ["resolving", "headgate"])
 def test_less_than_a_sample_a_round_is_still_spent_in_time(name):
     system = System(np.array([3, 1, 7]), 0.4, 100)
     result = rehearse(system, MAKERS[name](fill=0.0), Fixed(2.0), np.arange(1), 100)
@@ -203,29 +199,12 @@ def test_a_bucket_never_spends_more_than_its_depth_ahead_in_any_stretch():
         assert np.max(total[:, stretch:] - total[:, :-stretch]) <= (stretch + 7) * 55.0 + 1e-6
 
 
-def test_the_integral_of_pi_does_not_wind_up():
-    """After 500 rounds in which nothing is affordable it starts to buy as soon as after 50."""
-    waits = []
-    for dear in (50, 500):
-        prices = Switches((1.0, 1e7, 1.0), (5, dear, 60))
-        system = System(MNIST.buffer, 55.0, dear + 65)
-        result = rehearse(system, Pi(), prices, np.arange(1), dear + 65)
-        waits.append(int(np.argmax(result.admitted[0, dear + 5 :] > 0)))
-    assert waits[1] <= waits[0] + 5
-
-
 def test_random_spends_the_budget_whatever_the_prices_and_has_other_coins_in_other_runs():
     result = rehearse(System(MNIST.buffer, 55.0, 4000), Random(chance=0.1), Uniform(1, 10), np.arange(50), 400)
     assert result.spend.mean() == pytest.approx(55.0, rel=0.05)
     bought = result.admitted[:, 1:] > 0
     assert np.corrcoef(bought[0], bought[1])[0, 1] < 0.2
     assert np.mean(result.price[:, 1:][bought]) == pytest.approx(5.5, rel=0.05)
-
-
-def test_lookahead_waits_where_low_prices_are_sure_to_come():
-    alternating = Switches((9.0, 1.0), (1, 1), repeat=True)
-    result = rehearsal(Lookahead(), alternating, seeds=1)
-    assert result.admitted[0, 10:-10:2].sum() < 0.05 * result.admitted[0, 11:-10:2].sum()
 
 
 def test_the_early_pace_minimises_the_mean_error():
@@ -320,8 +299,6 @@ def test_headgate_is_as_good_as_constant_admission_at_adversarial_prices(name):
         (lambda: Threshold(limit=1, share=3), "share = 3"),
         (lambda: Pacing(step=0), "step = 0"),
         (lambda: Pacing(initial=-1), "initial = -1"),
-        (lambda: Lookahead(window=0), "window = 0"),
-        (lambda: Pi(windup=0), "windup = 0"),
         (lambda: Bucket(depth=0), "depth = 0"),
         (lambda: Random(chance=1.1), "chance = 1.1"),
     ],

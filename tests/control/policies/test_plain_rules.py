@@ -6,7 +6,7 @@ Prices and budgets are multiples of 2^-6, so that sums of money are exact in wha
 import math
 import struct
 import sys
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
-from headgate.control.policies import Below, Bucket, Lookahead, Pacing, Pi, Random, Threshold
+from headgate.control.policies import Below, Bucket, Pacing, Random, Threshold
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
@@ -54,35 +54,12 @@ def bucket(prices, costs, C, T, L, places, depth=10.0):
     return min(spend / (prices[-1] * places), 1.0) if prices[-1] else 1.0, tokens
 
 
-def pi(prices, costs, C, T, L, places, proportional=0.2, integral=0.05, windup=2.0, smoothing=10.0):
-    error = wound = 0.0
-    for cost in costs:
-        error += ((1 - cost / C) - error) / max(smoothing, 1.0)
-        wound = min(max(wound + integral * error, -windup), windup)
-    return float(prices[-1] <= sum(prices) / len(prices) * math.exp(proportional * error + wound)), FOREVER
-
-
 def below(prices, costs, C, T, L, places, quantile=0.5):
     c, t = prices[-1], len(prices)
     rounds = max(t, 20) if T is None else max(T - t + 1, 1)
     money = (max(L - sum(costs), 0.0) / rounds + (C * (1 - 1 / rounds) if T is None else 0.0)) / quantile
     limit = sorted(prices)[math.ceil(quantile * t) - 1]
     return (min(money / (c * places), 1.0) if c * places > money else 1.0) * (c <= limit), FOREVER
-
-
-def lookahead(prices, costs, C, T, L, places, window=None):
-    c, t = prices[-1], len(prices)
-    mean, rounds = sum(prices) / t, max(t, 20) if T is None else max(T - t + 1, 1)
-    later = min(max(mean * places / C if window is None else window, 2), 64) - 1
-    money = max(L - sum(costs), 0.0) / rounds + (C * (1 - 1 / rounds) if T is None else 0.0)
-    variance = sum(each**2 for each in prices) / t - mean**2
-    covariance = sum(a * b for a, b in pairwise(prices)) / max(t - 1, 1) - mean**2
-    r = min(max(covariance / variance, 0.0), 0.99) if variance > 1e-12 * mean**2 else 0.0
-    pull = r * (1 - r**later) / (1 - r) / later
-    cheaper = sum(later / t * (pull * c + (1 - pull) * each) for each in prices if each < c)
-    equal = c + sum(later / t * each for each in prices if each == c)
-    share = (money / places * (later + 1) - cheaper) / equal if equal else 1.0
-    return min(max(share, 0.0), 1.0), FOREVER
 
 
 def bought(rule, setting, path, places, C, T, fill, overdraft):
@@ -111,8 +88,6 @@ RULES = {
     pacing: (Pacing, {}, {"step": MAYBE, "initial": MAYBE | st.just(0.0)}),
     bucket: (Bucket, {}, {"depth": st.sampled_from([0.25, 1.0, 3.0, 20.0])}),
     below: (Below, {}, {"quantile": st.sampled_from([0.25, 0.5, 1.0])}),
-    pi: (Pi, {}, {name: st.sampled_from([0.25, 1.0, 3.0]) for name in ("proportional", "integral", "windup", "smoothing")}),
-    lookahead: (Lookahead, {}, {"window": st.none() | st.sampled_from([1.0, 2.5, 7.0, 64.0, 100.0])}),
 }
 WORLD = {
     "clients": st.integers(1, 5),
@@ -221,11 +196,6 @@ def test_without_what_it_needs_a_policy_refuses_to_decide(policy):
         (Pacing, {"step": 0.0}, {"step": 1e-3}),
         (Pacing, {"initial": -1.0}, {"initial": 0.0}),
         (Bucket, {"depth": 0.0}, {"depth": 1e-3}),
-        (Pi, {"proportional": -1.0}, {"proportional": 0.0}),
-        (Pi, {"integral": 0.0}, {"integral": 1e-3}),
-        (Pi, {"windup": 0.0}, {"windup": 1e-3}),
-        (Pi, {"smoothing": 0.0}, {"smoothing": 1e-3}),
-        (Lookahead, {"window": 0.0}, {"window": 1e-3}),
     ],
 )
 @pytest.mark.parametrize("more", [{}, {"fill": -1.0}])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Fifo, KStep, Report
 from headgate.control.buffers import keeps_alone
 from headgate.control.policies import Constant
-from headgate.control.retention.rule import capacity_of
+from headgate.control.retention import capacity_of
 from headgate.errors import SettingError
 from headgate.testing import a_system, check_retention
 
@@ -47,7 +47,7 @@ def test_every_rule_passes_the_public_check(rule):
     [[1, 1, 1], [2, 2, 2], [0, 0, 0], [2, 2, 2], [0, 0, 0], [1, 1, 1]], 2, [4, 4, 4], set()
 )  # as many go as come, not full
 def test_windows_from_counts_hold_what_their_rule_keeps_sample_by_sample(arrivals, K, capacity, forever):
-    """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `keeps`, uses counted."""
+    """One list of (sample, round of admission) per client of two runs: age by hand, the capacity by `rank`, uses counted."""
     if K is None and capacity is None:
         return
     room = None if capacity is None else tuple(capacity)

@@ -5,10 +5,7 @@ from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.below import Below
 from headgate.control.policies.budgeted.bucket import Bucket
 from headgate.control.policies.budgeted.headgate import Headgate
-from headgate.control.policies.budgeted.listening import Listening
-from headgate.control.policies.budgeted.lookahead import Lookahead
 from headgate.control.policies.budgeted.pacing import Pacing
-from headgate.control.policies.budgeted.pi import Pi
 from headgate.control.policies.budgeted.random import Random
 from headgate.control.policies.budgeted.rccda import Rccda
 from headgate.control.policies.budgeted.resolving import Resolving
@@ -27,12 +24,9 @@ from headgate.control.policy import AdmissionPolicy
 KINDS: dict[str, type[AdmissionPolicy]] = {
     "headgate": Headgate,
     "alert": Alert,
-    "listening": Listening,
     "resolving": Resolving,
     "threshold": Threshold,
     "pacing": Pacing,
-    "lookahead": Lookahead,
-    "pi": Pi,
     "below": Below,
     "bucket": Bucket,
     "random": Random,

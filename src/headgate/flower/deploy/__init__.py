@@ -1,1 +1,1 @@
-"""Flower's deployment engine, brought up with a private authority, TLS, node keys and a supervisor. Needs headgate[flower]."""
+"""Files for a deployment of Flower behind nginx (certificates, configuration, units), and one on loopback to try it."""

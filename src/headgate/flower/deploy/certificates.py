@@ -1,195 +1,113 @@
-"""A private certificate authority, the SuperLink's certificate and the SuperNodes' keys.
+"""A private certificate authority and the server's certificate, made by `openssl`.
 
-Everything a deployment trusts comes from its own authority, so no name has to be known to anybody else. Private keys are
-readable by their owner alone; what exists is never made anew, because every node that trusts it would be shut out.
+A deployment trusts its own authority alone. nginx and the SuperLink behind it share one certificate, so it always names
+loopback as well. Only their owner can read private keys.
 """
 
 import ipaddress
-import os
 import re
+import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA384
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from headgate.errors import DataError, SettingError
 
 LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
-EARLIER = timedelta(hours=1)
-"""clocks of other machines may be behind"""
-WARNED, RENEWED = timedelta(days=30), timedelta(days=365)
-"""before its end an operator is warned of a certificate; a SuperLink renews its own at its start"""
+SOON = timedelta(days=30)
+"""a certificate that ends sooner is renewed, or warned of"""
 
 
-@dataclass(frozen=True)
-class Certificates:
-    """Where the files of a deployment's authority and server are."""
+class Certificates(NamedTuple):
+    """Paths: `authority` goes to every machine; `authority_key` signs and is best kept off the machines of a deployment."""
 
-    folder: Path
-
-    @property
-    def authority(self) -> Path:
-        """what every SuperNode and every user of `flwr` needs, and the only file to hand out"""
-        return self.folder / "ca.crt"
-
-    @property
-    def authority_key(self) -> Path:
-        """signs servers: keep it off the machines of the deployment"""
-        return self.folder / "ca.key"
-
-    @property
-    def server(self) -> Path:
-        return self.folder / "server.pem"
-
-    @property
-    def server_key(self) -> Path:
-        return self.folder / "server.key"
+    authority: Path
+    authority_key: Path
+    server: Path
+    server_key: Path
 
 
-def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK) -> Certificates:
-    """The server's certificate for these names and addresses, signed by the folder's authority, which is made if need be."""
-    made = Certificates(folder)
-    names = [_general_name(host) for host in dict.fromkeys([*hosts])]
-    if not names:
-        raise SettingError("--host: at least one name or address of the SuperLink is needed")
-    if made.server.exists():
-        raise DataError(f"{made.server}: exists already; remove it and {made.server_key.name} to make another")
+def certificates_in(folder: Path) -> Certificates:
+    """Return the paths of the certificates and keys in a folder, whether they are there or not."""
+    return Certificates(*(folder.resolve() / name for name in ("ca.crt", "ca.key", "server.pem", "server.key")))
+
+
+def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
+    """Make the certificates that are missing in a folder and renew the server's where it ends within 30 days.
+
+    It is also renewed where it lacks one of the `hosts`, names or addresses of the server. Returns warnings: what was renewed,
+    and what ends within 30 days and cannot be. A certificate that has expired is refused (`DataError`), and so is a folder
+    that needs a new one and does not hold the authority's key.
+    """
+    paths, now, warnings = certificates_in(folder), datetime.now(UTC), []
+    names = [_alternative_name(host) for host in dict.fromkeys([*hosts, *LOOPBACK])]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not made.authority.exists():
-        _make_authority(made)
-    authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
-    signer = load_pem_private_key(made.authority_key.read_bytes(), password=None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP384R1())
-    certificate = (
-        _certificate("headgate SuperLink", authority.subject, key.public_key(), SERVER_DAYS)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .sign(signer, SHA384())
-    )
-    write_private(made.server_key, _pem(key))
-    made.server.write_bytes(certificate.public_bytes(Encoding.PEM))
-    return made
+    if not paths.authority.exists():
+        use = [
+            "basicConstraints=critical,CA:TRUE,pathlen:0",
+            "keyUsage=critical,keyCertSign,cRLSign",
+            "subjectKeyIdentifier=hash",
+        ]
+        _make("headgate authority", paths.authority, paths.authority_key, AUTHORITY_DAYS, use)
+    known = _names(paths.server) if paths.server.exists() and paths.server_key.exists() else []
+    soon = bool(known) and _end(paths.server) - now < SOON and paths.authority_key.exists()
+    if soon:
+        warnings.append(
+            f"{paths.server}: is renewed, it ends on {_end(paths.server):%Y-%m-%d}; restart nginx and the SuperLink"
+        )
+    if soon or not set(names) <= set(known):
+        if not paths.authority_key.exists():
+            raise DataError(f"{paths.authority_key}: is not there, and is needed to make {paths.server.name}")
+        use = ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth"]
+        use += ["authorityKeyIdentifier=keyid", f"subjectAltName={','.join(dict.fromkeys([*known, *names]))}"]
+        signer = ["-CA", str(paths.authority), "-CAkey", str(paths.authority_key)]
+        _make("headgate SuperLink", paths.server, paths.server_key, SERVER_DAYS, use, signer)
+    for path in (paths.authority, paths.server):
+        if (end := _end(path)) <= now:
+            raise DataError(f"{path}: expired on {end:%Y-%m-%d}; headgate flower certificates renews server.pem by ca.key")
+        if end - now < SOON:
+            warnings.append(f"{path}: expires on {end:%Y-%m-%d}; headgate flower certificates renews server.pem by ca.key")
+    return warnings
 
 
-def renew_certificates(folder: Path) -> None:
-    """For loopback: make what is missing in the folder, and make again what ends soon."""
-    made = Certificates(folder)
-    left = [_ends(path) - datetime.now(UTC) if path.exists() else timedelta(0) for path in (made.authority, made.server)]
-    if left[0] < RENEWED or not made.authority_key.exists():
-        made.authority.unlink(missing_ok=True)
-        made.authority_key.unlink(missing_ok=True)
-    elif left[1] > RENEWED and made.server_key.exists():
-        return
-    made.server.unlink(missing_ok=True)
-    made.server_key.unlink(missing_ok=True)
-    make_certificates(folder)
-
-
-def check_certificate(path: Path) -> str | None:
-    """Refuse a certificate that has expired; a line of warning, if it ends within 30 days."""
-    ends, now = _ends(path), datetime.now(UTC)
-    if ends <= now:
-        raise DataError(f"{path}: expired on {ends:%Y-%m-%d}; headgate flower certificates makes another")
-    return f"{path}: expires on {ends:%Y-%m-%d}; headgate flower certificates makes another" if ends - now < WARNED else None
-
-
-def _ends(path: Path) -> datetime:
+def _make(name: str, path: Path, key: Path, days: int, extensions: Sequence[str], signer: Sequence[str] = ()) -> None:
+    config = "\n".join(["[req]", "distinguished_name = name", "x509_extensions = own", "[name]", "[own]", *extensions, ""])
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-sha384", "-nodes"]
+    command += ["-subj", f"/CN={name}", "-days", str(days), "-keyout", str(key), "-out", str(path), *signer]
+    command += ["-config", "/dev/stdin"]
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+        subprocess.run(command, input=config, check=True, capture_output=True, text=True, umask=0o077)
+    except FileNotFoundError:
+        raise SettingError("openssl: is not installed; certificates are made by it") from None
+    except subprocess.CalledProcessError as error:
+        raise DataError(f"{path}: openssl cannot make it ({' '.join(error.stderr.split())[-200:]})") from None
+
+
+def _end(path: Path) -> datetime:
+    return _read(path).not_valid_after_utc
+
+
+def _names(path: Path) -> list[str]:
+    names = _read(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = [f"IP:{address}" for address in names.get_values_for_type(x509.IPAddress)]
+    return [*(f"DNS:{name}" for name in names.get_values_for_type(x509.DNSName)), *addresses]
+
+
+def _read(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no certificate"
-        raise DataError(f"{path}: cannot be read ({reason})") from None
+        raise DataError(f"{path}: is no certificate ({getattr(error, 'strerror', None) or 'cannot be read'})") from None
 
 
-def make_node_key(path: Path) -> Path:
-    """A SuperNode's private key at `path` and the public one beside it, whose path is returned: it is what gets registered."""
-    public = path.with_name(f"{path.name}.pub")
-    if path.exists():
-        raise DataError(f"{path}: exists already; a key is a node's identity and is not replaced")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP384R1())
-    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
-    return public
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """For its owner's eyes from the first byte on."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-
-
-def _make_authority(made: Certificates) -> None:
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = _name("headgate authority")
-    certificate = (
-        _certificate("headgate authority", name, key.public_key(), AUTHORITY_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, SHA384())
-    )
-    write_private(made.authority_key, _pem(key))
-    made.authority.write_bytes(certificate.public_bytes(Encoding.PEM))
-
-
-def _certificate(name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(_name(name))
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - EARLIER)
-        .not_valid_after(now + timedelta(days=days))
-    )
-
-
-def _usage(signs: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _general_name(host: str) -> x509.GeneralName:
+def _alternative_name(host: str) -> str:
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return f"IP:{ipaddress.ip_address(host)}"
     except ValueError:
-        pass
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", host):
-        raise SettingError(f"--host {host!r}: must be a name such as fl.example.org or an IP address")
-    return x509.DNSName(host)
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", host):
+            raise SettingError(f"--host {host!r}: must be a name such as fl.example.org or an IP address") from None
+    return f"DNS:{host}"

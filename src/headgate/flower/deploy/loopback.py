@@ -1,196 +1,230 @@
-"""A whole deployment on the loopback interface: authority, SuperLink and front, SuperNodes, supervisor, a run to its end."""
+"""A whole deployment on the loopback interface, for an example and for tests: nginx, SuperLink, SuperNodes, a run to its end.
 
-import secrets
+It starts the services that units name, and starts again what ends, as systemd would.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from headgate.errors import DataError, HeadgateError
-from headgate.flower.deploy.certificates import Certificates, make_node_key, renew_certificates
-from headgate.flower.deploy.door import Door
-from headgate.flower.deploy.processes import end, executors, free_port, last_error, listening, marked
-from headgate.flower.deploy.superlink import SuperLink
-from headgate.flower.deploy.supernode import SuperNode
-from headgate.flower.deploy.supervisor import Kept, Supervisor
+from headgate.errors import HeadgateError, SettingError
+from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
+from headgate.flower.deploy.services import NAME, Service, flwr, node_services, register, server_services
+from headgate.flower.keys import make_key
 from headgate.reading import read_object
 from headgate.records.lock import FolderLock
 from headgate.records.sweeps import STATE
 
+MARK = "HEADGATE_DEPLOYMENT"
+"""variable by which processes of a deployment are found: its folder"""
+PAUSE, PATIENCE = 5.0, 300.0
+"""seconds between the end of a service and its next start; seconds for SuperNodes to join or a ServerApp to appear"""
+ATTEMPTS = 20
+"""ServerApps that may be lost in one run"""
 SERVER_APP = "flwr-serverapp"
-JOINING = 300.0
-"""seconds that SuperNodes may take to join: after a kill they are refused for a minute"""
-STARTING = 120.0
-"""seconds that a ServerApp may take to appear"""
-ATTEMPTS = 5
-"""ServerApps that may be lost one after the other without a round between them"""
-Say = Callable[[str], None]
 
 
-def _silent(text: str) -> None:
-    pass
+class Loopback(ExitStack):
+    """A deployment for a `with` block, after which all its processes have ended.
 
-
-@dataclass
-class Loopback:
-    """Used with `with`: however the block ends, all processes of the deployment have ended after it.
-
-    `folder` keeps certificates, keys, databases, buffers and logs, so that the same deployment can be brought up again.
+    Certificates, keys, databases, stores and logs lie in `folder`: the same folder brings up the same deployment again. There
+    is a SuperNode for each of `nodes` clients. `say` gets a line for each thing that happens. All processes have the variables
+    in `environment`.
     """
 
-    folder: Path
-    nodes: int
-    say: Say = _silent
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """further variables for all processes"""
-
-    def __post_init__(self) -> None:
-        self.folder = self.folder.resolve()
-        self.mark = _mark_of(self.folder)
-        self.supervisor = Supervisor(self.say, executors=lambda: executors(self.mark))
-        self._held = FolderLock()
-        self.link = SuperLink(self.folder / "superlink", free_port(), self.mark, self.environment)
-        self.door = Door(self.link, Certificates(self.folder / "certificates"), free_port())
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        say: Callable[[str], None] = lambda line: None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.folder, self.nodes, self.say = folder.resolve(), nodes, say
+        self.link = self.folder / "superlink"
+        self.environment = {**(environment or {}), MARK: str(self.folder)}
+        self.port, self.inside = free_port(), free_port()
+        self.services: dict[str, Service] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._due: dict[str, float] = {}
 
     def __enter__(self) -> "Loopback":
+        if shutil.which("nginx") is None:
+            raise SettingError("nginx: is not installed; apt-get install nginx")
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._held.take(self.folder, self.folder)
-        except DataError:
-            raise DataError(f"{self.folder}: another process has this deployment up") from None
-        try:
-            end([], self.mark, patience=0)  # processes left by a supervisor that was killed
+            self.enter_context(FolderLock()).take(self.folder, self.folder)
+            self.callback(self._end)
+            self._kill()  # what a process that was killed has left behind
             self._bring_up()
         except BaseException:
             self.close()
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     def _bring_up(self) -> None:
-        renew_certificates(self.door.certificates.folder)
-        self.say("SuperLink: starting")
-        self.supervisor.keep("SuperLink", self.link)
-        self.supervisor.keep("front", self.door)
-        self.say(f"SuperLink: behind https://{self.door.where}, TLS by {self.door.certificates.authority}")
+        certificates = self.folder / "certificates"
+        for warning in ensure_certificates(certificates):
+            self.say(warning)
+        for service in server_services(self.link, certificates, f"127.0.0.1:{self.port}", self.inside):
+            self.start(service)
+        self.await_that(lambda: listening(self.inside) and listening(self.port), "SuperLink and nginx")
         for client in range(self.nodes):
-            node = self.node(client)
-            if not node.key.exists():
-                make_node_key(node.key)
-            self.link.register(client, node.key.with_name("key.pub"))
-            self.supervisor.keep(f"SuperNode {client}", node)
-        self.say(f"SuperNodes: {self.nodes}, each with a registered key; logs in {self.folder}")
-        self.await_nodes()
+            self.start_node(client)
+        self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
+        self.await_that(lambda: self.online() == self.nodes, f"{self.nodes} SuperNodes")
 
-    def await_nodes(self, seconds: float = JOINING) -> None:
-        """Until every SuperNode has joined, those included that are being started again."""
-        until = time.monotonic() + seconds
-        while waiting := [name for name, each in self.supervisor.kept.items() if not _joined(each)]:
-            self.supervisor.look()
+    def start_node(self, client: int, registered: bool = True) -> None:
+        """Start the SuperNode of a client, with a key that is made and registered if need be."""
+        home, authority = self.folder / f"node-{client}", certificates_in(self.folder / "certificates").authority
+        if not (home / "key").exists():
+            make_key(home / "key")
+        if registered:
+            register(self.link, client, home / "key.pub")
+        where = f"127.0.0.1:{self.port}"
+        for service in node_services(home, where, authority, home / "key", client, self.nodes, free_port()):
+            self.start(service)
+
+    def online(self) -> int:
+        """Return how many SuperNodes the SuperLink counts as present."""
+        listed = json.loads(flwr(self.link, "supernode", "list", NAME, "--format", "json"))["nodes"]
+        return sum(node["status"] == "online" for node in listed)
+
+    def start(self, service: Service) -> None:
+        """Start a service, with its log in the folder."""
+        single = ["-g", "master_process off;"] if service.name == "nginx" else []  # whose workers would survive a kill
+        self.services[service.name] = service
+        with (self.folder / f"{service.name}.log").open("ab") as log:
+            self.processes[service.name] = subprocess.Popen(
+                [*service.command, *single],
+                env={**os.environ, **service.environment, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in a terminal is for us alone
+                umask=0o077,
+            )
+
+    def look(self) -> None:
+        """Start again, after a pause, the services that have ended."""
+        for name, process in list(self.processes.items()):
+            if process.poll() is None:
+                continue
+            if name not in self._due:
+                self.say(f"{name}: ended ({process.returncode}); next start in {PAUSE:g} s ({self.folder / name}.log)")
+                self._due[name] = time.monotonic() + PAUSE
+            elif time.monotonic() >= self._due[name]:
+                del self._due[name]
+                self.start(self.services[name])
+
+    def await_that(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until a condition holds, and start again what ends meanwhile."""
+        until = time.monotonic() + PATIENCE
+        while not condition():
+            self.look()
             if time.monotonic() > until:
-                raise HeadgateError(f"{', '.join(waiting)}: did not join within {seconds:g} s; logs in {self.folder}")
-            time.sleep(0.2)
+                raise HeadgateError(f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}")
+            time.sleep(0.5)
 
-    def node(self, client: int) -> SuperNode:
-        """The SuperNode of a client, with a port that is free now."""
-        home = self.folder / f"node-{client}"
-        config: dict[str, str | int] = {
-            "partition-id": client,
-            "num-partitions": self.nodes,
-            "headgate-store": str(home / "store"),
-        }
-        return SuperNode(
-            home,
-            self.door.where,
-            self.door.certificates.authority,
-            home / "key",
-            free_port(),
-            self.mark,
-            config,
-            self.environment,
-        )
+    def _end(self) -> None:
+        """End all services, SuperNodes first so that they can sign off."""
+        for node in (True, False):
+            ending = [process for name, process in self.processes.items() if name.startswith("supernode") == node]
+            for process in ending:
+                process.terminate()
+            for process in ending:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(8)
+        self._kill()
+        for process in self.processes.values():
+            process.wait()
 
-    def close(self) -> None:
-        """End SuperNodes before the SuperLink, so that they can sign off."""
-        nodes = [each.process for each in self.supervisor.kept.values() if isinstance(each.service, SuperNode)]
-        _terminate(nodes)
-        end(self.supervisor.processes, self.mark)
-        self._held.close()
+    def _kill(self) -> None:
+        while left := list(self.running()):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+
+    def running(self, word: str = "") -> Iterator[int]:
+        """Process ids of this deployment, whose command line contains `word`."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                mine = f"{MARK}={self.folder}".encode() in (path / "environ").read_bytes().split(b"\0")
+                if mine and word.encode() in (path / "cmdline").read_bytes():
+                    yield int(path.name)
 
     def run(
         self, app: Path, out: Path, settings: Mapping[str, Any] | None = None, tick: Callable[[int, int], None] | None = None
     ) -> None:
-        """Submit the app and follow it to its end, a line a round; a lost ServerApp is submitted again and goes on."""
-        lost = 0
-        settled = -1
-        while True:
-            number = self.link.submit(app, {"out": str(out), **(settings or {})})
-            self.say(f"run {number}: submitted")
-            status = self._follow(number, out, tick)
-            if status == "finished:completed":
-                self.say(f"run {number}: completed; its processes are ended")
-                return
-            done = progress(out)[0]
-            lost, settled = (lost + 1, settled) if done == settled else (1, done)
-            if status.startswith("finished") or lost > ATTEMPTS:
-                log = self.folder / f"run-{number}.log"
-                log.write_text(self.link.said(number), "utf-8")
-                raise HeadgateError(f"run {number}: {status} after round {done}: {last_error(log)} ({log})")
-            self.say(f"run {number}: its ServerApp is gone after round {done}; submitted again")
-            self.link.stop(number)
+        """Submit an app and follow it to its end, a line a round. A ServerApp that is lost is submitted again and goes on."""
+        config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
+        status = ""
+        for _ in range(ATTEMPTS):
+            submitted = json.loads(flwr(self.link, "run", str(app), NAME, "--format", "json", "--run-config", config))
+            if not submitted.get("success"):
+                raise HeadgateError(f"flwr run {app}: {submitted}")
+            run = str(submitted["run-id"])
+            self.say(f"run {run}: submitted")
+            status = self._follow(run, out, tick)
+            if status.startswith("finished"):
+                break
+            self.say(f"run {run}: its ServerApp is gone after round {progress(out)[0]}; submitted again")
+            flwr(self.link, "stop", run, NAME)
+        if status != "finished:completed":
+            log = self.folder / f"run-{run}.log"
+            log.write_text(re.sub(r"\x1b\[\d*m", "", flwr(self.link, "log", run, NAME, "--show")), "utf-8")
+            errors = re.findall(r"^[\w.]*(?:Error|Exception)\b: .*$", log.read_text("utf-8"), re.MULTILINE)
+            raise HeadgateError(f"run {run}: {status}: {errors[-1] if errors else 'no error is known'} ({log})")
 
-    def _follow(self, number: int, out: Path, tick: Callable[[int, int], None] | None) -> str:
-        """Until the run has ended or has no ServerApp any more; its status then."""
-        began, seen, told = time.monotonic(), False, _state(out).get("told", "")
-        while True:
-            self.supervisor.look()
+    def _follow(self, run: str, out: Path, tick: Callable[[int, int], None] | None) -> str:
+        """Return the status of a run once its ServerApp is gone."""
+
+        def status() -> str:
+            return str(json.loads(flwr(self.link, "ls", NAME, "--run-id", run, "--format", "json"))["runs"][0]["status"])
+
+        line = _state(out).get("told", "")
+        self.await_that(lambda: any(self.running(SERVER_APP)) or status().startswith("finished"), f"ServerApp of run {run}")
+        while any(self.running(SERVER_APP)):
+            self.look()
             if tick is not None:
                 tick(*progress(out))
-            if (line := _state(out).get("told", "")) != told:
-                told = line
-                self.say(told)
-            here = any(marked(self.mark, SERVER_APP))
-            seen = seen or here
-            if not here and (seen or time.monotonic() - began > STARTING) and listening(self.link.port):
-                status = self.link.status(number)
-                if status.startswith("finished") or seen:
-                    return status
-                raise HeadgateError(f"run {number}: no ServerApp has started; see {self.link.log}")
+            if (told := _state(out).get("told", "")) not in ("", line):
+                line = told
+                self.say(line)
             time.sleep(0.5)
-
-
-def _mark_of(folder: Path) -> str:
-    """What all processes of this deployment carry in their environment, also those of an earlier start."""
-    path = folder / "mark"
-    if not path.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(secrets.token_hex(8), "utf-8")
-    return path.read_text("utf-8").strip()
-
-
-def _joined(each: Kept) -> bool:
-    return not isinstance(each.service, SuperNode) or (each.process.poll() is None and each.service.joined())
+        self.await_that(lambda: listening(self.inside), "SuperLink")
+        return status()
 
 
 def progress(out: Path) -> tuple[int, int]:
-    """(rounds settled, rounds in all) of a run folder; zeros before it is there."""
+    """Return (rounds settled, rounds in all) of a run folder; zeros before it is there."""
     state = _state(out)
     return int(state.get("round", 0)), int(state.get("rounds", 0))
 
 
 def _state(out: Path) -> dict[str, Any]:
-    """What a run folder says of its progress; empty before it is there."""
     return read_object(out / STATE) if (out / STATE).is_file() else {}
 
 
-def _terminate(processes: list[subprocess.Popen[bytes]], patience: float = 5.0) -> None:
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    until = time.monotonic() + patience
-    while time.monotonic() < until and any(process.poll() is None for process in processes):
-        time.sleep(0.1)
+def free_port() -> int:
+    """Return a port of the loopback interface on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listening(port: int) -> bool:
+    """Return whether somebody listens on this port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -12,8 +12,7 @@ from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policies.drift.objective import minimise_objective, paper_penalty
 from headgate.control.policies.operating_point import better_of_corollary
 from headgate.control.policy import AdmissionPolicy, PolicyContext
-from headgate.control.retention import Capacity, KStep, Retention
-from headgate.control.retention.rule import capacity_of
+from headgate.control.retention import Capacity, KStep, Retention, capacity_of
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants

@@ -1,0 +1,156 @@
+"""One contract for two choices: which samples a full client keeps, and which of the samples before it a client buys.
+
+A rule gives every candidate a rank. The lowest ranks stay, or are bought, as many as there is room for. So a rule decides
+which samples, never how many, and the server knows every occupancy from its own orders. A rule remembers nothing: a client
+alone, a batch of runs and a run that was resumed choose the same.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.scores import NAMES, Scores
+from headgate.control.types import Bools, Floats, Ints
+from headgate.errors import SettingError
+from headgate.field_docs import fields_in_help
+
+NOBODY = np.iinfo(np.int64).max
+"""the group of an empty place"""
+
+
+@fields_in_help
+class Candidates(NamedTuple):
+    """Samples that some clients choose from, a client a row, (C, W)."""
+
+    position: Ints
+    """in the client's stream; ascending but for empty places, which are −1"""
+    room: Ints
+    """how many the client may keep or buy, (C, 1)"""
+    seed: Ints
+    """of the run, (C, 1)"""
+    client: Ints
+    """number of the client, (C, 1)"""
+    age: Ints | None = None
+    """rounds since the sample was admitted, 0 if it is new; None where clients buy"""
+    label: NDArray[Any] | None = None
+    """class of each sample; None: labels are not known, so all samples are one class"""
+    scores: Scores | None = None
+    """what the rule asks for, of each sample, 0 at empty places; None: there is no model, as in a plan"""
+    held: Floats | None = None
+    """features of the samples that the client holds, (C, B, H), for a buying rule that is `beside_held`"""
+    held_there: Bools | None = None
+    """which of the samples held exist, (C, B)"""
+    purpose: Purpose = Purpose.RETENTION
+    """what the draws are for"""
+
+    @property
+    def there(self) -> Bools:
+        """Which places hold a sample, (C, W)."""
+        return np.asarray(self.position >= 0)
+
+    @property
+    def new(self) -> Bools:
+        """Which samples were admitted in this round, (C, W)."""
+        return np.asarray(self.age == 0)
+
+    @property
+    def group(self) -> Ints:
+        """The class of each sample, one class for all where labels are not known, (C, W)."""
+        return np.where(self.there, 0 if self.label is None else self.label.astype(np.int64), NOBODY)
+
+    @property
+    def end(self) -> Ints:
+        """How many samples the client has ever admitted, (C, 1)."""
+        return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
+
+    def of(self, clients: Ints) -> "Candidates":
+        """Return the candidates of some of the clients, without the places after the last one that is taken."""
+        held = self.there[clients].any(axis=0)
+        width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
+        return self._replace(
+            position=self.position[clients, :width],
+            age=None if self.age is None else self.age[clients, :width],
+            label=None if self.label is None else self.label[clients, :width],
+            room=self.room[clients],
+            seed=self.seed[clients],
+            client=self.client[clients],
+        )
+
+    def draw(self, position: Ints | None = None, again: Ints | int = 0) -> Floats:
+        """Return a number in [0, 1) for each position, (C, …), the candidates' own by default.
+
+        The same position always has the same number; another `again` gives other numbers.
+        """
+        index = np.maximum(self.position if position is None else position, 0) + (np.asarray(again) << 32)
+        seed, client = (each.reshape(-1, *[1] * (max(index.ndim, 2) - 1)) for each in (self.seed, self.client))
+        return uniform(seed, self.purpose, index, client)
+
+
+@dataclass(frozen=True, eq=False)
+class RankingRule(ABC):
+    """A frozen value whose fields are its settings; the base of `Retention` and `Selection`."""
+
+    scores: ClassVar[tuple[str, ...]] = ()
+    """what the rule needs to know of each sample: fields of `Scores`, under the model that the server sent in this round"""
+    known_scores: ClassVar[tuple[str, ...]] = NAMES
+    """what a rule of this kind may ask for"""
+
+    @abstractmethod
+    def rank(self, candidates: Candidates) -> NDArray[Any]:
+        """Return a number for each candidate, (C, W).
+
+        The lowest numbers stay or are bought; of equal ones, those that came first. Numbers at empty places do not count.
+        """
+
+    def check(self) -> None:
+        """Refuse a rule that asks for scores that it cannot have."""
+        asked = self.scores
+        if not isinstance(asked, tuple) or not set(asked) <= set(self.known_scores):
+            known = ", ".join(self.known_scores)
+            raise SettingError(f"{type(self).__name__}.scores = {asked!r}: must be a tuple of {known}")
+
+
+def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
+    """Return which candidates stay or are bought, (C, W): of each client as many as there is room for."""
+    rank, shape = np.asarray(rule.rank(candidates)), candidates.position.shape
+    if rank.shape != shape or rank.dtype.kind not in "biuf" or np.isnan(rank[candidates.there]).any():
+        raise SettingError(
+            f"{type(rule).__name__}.rank: must return a number for each of {shape}, returned {rank.dtype}{rank.shape}"
+            + (" with some that are not a number" if rank.shape == shape and rank.dtype.kind == "f" else "")
+        )
+    order = np.lexsort((candidates.position, rank, ~candidates.there), axis=-1)
+    return candidates.there & (places_in(order) < candidates.room)
+
+
+def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
+    """Return the place of each entry in its row: by `first`, then by `then`.
+
+    >>> ordered(np.array([[1, 0, 1]]), np.array([[0.5, 0.9, 0.1]])).tolist()
+    [[2, 0, 1]]
+    """
+    return places_in(np.lexsort((then, first), axis=-1))
+
+
+def places_in(order: Ints) -> Ints:
+    """Return the place of each entry in `order`, row by row."""
+    places = np.empty_like(order)
+    np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
+    return places
+
+
+def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
+    """Return the place of each entry among those of its group in its row: by `first`, then by `then`.
+
+    >>> rank_within(np.array([[5, 3, 5, 5]]), np.array([[1, 1, 1, 0]]), np.array([[0.2, 0.9, 0.1, 0.7]])).tolist()
+    [[2, 0, 1, 0]]
+    """
+    order = np.lexsort((then, first, group), axis=-1)
+    sorted_group = np.take_along_axis(group, order, axis=-1)
+    nth = np.broadcast_to(np.arange(group.shape[-1]), group.shape)
+    begins = np.ones(group.shape, dtype=bool)
+    begins[:, 1:] = sorted_group[:, 1:] != sorted_group[:, :-1]
+    return np.take_along_axis(nth - np.maximum.accumulate(np.where(begins, nth, 0), axis=-1), places_in(order), axis=-1)

@@ -1,0 +1,198 @@
+"""Which samples a full client keeps. The controller keeps ages and counts uses.
+
+A rule by age and order makes a buffer a window of the client's stream, first..last−1. The controller works such rules out
+from counts alone (`control/buffers.py`), so a million clients are fine. `rank` gives the same result sample by sample; a test
+holds the two together.
+
+Under the other rules a sample may be dropped in the round in which it arrives. It was admitted and paid for but never trained
+on, and is counted in `Ledger.unused`, not in N.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.checks import whole_numbers
+from headgate.control.ranking import Candidates, RankingRule, ordered, rank_within
+from headgate.control.types import Floats, Ints, System
+from headgate.errors import SettingError
+from headgate.limits import ROUNDS
+from headgate.theory.labels import paper
+
+Capacity = int | tuple[int, ...] | Ints | Literal["buffer"]
+"""the most samples a client can hold: "buffer" for B_m, one number for all, or one for each client"""
+
+
+@dataclass(frozen=True, eq=False)
+class Retention(RankingRule):
+    """Ranks what a client holds and has just admitted; the lowest ranks stay.
+
+    A client holds all it kept and all that is new, or as much of both as its limit allows. A rule that asks for `scores` is
+    given them where there is a model. Where there is none, it must still rank.
+    """
+
+    capacity: Capacity | None = field(default="buffer", kw_only=True)
+
+    by_class: ClassVar[bool] = False
+    """whether the rule looks at classes, so that they must be remembered"""
+
+    def __post_init__(self) -> None:
+        if self.capacity is not None and not isinstance(self.capacity, str):
+            if np.any(whole_numbers("capacity", self.capacity) < 1):
+                raise SettingError(f"capacity = {self.capacity}: every client needs room for at least one sample")
+        elif self.capacity not in (None, "buffer"):
+            raise SettingError(f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client')
+
+    def limit(self, system: System) -> Ints | None:
+        """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have."""
+        return capacity_of(self.capacity, system)
+
+
+def capacity_of(capacity: Capacity | None, system: System) -> Ints | None:
+    """Return a capacity as users state it for the clients of a system, (M,)."""
+    if capacity is None or isinstance(capacity, str):
+        return None if capacity is None else system.buffer
+    room = whole_numbers("capacity", capacity)
+    if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
+        raise SettingError(f"capacity has {room.size} entries for {system.clients} clients")
+    return np.broadcast_to(room, (system.clients,))
+
+
+# by age and order
+
+
+class WindowRule(Retention):
+    """The oldest leave a full client."""
+
+    def rank(self, candidates: Candidates) -> NDArray[Any]:
+        return -candidates.position
+
+
+@paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
+@dataclass(frozen=True, eq=False)
+class KStep(WindowRule):
+    """Every sample is trained on for exactly K rounds, or less where there is a `capacity` and its client is full.
+
+    K may differ from run to run, (R,). Clients named in `forever` never drop anything: the stale half of the hybrid policy.
+    """
+
+    K: int | Ints
+    capacity: Capacity | None = field(default=None, kw_only=True)
+    forever: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if np.any(whole_numbers("K", self.K, ROUNDS) < 1):
+            raise SettingError(f"K = {self.K}: a sample must be kept for at least one round")
+
+
+@dataclass(frozen=True, eq=False)
+class Fifo(WindowRule):
+    """The oldest samples make room for new ones once a client holds `capacity`."""
+
+    capacity: Capacity = "buffer"
+
+
+# by lots, by classes, or by how much is new
+
+
+@dataclass(frozen=True, eq=False)
+class Reservoir(Retention):
+    """At any time an equally likely choice among all samples ever admitted.
+
+    In law Vitter's algorithm R (1985): the i-th sample enters with probability B/i and an equally likely one leaves. It is
+    done with one random key a sample, of which the smallest stay (Fan, Muller and Rezucha 1962), so the choice does not
+    depend on how the samples were spread over rounds.
+    """
+
+    capacity: Capacity = "buffer"
+
+    def rank(self, candidates: Candidates) -> NDArray[Any]:
+        return candidates.draw()
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBalanced(Retention):
+    """Excess samples leave the client's most numerous class, again and again: at random, but new samples last.
+
+    The greedy balancing of Prabhu, Torr and Dokania (2020) for a round's samples at once. Among classes of the same size
+    lots decide. Without labels all samples are one class, and old ones leave at random.
+    """
+
+    capacity: Capacity = "buffer"
+    by_class = True
+
+    def rank(self, candidates: Candidates) -> NDArray[Any]:
+        draw = candidates.draw(again=candidates.end)
+        return ordered(rank_within(candidates.group, ~candidates.new, draw), draw)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio(Retention):
+    """A client takes a certain number of the new samples, at random, in place of as many old ones, at random.
+
+    Free places are always filled. After the static and dynamic ratio selective replacement (SRSR, DRSR) of Wang, Bian and
+    Xu (2023), arXiv 2303.16340. From its abstract we have the names, the limited cache and the aim, a cache that is like the
+    client's data in the long run; what the ratio is of, both choices at random and the rounding are ours.
+    """
+
+    capacity: Capacity = "buffer"
+
+    @abstractmethod
+    def wanted(self, candidates: Candidates) -> Floats:
+        """Return how many new samples to take, a real number, (C, 1)."""
+
+    def rank(self, candidates: Candidates) -> NDArray[Any]:
+        end, new = candidates.end, candidates.new
+        draw = candidates.draw(again=end)
+        taken = np.floor(self.wanted(candidates) + candidates.draw(end, again=end)).astype(np.int64)  # right on average
+        group = np.where(candidates.there, new, 2)
+        place = rank_within(group, np.zeros_like(group), draw)
+        beyond = place >= np.where(new, taken, candidates.room - taken)  # they stay only where places are free
+        return ordered(beyond, draw)
+
+
+@dataclass(frozen=True, eq=False)
+class StaticRatio(Ratio):
+    """The same share `ratio` of the places is for new samples in every round that brings as many."""
+
+    ratio: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.ratio <= 1:
+            raise SettingError(f"ratio = {self.ratio}: must be above 0 and at most 1")
+
+    def wanted(self, candidates: Candidates) -> Floats:
+        return np.asarray(np.minimum(self.ratio * candidates.room, _count_new(candidates)))
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicRatio(Ratio):
+    """New samples get the share of the places that they have of all samples ever admitted.
+
+    So every sample ever admitted is in memory with the same probability, as under `Reservoir`, but how many of the round's
+    samples are taken is not left to chance.
+    """
+
+    def wanted(self, candidates: Candidates) -> Floats:
+        return np.asarray(candidates.room * (_count_new(candidates) / candidates.end))
+
+
+def _count_new(candidates: Candidates) -> Ints:
+    """Return how many of the candidates are new, (C, 1)."""
+    return np.asarray((candidates.there & candidates.new).sum(axis=-1, keepdims=True))
+
+
+KINDS: dict[str, type[Retention]] = {
+    "fifo": Fifo,
+    "kstep": KStep,
+    "reservoir": Reservoir,
+    "class-balanced": ClassBalanced,
+    "static": StaticRatio,
+    "dynamic": DynamicRatio,
+}
+"""by their names in recipes"""

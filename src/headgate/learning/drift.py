@@ -1,0 +1,214 @@
+"""A world that changes: data sets as they are in every concept, and streams through the concepts.
+
+A sample keeps the concept of the round in which it was admitted; models are judged by the concepts of today. All that the
+concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Floats, Ints
+from headgate.errors import SettingError
+from headgate.learning.changes import ConceptSchedule
+from headgate.learning.concepts import Concept
+from headgate.learning.data import Data
+from headgate.learning.datasets import Dataset
+from headgate.learning.formats import Labels, Pixels
+from headgate.learning.partition import Dealt
+from headgate.learning.streams import Served, Stream
+from headgate.limits import check_memory
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptDataset(Dataset):
+    """The training sets of all looks, one after the other; models are judged by the test set of every concept."""
+
+    by_concept: tuple[tuple[Pixels, Labels], ...] = ()
+    """the test sets and then, where something was held out, what was"""
+
+    @property
+    def judged(self) -> list[tuple[Pixels, Labels]]:
+        return list(self.by_concept)
+
+
+class World:
+    """A world that stands still: a data set, of which every client is always in the one concept."""
+
+    def __init__(self, dataset: Dataset, seeds: Ints, clients: int) -> None:
+        self.dataset, self._shape = dataset, (len(seeds), clients)
+
+    def stream(self, stream: Stream, rounds: int) -> "Stream | DriftingStream":
+        """Return what comes by in a client's stream, in every concept."""
+        return stream
+
+    def at(self, t: int) -> Ints:
+        """Return the concept of every client in round t, for every seed, (S, M)."""
+        return np.broadcast_to(np.zeros((), np.int64), self._shape)
+
+    def shares(self, t: int, weight: Floats) -> Floats:
+        """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""
+        return np.ones((self._shape[0], 1))
+
+    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+        """Return the columns of the record that tell of the concepts in round t."""
+        return {}
+
+
+class DriftingData(World):
+    """The concepts of an experiment over a data set, and when clients are in which of them."""
+
+    def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
+        assert data.changes is not None
+        self.concepts, self.schedule = data.concepts, ConceptSchedule(data.changes, len(data.concepts), seeds, clients)
+        self.rows = len(dataset.train_labels)
+        """of the training set in each look"""
+        looks: list[Concept | None] = []
+        for concept in self.concepts:
+            if (look := _look(concept)) not in looks:
+                looks.append(look)
+        self.looks = len(looks)
+        """how many different ones the concepts have"""
+        self.look = np.array([looks.index(_look(concept)) for concept in self.concepts])
+        """which look each concept has"""
+        _check_room(dataset, self.looks, len(self.concepts))
+        self._labels, self._classes = dataset.train_labels, len(dataset.classes)
+        self.dataset = self._in_all_looks(dataset, looks)
+
+    def _in_all_looks(self, dataset: Dataset, looks: list[Concept | None]) -> ConceptDataset:
+        seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
+        judged = []
+        for images, labels in dataset.judged:
+            for number, concept in enumerate(self.concepts):
+                there = self.served(number, labels)
+                judged.append(_seen(_look(concept), images[there], labels[there]))
+        return ConceptDataset(
+            dataset.name,
+            train_images=np.concatenate([images for images, _ in seen]),
+            train_labels=np.concatenate([labels for _, labels in seen]),
+            test_images=dataset.test_images,
+            test_labels=dataset.test_labels,
+            classes=dataset.classes,
+            mean=dataset.mean,
+            std=dataset.std,
+            by_concept=tuple(judged),
+        )
+
+    def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
+        """Which images of these classes come by in a concept; the same ones whenever it is asked."""
+        shares = self.concepts[number].shares(self._classes)
+        there = np.ones(len(labels), dtype=bool)
+        for c in range(0 if shares is None else len(shares)):
+            own = np.flatnonzero(labels == c)
+            order = np.argsort(uniform(c, Purpose.CONCEPT_SHARE, own), kind="stable")
+            there[own[order[round(float(shares[c]) * own.size) :]]] = False  # type: ignore[index]
+        if not there.any():
+            raise SettingError(f"data.concepts[{number}]: none of {len(labels)} images comes by")
+        return there
+
+    @cached_property
+    def filters(self) -> list[NDArray[np.bool_] | None]:
+        """Which rows of the training set come by in each concept; None: all."""
+        whole = [concept.shares(self._classes) is None for concept in self.concepts]
+        return [None if all_of_it else self.served(number, self._labels) for number, all_of_it in enumerate(whole)]
+
+    def stream(self, stream: Stream, rounds: int) -> "DriftingStream":
+        return DriftingStream(self, stream, rounds)
+
+    def at(self, t: int) -> Ints:
+        return self.schedule.at(t)
+
+    def shares(self, t: int, weight: Floats) -> Floats:
+        return self.schedule.shares(t, weight)
+
+    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+        return self.schedule.columns(t, weight, by_concept)
+
+
+class DriftingStream:
+    """The endless stream of every client for one seed, in every concept.
+
+    What comes at a position depends on the concept. Where concepts differ in looks, it is the same image; where they differ in
+    what comes by, a stream of what does. An image in another look is another sample.
+    """
+
+    def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
+        self.world, self.lengths, self.images = world, stream.lengths, stream.samples
+        self.samples = self.images * world.looks
+        self._whole, self._thinned = stream, dict[int, tuple[Stream, Ints]]()
+        for number, there in enumerate(world.filters):
+            if there is not None:
+                self._thinned[number] = self._without(number, there, rounds)
+
+    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> Served:
+        """Return what comes at positions[i] of the stream of clients[i] in concepts[i], the first by default, for every i."""
+        concepts = np.zeros_like(positions) if concepts is None else concepts
+        samples, rows = np.empty_like(positions), np.empty_like(positions)
+        rest = np.ones(positions.shape, dtype=bool)
+        for number, (stream, numbers) in self._thinned.items():
+            own = np.flatnonzero(concepts == number)
+            if own.size:
+                rest[own] = False
+                found = stream.at(clients[own], positions[own])
+                samples[own], rows[own] = numbers[found.samples], found.rows
+        samples[rest], rows[rest] = self._whole.at(clients[rest], positions[rest])
+        look = self.world.look[concepts]
+        return Served(samples + self.images * look, rows + self.world.rows * look)
+
+    def _without(self, number: int, there: NDArray[np.bool_], rounds: int) -> tuple[Stream, Ints]:
+        """The stream of what comes by in a concept, and which of all samples each of its samples is."""
+        where, owners = f"data.concepts[{number}]", self._whole.owners
+        if not isinstance(owners, Dealt):
+            raise SettingError(f"{where}: holds images back; of so many clients it is not written down who owns which")
+        if self._whole.kind == "stop":
+            raise SettingError(f"{where}: holds images back; a stream that stops would end at another place in every concept")
+        stays = there[owners.table]
+        client = np.repeat(np.arange(owners.lengths.size), owners.lengths)
+        left = np.bincount(client[stays], minlength=owners.lengths.size)
+        self._check_nobody_is_idle(number, np.flatnonzero(left == 0), rounds)
+        spare = np.maximum(left, 1)  # one who is never in the concept: nobody will ask
+        edges = np.cumsum(left)[:-1]
+        owned = [rows if rows.size else np.zeros(1, np.int64) for rows in np.split(owners.table[stays], edges)]
+        numbers = np.zeros(int(spare.sum()), dtype=np.int64)
+        numbers[np.arange(left.sum()) + np.repeat(np.cumsum(spare - left) - (spare - left), left)] = np.flatnonzero(stays)
+        return Stream(owned, self._whole.seed, self._whole.kind), numbers
+
+    def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
+        """Refuses clients who own nothing of what comes by in a concept that they will be in."""
+        for t in range(1, rounds + 1 if empty.size else 0):
+            found = empty[self.world.schedule.changes.at(self._whole.seed, t, empty) == number]
+            if found.size:
+                raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
+
+
+def world_of(data: Data, dataset: Dataset, seeds: Ints, clients: int) -> World:
+    """Return the world of an experiment over a data set, as `hold_out` has left it."""
+    return World(dataset, seeds, clients) if data.changes is None else DriftingData(data, dataset, seeds, clients)
+
+
+def _look(concept: Concept) -> Concept | None:
+    """What makes images and labels what they are; None: nothing does."""
+    return None if concept.untouched else concept
+
+
+def _seen(look: Concept | None, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
+    if look is None:
+        return images, labels
+    pixels, called = np.asarray(look.images(images)), np.asarray(look.labels(images, labels))
+    if (
+        pixels.shape != images.shape
+        or pixels.dtype != images.dtype
+        or called.shape != labels.shape
+        or called.dtype.kind not in "iu"
+    ):
+        raise SettingError(f"data.concepts: {type(look).__name__} must leave shape and kind of images and labels as they are")
+    return pixels, called.astype(np.int64)
+
+
+def _check_room(dataset: Dataset, looks: int, concepts: int) -> None:
+    judged = sum(images.nbytes for images, _ in dataset.judged)
+    wanted = 2.0 * looks * dataset.train_images.nbytes + concepts * judged  # twice while they are put together
+    check_memory(f"data.concepts: {dataset.name} in {looks} looks takes", wanted)

@@ -1,0 +1,316 @@
+"""Where the samples that clients hold come from: rows of the training set.
+
+Control counts what a client has admitted: first, second, … Where clients buy the next samples of their streams, in a world
+that stands still and with labels that come at once, the i-th admission is the i-th sample of the stream, and nothing is
+stored (`StreamSource`). Otherwise a sample is written down when it is admitted, for as long as it is held (`PurchaseSource`):
+its row, which also tells the concept that the world was in, its number among all samples, and the round.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.randomness import Purpose
+from headgate.control.ranking import NOBODY, Candidates, chosen
+from headgate.control.scores import Scores
+from headgate.control.selection import Selection
+from headgate.control.types import Bools, Ints, Ledger
+from headgate.learning.data import Data
+from headgate.learning.drift import DriftingStream, World
+from headgate.learning.streams import Served, Stream
+
+ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
+"""(what is asked for, places of the runs' seeds, rows of the training set) → the scores of each row"""
+ADMISSIONS = 40
+"""bits of a key for the number of an admission; those above are for the run and the client"""
+
+
+class HeldSamples(NamedTuple):
+    """Samples that clients of one policy train on, run by run and client by client."""
+
+    owner: Ints
+    """place of the client among all clients that train of all runs"""
+    samples: Ints
+    """number among the samples of the run's seed"""
+    rows: Ints
+    """row of the training set"""
+    new: Bools
+    """whether the sample, or its label where labels come late, came in this round"""
+
+
+def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
+    """Return (place of the client, admission) of all that these clients (S, C) hold, run by run and client by client."""
+    if ledger.places is not None:
+        held = np.take_along_axis(ledger.places, clients[..., None], axis=1).reshape(clients.size, -1)
+        owner, slot = np.nonzero(held >= 0)
+        return owner, held[owner, slot]
+    first, last = (np.take_along_axis(array, clients, axis=1).ravel() for array in (ledger.dropped, ledger.admitted))
+    owner = np.repeat(np.arange(clients.size), last - first)
+    return owner, np.arange(owner.size) + (first - (np.cumsum(last - first) - (last - first)))[owner]
+
+
+@dataclass(frozen=True, eq=False)
+class Purchases:
+    """What clients hold of their purchases, in all runs of one policy; it is replaced, not changed."""
+
+    key: Ints
+    """run, client and admission in one number, ascending"""
+    rows: NDArray[np.int32]
+    """row of the training set of each sample"""
+    samples: NDArray[np.int32]
+    """its number among the samples of the run's seed"""
+    round: NDArray[np.int32]
+    """in which it was admitted"""
+    looked: Ints
+    """samples of its stream that each client has had before it, (S, M)"""
+    spare: Ints
+    """(position, number, row) of unlabelled samples that each client keeps, the newest last, then −1, (S, M, keep, 3)"""
+
+    def find(self, keys: Ints) -> Ints:
+        """Return the places of these samples in the table."""
+        return np.asarray(np.searchsorted(self.key, keys))
+
+    def only(self, keys: Ints) -> "Purchases":
+        """Return the table of these samples alone, whose keys ascend."""
+        at = self.find(keys)
+        return replace(self, key=keys, rows=self.rows[at], samples=self.samples[at], round=self.round[at])
+
+    def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "Purchases":
+        """Return the table with samples that were admitted in round t."""
+        at, now = np.searchsorted(self.key, key), np.full(key.shape, t)
+        names = ("key", "rows", "samples", "round")
+        columns = zip(names, (key, rows, samples, now), strict=True)
+        return replace(self, **{name: np.insert(getattr(self, name), at, new) for name, new in columns})
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return all that `restored` needs."""
+        return {own.name: getattr(self, own.name) for own in fields(self)}
+
+    def restored(self, saved: Mapping[str, NDArray[Any]]) -> "Purchases":
+        """Return the table that was saved; refused where it is not of as many runs, clients and places."""
+        for name in ("looked", "spare"):
+            if saved[name].shape != getattr(self, name).shape:
+                raise ValueError(f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}")
+        return Purchases(**{own.name: saved[own.name].astype(getattr(self, own.name).dtype) for own in fields(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class Source(ABC):
+    """Where the samples of one policy's clients come from, in all of its runs. Its state is a `Purchases`, or None."""
+
+    streams: Sequence[Stream | DriftingStream]
+    """of each seed"""
+    ends: Ints | None
+    """where streams end, (S, M); None: nowhere"""
+    labels: Ints
+    """of the rows of the training set"""
+    score: ScoreRows
+    clients: int
+
+    looks = False
+    """whether clients look at samples before they buy"""
+
+    @abstractmethod
+    def open(self) -> Purchases | None:
+        """Return the state before round 1."""
+
+    @abstractmethod
+    def available(self, known: Purchases | None, before: Ledger, ordered: Ints) -> Ints:
+        """Return how many of the samples ordered each client can admit, where streams end, (S, M)."""
+
+    @abstractmethod
+    def after_purchase(self, t: int, known: Purchases | None, before: Ledger, admitted: Ints) -> Purchases | None:
+        """Return the state after clients have bought so many samples, (S, M)."""
+
+    @abstractmethod
+    def after_round(self, known: Purchases | None, after: Ledger) -> Purchases | None:
+        """Return the state without samples that are no longer held."""
+
+    @abstractmethod
+    def find(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+        """Return where these admissions of clients come from; `seeds` are places among all seeds."""
+
+    @abstractmethod
+    def trainable(self, t: int, known: Purchases | None, before: Ledger, after: Ledger, clients: Ints) -> HeldSamples:
+        """Return what these clients (S, C) train on in round t."""
+
+    def labels_at(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Ints:
+        """Return the labels of these admissions."""
+        return np.asarray(self.labels[self.find(known, seeds, clients, admissions).rows])
+
+    def scores_at(
+        self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints, asked: tuple[str, ...]
+    ) -> Scores:
+        """Return the scores of these admissions."""
+        return self.score(asked, seeds, self.find(known, seeds, clients, admissions).rows)
+
+    def looked(self, known: Purchases | None, now: Purchases | None) -> list[int | None]:
+        """Return how many samples clients of each run looked at in between; None where they do not look."""
+        return [None] * len(self.streams)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamSource(Source):
+    """The i-th admission of a client is the i-th sample of its stream, so nothing is stored."""
+
+    def open(self) -> None:
+        return None
+
+    def available(self, known: Purchases | None, before: Ledger, ordered: Ints) -> Ints:
+        return ordered if self.ends is None else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
+
+    def after_purchase(self, t: int, known: Purchases | None, before: Ledger, admitted: Ints) -> None:
+        return None
+
+    def after_round(self, known: Purchases | None, after: Ledger) -> None:
+        return None
+
+    def find(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+        samples, rows = np.empty_like(admissions), np.empty_like(admissions)
+        for s, stream in enumerate(self.streams):
+            own = np.flatnonzero(seeds == s)
+            samples[own], rows[own] = stream.at(clients[own], admissions[own])
+        return Served(samples, rows)
+
+    def trainable(self, t: int, known: Purchases | None, before: Ledger, after: Ledger, clients: Ints) -> HeldSamples:
+        owner, admissions = held_admissions(after, clients)
+        seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
+        new = admissions >= before.admitted[seeds, whose]
+        return HeldSamples(owner, *self.find(known, seeds, whose, admissions), new)
+
+
+@dataclass(frozen=True, eq=False)
+class PurchaseSource(Source):
+    """What clients admit is written down: they choose what they buy, the world changes, or labels come late."""
+
+    world: World
+    data: Data
+    rule: Selection | None
+    """how clients choose; None: they buy the next samples of their streams"""
+    seeds: Ints
+
+    @property
+    def looks(self) -> bool:  # type: ignore[override]
+        return self.rule is not None and self.rule.looks
+
+    @property
+    def window(self) -> int:
+        """New samples that a client has before it for each that it buys."""
+        return 1 if self.rule is None else self.data.window
+
+    def open(self) -> Purchases:
+        shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
+        spare = np.full((*shape, 0 if self.rule is None else self.data.keep, 3), -1, np.int64)
+        return Purchases(np.zeros(0, np.int64), none, none, none, np.zeros(shape, np.int64), spare)
+
+    def available(self, known: Purchases | None, before: Ledger, ordered: Ints) -> Ints:
+        assert known is not None
+        spare = (known.spare[..., 0] >= 0).sum(axis=-1)
+        return np.asarray(np.minimum(ordered, self._fresh(known, ordered) + spare))
+
+    def _fresh(self, known: Purchases, ordered: Ints) -> Ints:
+        """How many new samples of its stream each client has before it, (S, M)."""
+        asked = self.window * ordered
+        return asked if self.ends is None else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
+
+    def after_purchase(self, t: int, known: Purchases | None, before: Ledger, admitted: Ints) -> Purchases:
+        """Run by run: no number depends on the other runs, and no more is in memory than one of them takes."""
+        assert known is not None
+        spare, keys, bought = known.spare.copy(), [], []
+        fresh, concepts = self._fresh(known, admitted), self.world.at(t)
+        for s, stream in enumerate(self.streams):
+            clients = np.flatnonzero(admitted[s])
+            if not clients.size:
+                continue
+            offer = self._offer(stream, known, s, clients, fresh[s, clients], concepts[s])
+            count, there = admitted[s, clients], offer[..., 0] >= 0
+            takes = there if self.rule is None else chosen(self.rule, self._candidates(known, before, s, clients, offer, count))
+            spare[s, clients] = _newest(offer, there & ~takes, spare.shape[2])
+            bought.append(offer[takes])
+            keys.append(_numbered(self._key(s, clients, before.admitted[s, clients]), count))
+        after = replace(known, looked=known.looked + fresh, spare=spare)
+        if not keys:
+            return after
+        _, samples, rows = np.concatenate(bought).T
+        return after.with_new(t, np.concatenate(keys), samples, rows)
+
+    def _offer(
+        self, stream: Stream | DriftingStream, known: Purchases, s: int, clients: Ints, fresh: Ints, concepts: Ints
+    ) -> Ints:
+        """(position, number, row) of what these clients have before them: what they kept, and new samples; −1 at empty places,
+        (C, W, 3)."""
+        nth = np.arange(int(fresh.max(initial=0)))
+        owner, place = np.nonzero(nth < fresh[:, None])
+        position = known.looked[s, clients[owner]] + place
+        new = np.full((len(clients), nth.size, 3), -1, np.int64)
+        new[owner, place] = np.stack([position, *stream.at(clients[owner], position, concepts[clients[owner]])], axis=1)
+        return np.concatenate([known.spare[s, clients], new], axis=1)
+
+    def _candidates(self, known: Purchases, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints) -> Candidates:
+        """What is offered, with what the rule asks for."""
+        assert self.rule is not None
+        seed, client, there = np.full((len(clients), 1), self.seeds[s]), clients[:, None], offer[..., 0] >= 0
+        found = Candidates(offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION)
+        if self.rule.looks:
+            found = found._replace(scores=self._scores(self.rule.scores, s, offer[..., 2], there))
+        if self.rule.beside_held:
+            owner, admissions = held_admissions(before.of_runs(slice(s, s + 1)), clients[None])
+            nth = np.arange(owner.size) - np.searchsorted(owner, owner)
+            rows = np.full((len(clients), int(nth.max(initial=-1)) + 1), -1, np.int64)
+            rows[owner, nth] = known.rows[known.find(self._key(s, clients[owner], admissions))]
+            features = self._scores(("features",), s, rows, rows >= 0).features
+            found = found._replace(held=features, held_there=rows >= 0)
+        return found
+
+    def _scores(self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools) -> Scores:
+        """Of rows (C, W) of the training set."""
+        return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(there)
+
+    def _key(self, seeds: Ints | int, clients: Ints, admissions: Ints) -> Ints:
+        return np.asarray((seeds * self.clients + clients << ADMISSIONS) + admissions)
+
+    def after_round(self, known: Purchases | None, after: Ledger) -> Purchases:
+        assert known is not None
+        owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
+        return known.only((owner << ADMISSIONS) + admissions)
+
+    def find(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+        assert known is not None
+        at = known.find(self._key(seeds, clients, admissions))
+        return Served(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
+
+    def trainable(self, t: int, known: Purchases | None, before: Ledger, after: Ledger, clients: Ints) -> HeldSamples:
+        assert known is not None
+        owner, admissions = held_admissions(after, clients)
+        at = known.find(self._key(owner // clients.shape[1], clients.ravel()[owner], admissions))
+        labelled = known.round[at] + self.data.late
+        owner, at, new = owner[labelled <= t], at[labelled <= t], (labelled == t)[labelled <= t]
+        return HeldSamples(owner, known.samples[at].astype(np.int64), known.rows[at].astype(np.int64), new)
+
+    def looked(self, known: Purchases | None, now: Purchases | None) -> list[int | None]:
+        if not self.looks or known is None or now is None:
+            return super().looked(known, now)
+        return list((now.looked - known.looked).sum(axis=-1).tolist())
+
+
+def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
+    """The newest of those left of each client, ascending, then −1, (C, keep, 3)."""
+    kept = np.full((len(offer), keep, 3), -1, np.int64)
+    offer = np.where(left[..., None], offer, -1)
+    newest = np.take_along_axis(offer, np.argsort(-offer[..., :1], axis=1, kind="stable")[:, :keep], axis=1)
+    order = np.argsort(np.where(newest < 0, NOBODY, newest)[..., :1], axis=1, kind="stable")
+    kept[:, : newest.shape[1]] = np.take_along_axis(newest, order, axis=1)
+    return kept
+
+
+def _numbered(first: Ints, count: Ints) -> Ints:
+    """first[0], first[0] + 1, … count[0] of them, then the same for the next one.
+
+    >>> _numbered(np.array([5, 20]), np.array([3, 2])).tolist()
+    [5, 6, 7, 20, 21]
+    """
+    return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())

@@ -1,0 +1,1 @@
+"""Policies and rules that our own studies found dominated. A recipe names them as `studies.zoo.gss:GSS`."""

@@ -1,0 +1,115 @@
+"""Where the samples that clients hold come from: against a plain list of what each client had before it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.control.scores import Scores
+from headgate.control.selection import KINDS
+from headgate.learning.data import Data
+from headgate.learning.purchases import PurchaseSource, held_admissions
+from headgate.learning.streams import Served
+from studies.zoo.kcentre import KCentre
+
+CLIENTS, CONCEPTS = 3, 8
+RULES = {"": None, **{name: kind() for name, kind in KINDS.items()}, "beside held": KCentre()}
+
+
+class Written:
+    """A stream whose rows tell position, concept and client."""
+
+    def at(self, clients, positions, concepts):
+        rows = (positions * CONCEPTS + concepts) * CLIENTS + clients
+        return Served(rows + 1, rows)
+
+
+def made_up(asked, seeds, rows):
+    """What a model says of samples, by their rows alone."""
+    x = np.sin(rows * 12.9898)
+    some = np.stack([x, np.cos(3 * x), x**2], axis=-1)
+    return Scores(**{name: np.abs(x) if name in ("entropy", "margin") else some for name in asked})
+
+
+def source_of(rule, data, ends):
+    world = SimpleNamespace(at=lambda t: np.full((2, CLIENTS), t % CONCEPTS))
+    known = [Written()] * 2, ends, np.arange(10**6), made_up, CLIENTS
+    return PurchaseSource(*known, world, data, RULES[rule], np.array([4, 9]))
+
+
+def ledger_of(admitted, held, places):
+    """Clients hold the newest, or every other one of them where it is no window."""
+    dropped = np.maximum(admitted - held, 0)
+    each = dropped[..., None] + np.arange(held)
+    table = np.where((each < admitted[..., None]) & (each % 2 == 0), each, -1) if places else None
+    ledger = SimpleNamespace(admitted=admitted, dropped=dropped, places=table)
+    ledger.of_runs = lambda own: ledger_of(admitted[own], held, places)
+    return ledger
+
+
+@pytest.mark.parametrize("places", [False, True])
+@given(
+    rule=st.sampled_from(sorted(RULES)),
+    window=st.integers(1, 4),
+    keep=st.integers(0, 5),
+    end=st.none() | st.integers(0, 30),
+    late=st.integers(0, 2),
+    rounds=st.lists(st.lists(st.integers(0, 4), min_size=2 * CLIENTS, max_size=2 * CLIENTS), min_size=1, max_size=8),
+    held=st.integers(1, 6),
+)
+def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(places, rule, window, keep, end, late, rounds, held):
+    """As many as were ordered or could be had; the newest of the rest are kept; labels come late."""
+    window, keep = (1, 0) if rule == "" else (window, keep)
+    ends = None if end is None else np.full((2, CLIENTS), end)
+    source = source_of(rule, Data(window=window, keep=keep, late=late), ends)
+    known, ledger = source.open(), ledger_of(np.zeros((2, CLIENTS), np.int64), held, places)
+    bought = {(s, m): [] for s in range(2) for m in range(CLIENTS)}
+    spare, looked = {key: [] for key in bought}, dict.fromkeys(bought, 0)
+    everybody = np.tile(np.arange(CLIENTS), (2, 1))
+    for t, orders in enumerate(rounds, start=1):
+        ordered, before = np.array(orders).reshape(2, CLIENTS), ledger
+        count = source.available(known, before, ordered)
+        after = source.after_purchase(t, known, before, count)
+        ledger = ledger_of(before.admitted + count, held, places)
+        for (s, m), own in bought.items():
+            fresh = window * int(count[s, m] if end is None else ordered[s, m])
+            fresh = fresh if end is None else min(window * int(count[s, m]), max(end - looked[s, m], 0))
+            before_it = [*spare[s, m], *((looked[s, m] + i, t % CONCEPTS) for i in range(fresh))]
+            looked[s, m] += fresh
+            assert after.looked[s, m] == looked[s, m]
+            each = np.arange(before.admitted[s, m], ledger.admitted[s, m])
+            rows = source.find(after, each * 0 + s, each * 0 + m, each).rows
+            assert (rows % CLIENTS == m).all()
+            found = [divmod(int(row) // CLIENTS, CONCEPTS) for row in rows]
+            assert len(found) == count[s, m] <= ordered[s, m]
+            assert set(found) <= set(before_it)
+            assert found == sorted(found)
+            own += [(*one, t) for one in found]
+            assert len({position for position, *_ in own}) == len(own)
+            if count[s, m]:
+                left = [one for one in before_it if one not in found]
+                spare[s, m] = left[max(len(left) - keep, 0) :] if keep else []
+            kept = after.spare[s, m]
+            assert [(p, row // CLIENTS % CONCEPTS) for p, _, row in kept.tolist() if p >= 0] == spare[s, m]
+        known = source.after_round(after, ledger)
+        owner, admissions = held_admissions(ledger, everybody)
+        assert len(known.key) == len(owner)  # of samples that are held, and of no others
+        holds = [bought[divmod(int(who), CLIENTS)][i] for who, i in zip(owner, admissions, strict=True)]
+        trains = [(*one, int(who)) for one, who in zip(holds, owner, strict=True) if one[2] + late <= t]
+        found = source.trainable(t, known, before, ledger, everybody)
+        assert found.owner.tolist() == [who for *_, who in trains]
+        assert found.rows.tolist() == [(p * CONCEPTS + c) * CLIENTS + who % CLIENTS for p, c, _, who in trains]
+        assert found.samples.tolist() == (found.rows + 1).tolist()
+        assert found.new.tolist() == [born + late == t for _, _, born, _ in trains]
+        again = source.open().restored(known.tensors())
+        assert all(np.array_equal(array, again.tensors()[name]) for name, array in known.tensors().items())
+
+
+def test_what_was_saved_of_other_clients_is_refused():
+    source = source_of("random", Data(window=2, keep=3), None)
+    saved = source.open().tensors()
+    for name in ("looked", "spare"):
+        with pytest.raises(ValueError, match=f"{name} is .*, must be"):
+            source.open().restored({**saved, name: saved[name][:1]})

@@ -1,0 +1,147 @@
+"""The zoo: policies and rules that come in as `module:Class`, checked as anybody's own are, and one fact of each."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from headgate.control import Candidates, Controller, Losses, Report, Scores, System
+from headgate.control.buffers import keeps_alone
+from headgate.control.policies import Headgate
+from headgate.control.prices import Switches, Uniform
+from headgate.control.randomness import Purpose
+from headgate.control.ranking import chosen
+from headgate.control.rehearse import rehearse
+from headgate.errors import SettingError
+from headgate.experiment import load
+from headgate.registry import POLICY, RETENTION, SELECTION, make
+from headgate.testing import check_policy, check_retention, check_selection
+from studies.zoo.cbrs import CBRS
+from studies.zoo.fedbalancer import FedBalancer
+from studies.zoo.gss import GSS
+from studies.zoo.kcentre import KCentre
+from studies.zoo.listening import Listening
+from studies.zoo.lookahead import Lookahead
+from studies.zoo.ode import ODE, coordinated
+from studies.zoo.pi import PI
+from studies.zoo.vessal import VeSSAL
+
+RULES, SELECTIONS, POLICIES = (GSS, ODE, FedBalancer, CBRS), (VeSSAL, KCentre), (PI, Lookahead, Listening)
+CHECKS = {RULES: (RETENTION, check_retention), SELECTIONS: (SELECTION, check_selection), POLICIES: (POLICY, check_policy)}
+SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
+
+
+@pytest.mark.parametrize("kind", [*RULES, *SELECTIONS, *POLICIES])
+def test_each_comes_in_by_its_name_and_passes_the_public_check(kind):
+    slot, check = next(CHECKS[kinds] for kinds in CHECKS if kind in kinds)
+    made = make(slot, f"{kind.__module__}:{kind.__qualname__}", "part")
+    assert type(made) is kind
+    check(made, rounds=20)
+
+
+def test_a_recipe_names_them():
+    rule, selection = "studies.zoo.gss:GSS", {"kind": "studies.zoo.vessal:VeSSAL", "ridge": 0.1}
+    one = f"policies.one={{kind='headgate', rule='{rule}', selection={{kind='{selection['kind']}', ridge=0.1}}}}"
+    table = load(load("digits", ["run.policies=['one']", one]).tables()).tables()["policies"]["one"]
+    assert (table["rule"]["kind"], table["selection"]) == (rule, selection)
+
+
+def kept(rule, room, scores, labels=None, seed=0, new=1):
+    """Which samples one client keeps, of which the last `new` have just come."""
+    samples = len(next(each for each in scores if each is not None))
+    age = np.where(np.arange(samples) < samples - new, 1, 0)
+    return keeps_alone(rule, room, seed, 0, np.arange(samples), age, labels, scores).tolist()
+
+
+def test_gss_keeps_what_points_elsewhere():
+    like = Scores(error=np.tile([1.0, 0.0], (3, 1)), features=np.array([[1.0, 0.0], [0.9, 0.1], [0.5, 0.0]]))
+    away = like._replace(features=np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0]]))
+    for seed in range(30):
+        assert kept(GSS(2), 2, like, seed=seed) == [True, True, False]
+        assert kept(GSS(2), 2, away, seed=seed)[2]  # its score is 0: it wins against any other
+
+
+def test_ode_keeps_what_pulls_with_the_rest_of_every_class():
+    pulls = Scores(error=np.ones((4, 1)), features=np.array([[1.0], [2.0], [-1.0], [0.5]]))
+    assert kept(ODE(2), 2, pulls, np.zeros(4, int)) == [True, True, False, False]
+    assert kept(ODE(2), 2, pulls, np.array([0, 0, 1, 1])) == [False, True, False, True]
+    assert coordinated([[9, 1, 0], [8, 2, 5], [1, 7, 0]], least=1) == ((0,), (2,), (1,))
+
+
+def test_fedbalancer_mixes_hard_and_easy_samples():
+    loss = Scores(loss=np.array([9.0, 8.0, 0.0, 0.1, 0.2]))
+    for seed in range(10):
+        stays = kept(FedBalancer(4, easy=0.5), 4, loss, seed=seed)
+        assert stays[:2] == [True, True]
+        assert sum(stays[2:]) == 2
+    assert kept(FedBalancer(2, easy=0.0), 2, loss) == [True, True, False, False, False]
+
+
+def test_cbrs_keeps_classes_as_even_as_they_can_be():
+    labels = np.array([0] * 6 + [1] + [0] * 4 + [1] + [0] * 2)
+    for seed in range(20):
+        stays = np.array(kept(CBRS(5), 5, Scores(loss=np.zeros(14)), labels, seed, new=14))
+        assert Counter(labels[stays]) == {0: 3, 1: 2}
+
+
+def offer(features, room, **more):
+    """Clients with the same number of samples before them, (C, W, H)."""
+    clients, window = features.shape[:2]
+    scores = Scores(guess=np.ones((clients, window, 1)), features=features)
+    each, position = np.arange(clients)[:, None], np.tile(np.arange(window), (clients, 1))
+    return Candidates(position, each * 0 + room, each, each * 0, scores=scores, purpose=Purpose.SELECTION, **more)
+
+
+def test_vessal_prefers_what_is_unlike_what_was_bought():
+    """Nine samples of one kind and one of another: the odd one is bought far more often than one in five."""
+    runs = np.arange(400)
+    features = np.tile([1.0, 0.0], (400, 10, 1))
+    features[runs, runs % 10] = [0.0, 1.0]
+    takes = chosen(VeSSAL(), offer(features, 2))
+    assert takes[runs, runs % 10].mean() > 0.3
+    assert takes.sum() == 2 * 400
+
+
+def test_k_centre_takes_what_is_farthest_from_what_is_held():
+    features = np.array([[[0.0], [1.0], [5.0], [6.0]]])
+    held = {"held": np.array([[[6.0], [0.0]]]), "held_there": np.array([[True, False]])}
+    assert chosen(KCentre(), offer(features, 1, **held)).tolist() == [[True, False, False, False]]
+    assert chosen(KCentre(), offer(features, 2)).tolist() == [[True, False, False, True]]
+
+
+def test_pi_finds_the_limit_that_spends_the_budget():
+    spent = rehearse(SYSTEM, PI(), Uniform(1, 10), np.arange(5), 100).ledger.spent
+    assert np.all((spent > 0.9 * 5500) & (spent <= 5500))
+
+
+def test_lookahead_waits_where_low_prices_are_sure_to_come():
+    result = rehearse(SYSTEM, Lookahead(), Switches((10.0, 1.0), (1, 1), repeat=True), np.arange(1), 100)
+    bought = result.admitted[0, 20:]
+    assert bought[1::2].sum() > 20 * bought[::2].sum()
+
+
+def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_nothing_is_heard():
+    one, other = (rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(5), 60) for policy in (Listening(), Headgate()))
+    assert np.array_equal(one.ledger.admitted, other.ledger.admitted)
+    new = np.ones((1, 10))
+    new[0, 0] = 5.0
+    controller = Controller(SYSTEM, Listening(most=2.0))
+    ledger = controller.open()
+    for price in Uniform(1, 10).path(np.arange(1), 1, 101)[0]:
+        orders = controller.decide(ledger, price)
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(new, new / 2)))
+    shares = ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.memory)
+    assert shares.argmax() == 0
+    assert 1.1 < shares.max() < 1.3
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (GSS, {"batch": 0}), (FedBalancer, {"easy": 1.5}), (ODE, {"stores": ((-1,),)}), (VeSSAL, {"ridge": 0.0}),
+        (PI, {"windup": 0.0}), (Lookahead, {"window": 0.0}), (Listening, {"most": 0.5}), (Listening, {"smoothing": 1.5}),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_named(kind, settings):
+    with pytest.raises(SettingError, match=next(iter(settings))):
+        kind(**settings)
