@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import plain
+from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import means
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
@@ -154,7 +154,7 @@ def _named(source: object, *names: str) -> dict[str, Any]:
 
 def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
     """Return everything that was measured on one data set, as JSON has it."""
-    made: dict[str, Any] = plain(
+    made: dict[str, Any] = jsonable(
         {
             "data": outcome.name,
             **_named(outcome, "quick", "rounds", "seeds", "L"),
