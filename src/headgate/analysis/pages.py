@@ -88,7 +88,7 @@ def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
 
 
 def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """A whole file or none; what cannot be written is said of `what`."""
+    """Write a whole file or none; an error names `what`."""
     try:
         replace_file(path, content, durable=False)
     except (OSError, pl.exceptions.PolarsError) as error:  # of a full disk polars says it in its own way
@@ -103,9 +103,9 @@ def read_numbers(path: Path) -> dict[str, Any]:
     try:
         numbers = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); delete it and make it anew") from None
+        raise DataError(f"{path}: cannot be read ({error}); delete it and make it again") from None
     if not isinstance(numbers, dict):
-        raise DataError(f"{path}: must hold a JSON object; delete it and make it anew")
+        raise DataError(f"{path}: must hold a JSON object; delete it and make it again")
     return numbers
 
 
