@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
-from headgate.learning.changes import ConceptSchedule
-from headgate.learning.concepts import Concept
+from headgate.learning.concepts import Concept, ConceptSchedule
 from headgate.learning.data import Data
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
