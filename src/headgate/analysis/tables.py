@@ -21,7 +21,7 @@ from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
-    from headgate.learning.datasets import Found
+    from headgate.learning.datasets import DatasetEntry
 
 NARROW = ("Best", "Last", "Daily", "Spend a round", "Limits")
 """columns of a finished run unless all are asked for"""
@@ -215,7 +215,7 @@ def _state(row: Row) -> str:
     return said + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
 
 
-def datasets_shown(found: Sequence["Found"], folder: Path) -> list[RenderableType]:
+def datasets_shown(found: Sequence["DatasetEntry"], folder: Path) -> list[RenderableType]:
     lines = [
         [
             each.name,

@@ -116,7 +116,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Found:
+class DatasetEntry:
     """A line of the list of data sets: where it lies, how, and how much; or why it cannot be read."""
 
     name: str
@@ -192,13 +192,13 @@ def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tic
     raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
 
 
-def available(folder: Path | None = None) -> list[Found]:
+def available(folder: Path | None = None) -> list[DatasetEntry]:
     """What there is under each known name, without decoding images: what `load_dataset` would find, and what is made."""
     from headgate.learning.data import Sea  # which needs this module
 
-    embedded = Found("digits", None, "with headgate", *DIGITS_COUNTS)
+    embedded = DatasetEntry("digits", None, "with headgate", *DIGITS_COUNTS)
     test = Sea().count // 5
-    made = Found("sea", None, "made, not read", Sea().count - test, test)
+    made = DatasetEntry("sea", None, "made, not read", Sea().count - test, test)
     return [embedded, *(_look(name, folder or data_folder()) for name in _KNOWN), made]
 
 
@@ -315,13 +315,13 @@ def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
     raise problem or DataError(missing)
 
 
-def _look(name: str, root: Path) -> Found:
+def _look(name: str, root: Path) -> DatasetEntry:
     path: Path | None = next((root / folder for folder in _KNOWN[name].folders if (root / folder).is_dir()), None)
     try:
         path, source = _find(name, root)
-        return Found(name, path, source.format, *source.counts())
+        return DatasetEntry(name, path, source.format, *source.counts())
     except (DataError, OSError) as error:
-        return Found(name, path, problem=str(error))
+        return DatasetEntry(name, path, problem=str(error))
 
 
 # from a user's arrays

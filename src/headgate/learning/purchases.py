@@ -20,7 +20,7 @@ from headgate.control.selection import Selection
 from headgate.control.types import Bools, Ints, Ledger
 from headgate.learning.data import Data
 from headgate.learning.drift import DriftingStream, World
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream, StreamRows
 
 ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
 """(what is asked for, places of the runs' seeds, rows of the training set) → the scores of each row"""
@@ -134,13 +134,13 @@ class StreamSource:
         """Return what is known without samples that are no longer held."""
         return None
 
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
         """Return where these admissions of clients come from; `seeds` are places among all seeds."""
         samples, rows = np.empty_like(admissions), np.empty_like(admissions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
             samples[own], rows[own] = stream.at(clients[own], admissions[own])
-        return Served(samples, rows)
+        return StreamRows(samples, rows)
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
         """Return what these clients (S, C) train on in round t."""
@@ -255,10 +255,10 @@ class PurchaseSource(StreamSource):
         owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
         return known.only((owner << ADMISSIONS) + admissions)
 
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
         assert known is not None
         at = known.find(self._key(seeds, clients, admissions))
-        return Served(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
+        return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
         assert known is not None
