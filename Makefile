@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
-# make test   everything it takes on a fresh machine, then all tests
-.PHONY: run test test-slow chromium lint coverage bench bench-peers bench-gpu docs pages packages faults fuzz screenshots clean
+# make test   everything it takes on a fresh machine, then all tests but the long ones (make test-all)
+.PHONY: run test test-all test-slow programs lint coverage bench bench-peers bench-gpu docs pages check-pages packages faults fuzz screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
 
-INSTALL := $(BIN)/python tools/installing.py --disable-pip-version-check --no-deps
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-deps --quiet --progress-bar on
 HASHED  := $(INSTALL) --require-hashes
 
 # Versions and hashes of everything stand in pins/; what has another hash is not installed.
@@ -35,16 +35,18 @@ run: $(MAIN)
 
 # Tests of one file share what they start and make, so one worker takes them all; tests/longest.txt says which files come first.
 # Compiled Python is kept even where the environment forbids it: some hundred processes are started.
-test: $(READY) chromium
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(SLOW)
+test test-all: $(READY) programs
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(WHICH) $(SLOW)
 
-test-slow: SLOW := --durations=20   # the same, and the twenty slowest
+test: WHICH := -m "not long"
+test-slow: SLOW := --durations=20   # as `make test`, and the twenty slowest
 test-slow: test
 
-chromium:   # for the tests in a browser; without one they are skipped
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium >/dev/null; } \
-	  || echo "no Chromium, and none can be installed here: the tests in a browser are skipped"
+programs:   # chromium for the tests in a browser, nginx for those of a deployment; without them these are skipped. RUNLEVEL: no service starts
+	@for program in chromium nginx; do command -v $$program >/dev/null || command -v $$program-browser >/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && apt-get -qq update && RUNLEVEL=1 apt-get -qq install --yes --no-install-recommends $$program >/dev/null; } \
+	  || echo "no $$program, and none can be installed here: the tests that need it are skipped"; done
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -99,17 +101,10 @@ docs: $(READY)   # the site, offline, into build/site; a warning, a broken link 
 	@echo "look at build/site/index.html"
 
 pages: $(READY)   # renews the pages and pictures that are made from the code and from results
-	$(BIN)/python -m tools.equations
-	$(BIN)/python -m tools.errata
-	$(BIN)/python -m tools.regret
-	$(BIN)/python tools/benchmarks.py
-	$(BIN)/python -m studies reproduce better --quiet --pages docs/better
-	$(BIN)/python -m studies reproduce savings --quiet --pages docs/better
-	$(BIN)/python -m tools.readme
-	$(BIN)/python -m studies leaderboard --out docs
-	$(BIN)/python tools/recording.py
-	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
-	$(BIN)/python -m studies theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
+	$(BIN)/python tools/pages.py
+
+check-pages: $(READY)   # makes them in a copy and prints what differs
+	$(BIN)/python tools/pages.py --check
 
 packages: $(READY)   # wheel and sdist into dist/, each tried in a clean environment of every Python that is here
 	$(BIN)/python tools/packages.py

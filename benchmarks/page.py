@@ -95,19 +95,22 @@ def _live(one: Path, folder: Path) -> Path:
     (folder / "state.json").write_text(json.dumps({**state, "state": "running", "round": 30, "pid": os.getpid()}), "utf-8")
     for table in ("metrics", "clients"):
         frame = pl.read_parquet(one / f"{table}.parquet").sort("t", maintain_order=True)
-        rows = frame.write_ndjson().encode().splitlines(keepends=True)
-        (folder / f"{table}.jsonl").write_bytes(b"".join(rows[: len(rows) // 2]))
-        (folder / f"rest-{table}").write_bytes(b"".join(rows[len(rows) // 2 :]))
+        half = frame.height // 2
+        (folder / table).mkdir()
+        frame[:half].write_parquet(folder / table / "part-00001.parquet")
+        frame[half:].write_parquet(folder / f"rest-{table}")
     return folder
 
 
 def grow(folder: Path, rows: int = 50) -> None:
     """A round lands."""
+    import polars as pl
+
     for table in ("metrics", "clients"):
-        waiting = (folder / f"rest-{table}").read_bytes().splitlines(keepends=True)
-        with (folder / f"{table}.jsonl").open("ab") as file:
-            file.write(b"".join(waiting[:rows]))
-        (folder / f"rest-{table}").write_bytes(b"".join(waiting[rows:]))
+        waiting = pl.read_parquet(folder / f"rest-{table}")
+        number = len(list((folder / table).iterdir())) + 1
+        waiting[:rows].write_parquet(folder / table / f"part-{number:05d}.parquet")
+        waiting[rows:].write_parquet(folder / f"rest-{table}")
 
 
 # questions

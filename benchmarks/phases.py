@@ -87,7 +87,7 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     clock.watch("import", importlib, "import_module")
     from headgate.cli import commands, learning
     from headgate.records.writer import RunWriter
-    from headgate.simulation import engine, players, schedule
+    from headgate.simulation import engine, schedule, workers
     from headgate.simulation.executors.executor import Executor
 
     if name == "lenet":
@@ -98,12 +98,12 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
         clock.watch("compile", Dispatcher, "_compile_for_args")
     else:
         from headgate.simulation.linear import LinearLearner as Learner
-    clock.watch("data", players.Datasets, "of")
+    clock.watch("data", workers.Datasets, "of")
     clock.watch("control", engine.Simulation, "_prepare")
     clock.watch("train", Executor, "advance")
     clock.watch("evaluate", Learner, "judge")
     clock.watch("record", RunWriter, "append", "checkpoint", "state", "replace")
-    clock.watch("record", schedule, "create", "conclude")
+    clock.watch("record", schedule, "create", "finish")
     clock.watch("record", learning, "show_and_conclude")
     commands.app(words, standalone_mode=False)
     clock.turn()

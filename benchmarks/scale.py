@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, command, peak_memory_mib, rounded, say, target, way, write
 
-from headgate.simulation.players import ONE_THREAD
+from headgate.simulation.workers import ONE_THREAD
 
 PARTS = ("cpu", "control", "packing", "training", "rest")
 POLICIES = ("headgate", "acdpp", "constant")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -221,9 +220,8 @@ def test_memory_and_rows_of_a_run_are_seen_from_outside(monkeypatch):
     assert 0 < told["rows_before_the_end"] <= 100
 
 
-def test_rows_that_are_moved_while_they_are_counted_are_no_rows(monkeypatch, tmp_path):
+def test_rounds_are_counted_as_they_are_reported(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    (tmp_path / "metrics.jsonl").write_text("{}\n{}\n")
-    assert of_benchmarks("million").rows(tmp_path) == 2
-    moved = SimpleNamespace(glob=lambda pattern: [tmp_path / "moved"])
-    assert of_benchmarks("million").rows(moved) == 0
+    told, line = tmp_path / "told.txt", json.dumps({"policies": ["a", "b"], "seeds": [0, 1, 2]})
+    told.write_text(f"a warning\n{line}\n{line}\n{line[:9]}")
+    assert of_benchmarks("million").rows(told) == 12

@@ -11,11 +11,11 @@ from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
 from headgate.records.shards import create
-from headgate.records.tables import METRICS, part_folders
+from headgate.records.tables import METRICS, shard_folders
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import TOGETHER, cut
-from headgate.simulation.players import Here
 from headgate.simulation.schedule import perform
+from headgate.simulation.workers import InProcess
 
 SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]']
 
@@ -62,9 +62,9 @@ def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
 
 def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_path):
     run = a_run(tmp_path / "run")
-    for seed, part in enumerate(part_folders(run.path)[:2]):
+    for seed, part in enumerate(shard_folders(run.path)[:2]):
         RunWriter(part).append("metrics", [row("hybrid", seed, t) for t in (1, 2)])
-    RunWriter(part_folders(run.path)[2]).append("metrics", [row("hybrid", 2, 1)])
+    RunWriter(shard_folders(run.path)[2]).append("metrics", [row("hybrid", 2, 1)])
     notes = Notes()
     means = SeedMeans(run, [notes])
     means.add([row("hybrid", 2, 2)])
@@ -76,16 +76,16 @@ def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_pat
 def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, monkeypatch):
     monkeypatch.setattr("headgate.simulation.cut.LIGHT", 0.0)
     monkeypatch.setitem(TOGETHER, "gram", 1)
-    play = Here.play
+    execute = InProcess.execute
 
-    def some(self, folders, *given):
-        play(self, [folders[0], folders[4]], *given)  # a seed of each policy, and then comes Ctrl-C
+    def some(self, chunks, *given):
+        execute(self, dict(list(chunks.items())[::4]), *given)  # a seed of each policy, and then comes Ctrl-C
 
     folder, notes = tmp_path / "run", Notes()
-    monkeypatch.setattr(Here, "play", some)
+    monkeypatch.setattr(InProcess, "execute", some)
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1)
-    monkeypatch.setattr(Here, "play", play)
+    monkeypatch.setattr(InProcess, "execute", execute)
     monkeypatch.setattr("headgate.cli.watching.make_trackers", lambda names: [notes])
     with Watching(["notes"], lines=False) as watching:
         perform(None, folder, processes=1, watch=watching.watch)

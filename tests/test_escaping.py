@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headgate import cli, escaping
-from headgate.analysis.shown import a_table, show
+from headgate.analysis.display import StackedTable, show
 from headgate.cli import main
 from headgate.escaping import cell, code, json_text, label, markdown, markup, one_line, printable, shown
 
@@ -73,7 +73,7 @@ def test_markup_is_taken_literally(text):
 
 
 def test_tables_and_sentences_show_names_as_they_are(capsys):
-    show(a_table("d[red]", ["a[/b]", "\x1b[31m"], [["x[/]", "[bold]y"]]), "a sentence [/oops]")
+    show(StackedTable("d[red]", ["a[/b]", "\x1b[31m"], [["x[/]", "[bold]y"]]), "a sentence [/oops]")
     shown_ = capsys.readouterr().out
     for part in ("d[red]", "a[/b]", "\\x1b[31m", "x[/]", "[bold]y", "a sentence [/oops]"):
         assert part in shown_

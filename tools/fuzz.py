@@ -25,8 +25,7 @@ FUZZERS = {
     "plans": ("tests/fuzz/plans.py", "main", "requests to the planner, and prices sent to it"),
     "files": ("tests/fuzz/files.py", "main", "data files and price traces with bytes changed, and bombs"),
     "folders": ("tests/trust/fuzz_folders.py", "main", "run folders that are damaged or foreign, read in every way"),
-    "machine": ("tests/flower/fuzzing.py", "machine", "a federation in which anything happens, step by step"),
-    "replies": ("tests/flower/fuzzing.py", "replies", "clients' replies that are changed in every part"),
+    "machine": ("tests/flower/federation.py", "main", "a federation in which anything happens, step by step"),
 }
 """name: (file, function, what it tries)"""
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}

@@ -104,7 +104,7 @@ for own, rows in zip(axes, (ours, theirs), strict=True):
 # As a deployment
 # ---------------
 #
-# Two commands more. The first writes an app, the second brings up a SuperLink, the front before it and SuperNodes with
+# Two commands more. The first writes an app, the second brings up a SuperLink behind nginx and SuperNodes with
 # keys of their own on this machine, plays the app with a line a round, and ends every process that it started:
 #
 # .. code-block:: sh
@@ -113,7 +113,7 @@ for own, rows in zip(axes, (ours, theirs), strict=True):
 #    headgate flower deploy-example my-app --nodes 4
 #
 # Kill a SuperNode, the ServerApp or the SuperLink while it runs: what was paid for is not lost, and nothing is paid for
-# twice. On real machines each client makes a key, the SuperLink gets a certificate, and ``headgate flower superlink`` and
-# ``headgate flower supernode`` keep things running: :doc:`/do/flower` has every step.
+# twice. On real machines each client makes a key, the server gets a certificate, and ``headgate flower superlink`` and
+# ``headgate flower supernode`` write what nginx and systemd need: :doc:`/do/flower` has every step.
 
 print(pl.read_parquet(folder / "simulated" / "metrics.parquet").select("t", "price", "admitted", "spend", "n"))

@@ -6,14 +6,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.analysis.compare.conclude import Comparison
-from headgate.analysis.compare.conclude import conclude as conclude_comparison
-from headgate.analysis.conclude import conclude, summary_rows
-from headgate.analysis.planned import plan_json, plan_shown
-from headgate.analysis.rehearsal import Summary, rows, summarise
+from headgate.analysis.conclude import Comparison, conclude, conclude_comparison, summary_rows
+from headgate.analysis.display import Displayed
+from headgate.analysis.rehearsal import Summary, rows, summarise_rehearsal
 from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.shown import Shown
-from headgate.analysis.tables import runs_shown, summaries_shown
+from headgate.analysis.tables import plan_json, plan_tables, rehearsal_tables, runs_tables
 from headgate.control.plan import Plan
 from headgate.control.plan import plan as make_plan
 from headgate.control.policies import KINDS, Acdpp
@@ -65,7 +62,7 @@ def sweep(recipe: str | Path | Mapping[str, Any], *overrides: str) -> list[tuple
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlanResult(Shown):
+class PlanResult(Displayed):
     """What to expect of a policy."""
 
     experiment: Experiment
@@ -87,8 +84,8 @@ class PlanResult(Shown):
         """Which limit it breaks, and the way out; empty where it keeps both."""
         return str(self.numbers["warning"])
 
-    def shown(self) -> "Sequence[RenderableType]":
-        return plan_shown(self.experiment, self.name, self.plan)
+    def render(self) -> "Sequence[RenderableType]":
+        return plan_tables(self.experiment, self.name, self.plan)
 
 
 def plan(
@@ -119,7 +116,7 @@ def plan(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RehearsalResult(Shown):
+class RehearsalResult(Displayed):
     """Control over a whole horizon, without learning."""
 
     experiment: Experiment
@@ -136,10 +133,10 @@ class RehearsalResult(Shown):
     @cached_property
     def summary(self) -> list[Summary]:
         """One for each policy."""
-        return [summarise(self.experiment, name, result) for name, result in self.results.items()]
+        return [summarise_rehearsal(self.experiment, name, result) for name, result in self.results.items()]
 
-    def shown(self) -> "Sequence[RenderableType]":
-        return summaries_shown(self.experiment, self.summary)
+    def render(self) -> "Sequence[RenderableType]":
+        return rehearsal_tables(self.experiment, self.summary)
 
 
 def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
@@ -169,7 +166,7 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run(Shown):
+class Run(Displayed):
     """A run folder, or all points of a sweep, as its record tells it. It may still be running."""
 
     path: Path
@@ -220,8 +217,8 @@ class Run(Shown):
 
         return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
 
-    def shown(self) -> "Sequence[RenderableType]":
-        return runs_shown(self.folders)
+    def render(self) -> "Sequence[RenderableType]":
+        return runs_tables(self.folders)
 
 
 def run(
@@ -252,10 +249,12 @@ def run(
     how = {"device": device, "executor": executor, "processes": processes, "ray": ray}
     with counted("learning", quiet) as tick:
         try:
-            perform(experiment, whole, **how, trust=trust, tick=tick)  # type: ignore[arg-type]
+            runs = perform(experiment, whole, **how, trust=trust, tick=tick)  # type: ignore[arg-type]
         except Interrupted as stop:
             raise Interrupted(stop.what, f"nothing is lost, headgate.run(experiment, {str(whole)!r}) goes on") from None
-    conclude(points_of(whole), whole)
+    if len(runs) < len(points_of(whole)):  # some points of a sweep at a time
+        runs = [RunFolder.open(each) for each in points_of(whole)]
+    conclude(runs, whole)
     return Run(whole)
 
 
@@ -320,7 +319,7 @@ def compare(
             done = perform(left, folder, device=device, processes=processes, tick=tick) if left else []
         except Interrupted as stop:
             raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
-    played = {path: list(experiment.policies) for path, (_, experiment) in zip(done, left, strict=True)}
+    played = {run.path: list(experiment.policies) for run, (_, experiment) in zip(done, left, strict=True)}
     where, name = page if page is not None else (folder, "compare")
     where.mkdir(parents=True, exist_ok=True)
     order = list(dict.fromkeys(name for _, experiment in points for name in experiment.policies))

@@ -41,33 +41,17 @@ CLASSES = 1_000
 
 RUNS = 100_000
 """policies times seeds of a run folder"""
-LISTED = 2**20
-"""bytes of the settings of a run that is merely listed: at worst some 4 seconds and 100 MiB"""
 JSON = 8 * 2**20
 """bytes of a state, or of another file of JSON in a run folder"""
-LISTED_CLIENTS = 1_000_000
-"""clients of such a run"""
 TABLE = 128 * 2**20
 """bytes of one table of a run that is listed or shown on the page"""
-FOLDER = 16 * 2**10
-"""bytes of settings, state and environment of any folder that a list reads"""
-LIST = 8 * 2**20
-"""bytes beyond these that a list reads of all folders together"""
-LIST_TABLES = 2**31
-"""bytes of tables that a list reads of all folders together, packed or unpacked, whichever is more"""
 
 RECIPE = 32 * 2**20
-"""bytes of a recipe: within all limits some 7 seconds at worst"""
-KEYS = 100_000
-"""of a recipe: keys, tables, lists, comments and escapes"""
-VALUES = 2_500_000
-"""in lists of a recipe: buffers and weights of a million clients, and some"""
-ASSIGNMENT = 2**20
-"""characters of one --set"""
+"""bytes of a recipe"""
 DEPTH = 20
 """tables and lists within one another"""
 TEXT = 10_000
-"""characters of a text in a recipe"""
+"""characters of a text in a table of one's own"""
 
 MEMORY = 2.0
 """GiB that a rehearsal or a file may take, where HEADGATE_MEMORY says nothing else"""

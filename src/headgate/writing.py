@@ -1,19 +1,17 @@
 """Everything that is written into a folder goes through here: never through a link, and whole or not at all.
 
-A folder may be somebody else's. Whoever replaces a file writes a new one of a random name beside it and moves it there;
-whoever adds to a file, or cuts it, opens a plain file that has no other name.
+A folder may be somebody else's: a file is replaced by a new one of a random name beside it that is moved there.
 """
 
-import errno
+import json
 import os
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from headgate.errors import DataError
 
@@ -65,33 +63,9 @@ def clear_partial(folder: Path) -> None:
             path.unlink()
 
 
-def append(path: Path, content: bytes) -> None:
-    """At the end of a file that is there."""
-    descriptor = _opened(path, os.O_WRONLY | os.O_APPEND)
-    with open(descriptor, "ab") as file:
-        file.write(content)
-
-
-def cut(path: Path, length: int) -> None:
-    descriptor = _opened(path, os.O_WRONLY)
-    try:
-        os.ftruncate(descriptor, length)
-    finally:
-        os.close(descriptor)
-
-
-def _opened(path: Path, how: int) -> int:
-    try:
-        descriptor = os.open(path, how | NOFOLLOW | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise DataError(f"{path}: is a link or a pipe; nothing is written through it") from None
-        raise
-    seen = os.fstat(descriptor)
-    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
-        os.close(descriptor)
-        raise DataError(f"{path}: is no plain file of one name; nothing is written through it")
-    return descriptor
+def json_bytes(value: Any) -> bytes:
+    """Return a value as the content of a file of JSON."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def check_no_link(*paths: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from headgate.analysis.markdown import table
+from headgate.analysis.pages import table
 from headgate.control import policies as kinds
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.policy import AdmissionPolicy, PolicyContext

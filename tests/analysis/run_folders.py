@@ -11,6 +11,7 @@ from headgate.analysis.runs import read_runs
 from headgate.analysis.summary import summarise
 from headgate.records.reader import RunFolder
 from headgate.records.tables import METRICS
+from headgate.records.writer import RunWriter
 
 WICKED = "<b>x</b>"
 CONFIG = """# a remark with <script>alert(1)</script> & more
@@ -41,8 +42,8 @@ def policy_summaries(run, target=None):
     return [summarise(one, target) for one in read_runs([run])]
 
 
-def write(folder, metrics, occupancy, *, rounds, policies, seeds, state="finished", diverged=(), config=CONFIG, tail=""):
-    """A run folder: parquet when finished, JSON lines with `tail` behind them otherwise."""
+def write(folder, metrics, occupancy, *, rounds, policies, seeds, state="finished", diverged=(), config=CONFIG):
+    """A run folder: one file a table when finished, else one part."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(config)
     (folder / "environment.json").write_text(
@@ -64,7 +65,7 @@ def write(folder, metrics, occupancy, *, rounds, policies, seeds, state="finishe
             kinds = METRICS if name == "metrics" else None
             pl.DataFrame(table, schema_overrides=kinds, infer_schema_length=None).write_parquet(folder / f"{name}.parquet")
         else:
-            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table) + tail)
+            RunWriter(folder).append(name, table)
     return folder
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import headgate
-from headgate.analysis.purchases import read_purchases
-from headgate.analysis.shown import plain_text
+from headgate.analysis.display import plain_text
+from headgate.analysis.replay import read_purchases
 from headgate.errors import DataError, SettingError
 from headgate.limits import PURCHASES
 
@@ -185,7 +185,7 @@ def test_headers_may_be_as_a_spreadsheet_writes_them(tmp_path):
 
 def printed(result):
     console = Console(file=io.StringIO(), width=80, highlight=False)
-    for thing in result.shown():
+    for thing in result.render():
         console.print(plain_text(thing) if isinstance(thing, str) else thing)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import Frontier, amount, chosen_budget, money_for, needed, paired, savings, sentence
-from headgate.analysis.tables import comparison_shown
+from headgate.analysis.tables import comparison_tables
 
 MONEY = (5.0, 10.0, 20.0, 40.0)
 
@@ -139,7 +139,7 @@ def test_the_table_fits_a_terminal(width, unit):
     rows = [*worlds(), *(a_row("a-longer-name", money, [0.8, 0.82] * 15) for money in MONEY)]
     rows = [{**row, "unit": unit} for row in rows]
     console = Console(width=width, file=StringIO(), highlight=False)
-    for each in comparison_shown(rows, 20.0):
+    for each in comparison_tables(rows, 20.0):
         console.print(each)
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= width

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import headgate
+from headgate.analysis.display import StackedTable
 from headgate.analysis.listing import list_rows
-from headgate.analysis.shown import a_table
-from headgate.analysis.tables import list_shown, run_shown
+from headgate.analysis.tables import list_tables, run_tables
 
 CELLS = st.text("abcdefghij.%", min_size=1, max_size=9)
 
@@ -24,7 +24,7 @@ def printed(table, width):
 @given(st.integers(30, 300), st.lists(st.lists(CELLS, min_size=6, max_size=6), min_size=1, max_size=4))
 def test_nothing_is_shortened_or_lost_however_narrow_the_terminal_is(width, lines):
     columns = ["policy", *(f"column {i}" for i in range(1, 6))]
-    text = printed(a_table("the title", columns, lines), width)
+    text = printed(StackedTable("the title", columns, lines), width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     assert text.count("the title") == 1
@@ -36,15 +36,10 @@ def test_nothing_is_shortened_or_lost_however_narrow_the_terminal_is(width, line
     assert [word for word in words if word.startswith("column-")] == [f"column-{i}" for i in range(1, 6)]
 
 
-def test_where_there_is_room_it_is_one_table():
-    lines = [["headgate", "86.1 ± 0.6 %", "54.89"], ["constant", "84.8 ± 0.7 %", "54.71"]]
-    wide, narrow = (printed(a_table("first", ["policy", "best", "spend a round"], lines), width) for width in (80, 36))
-    assert wide.count("headgate") == 1
-    assert narrow.count("headgate") == 2
-
-
 def test_two_columns_stay_together():
-    assert printed(a_table("", ["", ""], [["expected spend", "54.73 a round of a budget of 55"]]), 30).count("expected") == 1
+    assert (
+        printed(StackedTable("", ["", ""], [["expected spend", "54.73 a round of a budget of 55"]]), 30).count("expected") == 1
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +51,10 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_finished_run_and_the_list_of_runs_are_one_table_in_a_terminal(run, width):
     (folder,) = run.folders
-    for table in (run_shown(folder, run.runs)[0], *list_shown(list_rows([folder]))):
+    for table in (run_tables(folder, run.runs)[0], *list_tables(list_rows([folder]))):
         text = printed(table, width)
         assert max(map(len, text.splitlines())) <= width
         assert text.count("policy") + text.count("  run ") == 1
         assert "headgate" in text
-    every = printed(run_shown(folder, run.runs, wide=True)[0], 400)
+    every = printed(run_tables(folder, run.runs, wide=True)[0], 400)
     assert {"Mean", "Paid in all", "Over budget", "Vio_S", "N_eff"} <= {word.strip() for word in every.split("  ")}

@@ -60,10 +60,8 @@ def refused(ask) -> str:
         (f"system.clients={DIGITS}", "--set system.clients=99999"),
         (f"system.clients=0x{'f' * 5000}", "system.clients = a whole number of about 6021 digits"),
         (f"system.buffers={DEEP}", "--set system.buffers=[[[["),
-        (f"system.buffers={'[' * 30}{']' * 30}", "at most 20 of them"),
         (f"data.kind={'x' * 20_000}", "data.kind = xxx"),
         (f"{'a.' * 5000}b=1", "must look like section.key=value"),
-        ('data.kind="a\\u0000b"', "holds a zero byte"),
         (BURSTS % "2e8", "prices.length = 200000000: must not be beyond 1,000,000"),
         (BURSTS % "2.5", "prices.length = 2.5: must be a whole number"),
         (f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}", "levels: 2,000 of them; at most 1,000"),
@@ -81,16 +79,12 @@ def test_a_setting_of_any_type_and_size_is_refused_in_one_line(setting, says):
     ("text", "says"),
     [
         (f"a = {DIGITS}", "not valid TOML"),
-        (f"a = {DEEP}", "deeper than 20"),
-        (f"a = {'[' * 40}{']' * 40}", "at most 20 of them"),
+        (f"a = {DEEP}", "not valid TOML"),
+        (f"a = {'[' * 40}{']' * 40}", "more than 20 deep"),
+        ('a = "b\\u0000c"', "holds a text with a zero byte"),
         ("[sweep]\nsystem.budget = " + str(list(range(200))) + "\nrun.rounds = " + str(list(range(200))), "40,000 points"),
         ("sweep = 1", "sweep = 1: must be a section"),
         ("base = 1", "recipe 1: no such recipe"),
-        ("".join(f"k{i}=1\n" for i in range(100_001)), "more than 100,000 keys, tables, lists, comments"),
-        (f"a = [{'[],' * 100_001}]", "more than 100,000 keys, tables, lists, comments"),
-        ('a = "' + "\\n" * 100_001 + '"', "more than 100,000 keys, tables, lists, comments"),
-        ("#\n" * 100_001, "more than 100,000 keys, tables, lists, comments"),
-        (f"a = [{'1,' * 2_500_001}]", "more than 2,500,000 values in lists"),
         (f"base = '{'x/' * 2000}x'", "no such recipe"),
         ("\ud800", "not valid TOML"),
     ],
@@ -103,11 +97,10 @@ def test_a_recipe_of_any_shape_is_refused_in_one_line(tmp_path, text, says):
 
 
 def test_a_recipe_has_a_largest_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("headgate.experiment.tables.RECIPE", 1000)
     monkeypatch.setattr("headgate.experiment.recipes.RECIPE", 1000)
     path = tmp_path / "x.toml"
     path.write_text("#" * 2000, "utf-8")
-    assert "at most 1,000" in refused(lambda: load(path))
+    assert "more than 1,000 bytes" in refused(lambda: load(path))
 
 
 @pytest.mark.parametrize("name", ["a\0b.toml", "x" * 5000, "x" * 5000 + ".toml", "\0"])
@@ -142,8 +135,3 @@ def test_a_long_name_of_a_policy_is_cut_in_the_line_that_refuses_it():
     with pytest.raises(SettingError) as refusal:
         load({"base": "mnist", "policies": {"x" * 5000: {}}})
     assert len(str(refusal.value)) < 1000
-
-
-def test_one_override_is_not_longer_than_a_line_can_be():
-    with pytest.raises(SettingError, match=r"^--set run.rounds=9+\.\.\.: 1,048,577 characters; at most 1,048,576$"):
-        load("digits", ["run.rounds=" + "9" * (2**20 - 10)])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from worlds import an_experiment
 
-from headgate.errors import DataError, LedgerError, SettingError
-from headgate.flower.accounts import Accounts, Answer, check_playable
-from headgate.flower.ledger_store import ClientRow, LedgerStore
-from headgate.flower.messages import NO_LIMIT, Told
+from headgate.books.accounts import Accounts, Answer, check_playable
+from headgate.books.ledger_store import ClientRow, LedgerStore
+from headgate.books.messages import NO_LIMIT, Receipt
+from headgate.errors import LedgerError, SettingError
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 EVERYBODY = range(3)
@@ -28,7 +28,7 @@ def opened(store, policy="both", **more):
 
 def honest(order, rounds, admitted, occupancy, **more):
     """An answer of a client that has done as it says, and has not trained."""
-    told = Told(order.experiment, order.round, order.client, rounds, admitted, order.known + sum(admitted), occupancy,
+    told = Receipt(order.experiment, order.round, order.client, rounds, admitted, order.known + sum(admitted), occupancy,
                 0, False, 0, 0, 0, 0, "")  # fmt: skip
     return replace(told, **more)
 
@@ -58,11 +58,6 @@ def test_an_order_is_written_for_whoever_is_there_at_its_own_price(store):
     ]
     assert [row.ordered for row in store.orders()] == now.orders.admitted[0, [0, 2]].tolist()
     assert (now.ordered(0), now.ordered(1)) == (now.orders.admitted[0, 0], 0)
-
-
-def test_one_price_is_everybodys(store):
-    opened(store).begin(np.array([2.5]), EVERYBODY)
-    assert [row.price for row in store.orders()] == [2.5] * len(store.orders())
 
 
 def test_of_an_order_no_more_is_free_than_it_asks_for(store):
@@ -153,40 +148,6 @@ def test_a_begun_round_that_was_changed_is_refused(store, change, reason):
 # answers
 
 
-def test_samples_of_an_earlier_order_are_charged_at_its_price_and_noted(store):
-    """Client 1 says in round 2 what it did in round 1, client 2 that it did nothing then."""
-    accounts = opened(store)
-    first, _ = played(accounts, 2.0, answered=(0,))
-    now = accounts.begin(np.array([3.0]), EVERYBODY)
-    answers = []
-    for client, early in ((0, None), (1, first.ordered(1)), (2, 0)):
-        order = accounts.order(now, client)
-        rounds, said = ((2,), (0,)) if early is None else ((1, 2), (early, 0))
-        answers.append(accounts.judge(now, order, honest(order, rounds, said, now.expected(client, early or 0))))
-    done = accounts.settled(now, answers, offences=2)
-    early = first.ordered(1)
-    assert early > 0 < first.ordered(2)
-    assert [event for event in done.events if event.kind == "late"] == [
-        (2, 1, "late", f"{early} samples of round 1, {2.0 * early:g} in all")
-    ]
-    assert done.ledger.spent[0] == accounts.ledger.spent[0] + 2.0 * early
-    assert done.ledger.admitted[0, 1] == early
-    accounts.commit(done, ("file", "sha256"), {}, None)
-    assert store.outstanding() == []
-    assert opened(store).ledger.spent[0] == done.ledger.spent[0]  # the replay agrees
-
-
-def test_an_answer_to_another_order_or_of_one_who_holds_something_else_is_refused(store):
-    accounts = opened(store)
-    now = accounts.begin(np.array([2.0]), EVERYBODY)
-    order = accounts.order(now, 0)
-    right = honest(order, (1,), (1,), 1)
-    assert accounts.judge(now, order, right).closes.admitted == 1
-    for wrong, reason in ((replace(right, client=1), "answers as client 1"), (replace(right, occupancy=0), "holds 0 samples")):
-        with pytest.raises(DataError, match=reason):
-            accounts.judge(now, order, wrong)
-
-
 def test_of_a_client_that_was_never_heard_nothing_is_known_but_its_offence(store):
     accounts = opened(store)
     assert accounts.client(1) == ClientRow(1, 0, 0, False, 0, 0, 0, 0)
@@ -195,25 +156,6 @@ def test_of_a_client_that_was_never_heard_nothing_is_known_but_its_offence(store
     assert done.clients == [ClientRow(1, 0, 1, False, 0, 0, 0, 0), ClientRow(2, 0, 0, False, 0, 0, 0, 0)]
     assert done.events == [(1, 1, "rejected", "odd"), (1, 2, "failed", "lost")]
     assert (done.closed, done.corrected, done.ledger.spent[0]) == ([], [], 0.0)
-
-
-def test_the_last_offence_too_many_releases_what_was_ordered(store):
-    accounts = opened(store)
-    now = accounts.begin(np.array([2.0]), EVERYBODY)
-    done = accounts.settled(now, [Answer(1, reason="odd", offence=True), Answer(2, reason="lost")], offences=1)
-    assert [(event.client, event.kind, event.reason) for event in done.events] == [
-        (1, "rejected", "odd"),
-        (1, "quarantined", "after 1 offences"),
-        (2, "failed", "lost"),
-        (1, "released", f"{now.ordered(1)} samples ordered in rounds 1"),
-    ]
-    assert [(row.client, row.admitted, row.learned) for row in done.closed] == [(1, 0, 1)]
-    accounts.commit(done, ("file", "sha256"), {}, None)
-    assert accounts.client(1) == ClientRow(1, 0, 1, True, 0, 0, 0, 0)
-    assert opened(store).clients == accounts.clients == store.clients()
-    again = accounts.begin(np.array([2.0]), (0, 2))
-    later = accounts.settled(again, [], offences=1)
-    assert later.events == []  # nothing of it is open any more
 
 
 def test_what_a_client_says_beside_its_samples_is_kept(store):

@@ -1,60 +1,15 @@
 """Whatever happens to messages, clients and the server: exactly once, nothing lost, Z is the replay, within the budget."""
 
 from contextlib import closing
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from worlds import POLICIES, World, an_experiment, same_ledgers, start
 
-from headgate.flower.accounts import Accounts
+from headgate.books.accounts import Accounts
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 ROUNDS, CLIENTS = 6, 3
-HARMLESS = ["message lost", "message delayed", "message overtaken", "message twice", "reply lost", "reply twice", "broken"]
-FAULTS = st.dictionaries(
-    st.tuples(st.integers(1, ROUNDS - 1), st.integers(0, CLIENTS - 1)),
-    st.sampled_from([*HARMLESS, "reply changed"]),
-    max_size=9,
-)
-DEATHS = st.dictionaries(st.integers(1, ROUNDS), st.sampled_from(["before sending", "after sending"]), max_size=2)
-ABSENT = st.dictionaries(st.integers(1, ROUNDS - 1), st.sets(st.integers(0, CLIENTS - 1)), max_size=3)
-
-
-def changed(reply):
-    """A reply that claims one sample more than it should."""
-    if reply.has_error():
-        return reply
-    told = dict(reply.content["headgate"])
-    reply.content["headgate"] = ConfigRecord({**told, "position": told["position"] + 1})
-    return reply
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(policy=st.sampled_from(sorted(POLICIES)), faults=FAULTS, deaths=DEATHS, absent=ABSENT, limit=st.sampled_from([None, 4]))
-def test_exactly_once_whatever_happens(policy, faults, deaths, absent, limit):
-    with TemporaryDirectory() as folder:
-        world = World(folder, an_experiment(policy, ROUNDS, budget=4.0), limit=limit)
-        world.grid.faults, world.grid.tamper = {at: kind for at, kind in faults.items() if kind != "broken"}, changed
-        world.broken |= {at for at, kind in faults.items() if kind == "broken"}
-        everybody, liars = dict(world.grid.nodes), set()
-        for t in range(1, ROUNDS + 1):
-            gone = absent.get(t, set())
-            world.grid.nodes = {node: one for node, one in everybody.items() if one.client not in gone}
-            world.grid.server_dies = deaths.get(t, "")
-            if not world.play(t):
-                world.grid.server_dies = ""
-                world.audit(liars)
-                assert world.play(t)
-            world.grid.nodes = everybody
-            liars |= {m for (at, m), kind in faults.items() if at == t and kind == "reply changed"}
-            world.audit(liars)
-        with world.store() as store:  # nothing went wrong in the last round, so all is known of those who may answer
-            trusted = set(world.clients) - {row.client for row in store.clients().values() if row.quarantined}
-            assert not [row for row in store.outstanding() if row.client in trusted]
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -4,17 +4,15 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from hostile import with_arrays, with_told
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from worlds import POLICIES, World, an_experiment
+from hostile import with_arrays, with_receipt
+from worlds import World, an_experiment
 
+from headgate.books.ledger_store import LedgerStore, Ordered
+from headgate.books.messages import Order, Receipt
+from headgate.books.receipts import closings
+from headgate.books.standing import lift, offences, standings
 from headgate.errors import DataError, SettingError
-from headgate.flower.ledger_store import LedgerStore, Ordered
-from headgate.flower.messages import Order, Told
 from headgate.flower.rounds import Discipline
-from headgate.flower.standing import lift, offences, standings
-from headgate.flower.validation import closings
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -34,7 +32,7 @@ def forged(admitted):
             "trained": False,
             **dict.fromkeys(("distinct", "uses", "squares"), 0),
         }
-        return with_told(**claim)(reply)
+        return with_receipt(**claim)(reply)
 
     return tamper
 
@@ -68,24 +66,7 @@ def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
 
 
 def an_answer(t, rounds, admitted, position):
-    return Told("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
-
-
-def test_a_correction_is_charged_once_and_at_most_what_was_ordered():
-    order = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
-    past = {1: Ordered(1, 0, 6, 1, 2.0, 0, 1), 2: Ordered(2, 0, 5, 0, 3.0, 5, 2)}
-    unheard, lasts = {3: Ordered(3, 0, 2, 0, 1.0)}, {1: 6, 2: 5}
-    found = closings(an_answer(3, (1, 2, 3), (6, 0, 1), 7), order, unheard, past, lasts)
-    assert [row.admitted for row in found.closed] == [1]
-    assert [(row.round, row.admitted, row.free, row.charge) for row in found.corrected] == [(1, 1, 1, 0.0)]
-    for rounds, admitted, position, reason in (
-        ((1, 3), (7, 0), 7, "admitted 7 samples in round 1, 6 of 6 ordered ones were left"),
-        ((1, 3), (6, 0), 5, "has ever admitted 5 samples, by its answers 11"),
-        ((2, 3), (1, 0), 1, "takes back 4 samples"),
-        ((1, 3), (6, 1), 7, "admitted 1 samples in round 3, 0 of 2 ordered ones were left"),
-    ):
-        with pytest.raises(DataError, match=reason):
-            closings(an_answer(3, rounds, admitted, position), order, unheard, past, lasts)
+    return Receipt("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
 
 
 def test_orders_that_overlap_are_not_corrected_beyond_where_they_went(tmp_path):
@@ -126,7 +107,7 @@ def test_what_a_client_admitted_is_charged_at_its_quarantine_where_its_report_ag
 
 
 def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it_is_lifted(tmp_path):
-    world = caught(tmp_path, with_told(position=99))
+    world = caught(tmp_path, with_receipt(position=99))
     ordered = [row for row in world.orders() if row.client == 1]
     (event,) = world.events("released")
     assert event.reason == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"
@@ -154,57 +135,3 @@ def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it
         lift(tmp_path / "run", 1)
     with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
         standings(tmp_path)
-
-
-def test_open_orders_of_an_older_ledgers_quarantine_are_released(tmp_path):
-    world = World(tmp_path, an_experiment("both", 4))
-    world.grid.faults = {(1, 1): "reply lost"}
-    world.play(1)
-    with world.store() as store:
-        assert [row.client for row in store.outstanding()] == [1]
-        store._db.execute("UPDATE clients SET quarantined = 1, offences = 3 WHERE client = 1")
-    world.play(2)
-    with world.store() as store:
-        assert store.outstanding() == []
-    assert [(event.round, event.client) for event in world.events("released")] == [(2, 1)]
-    lift(tmp_path / "run", 1)
-    world.play()
-    world.audit()
-
-
-LIES = st.dictionaries(
-    st.tuples(st.integers(1, 7), st.integers(0, 2)), st.sampled_from(["position", "nothing", "nan", "short"]), max_size=12
-)
-TOLD = {
-    "position": with_told(position=99),
-    "nothing": with_told(rounds=[], admitted=[]),
-    "nan": with_arrays(w=np.full(2, np.nan)),
-    "short": with_told(occupancy=0, n=0, trained=False),
-}
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(policy=st.sampled_from(sorted(POLICIES)), lies=LIES, lifts=st.dictionaries(st.integers(2, 7), st.integers(0, 2)))
-def test_every_sample_ordered_is_paid_reserved_or_released(policy, lies, lifts, tmp_path_factory):
-    world = World(tmp_path_factory.mktemp("w"), an_experiment(policy, 8), Discipline(gather=0.0, offences=2))
-    world.grid.faults = dict.fromkeys(lies, "reply changed")
-
-    def tamper(reply):
-        said = reply.content["headgate"]
-        kind = lies[said["round"], said["client"]]
-        return reply if kind == "nan" and "arrays" not in reply.content else TOLD[kind](reply)
-
-    world.grid.tamper = tamper
-    for t in range(1, 9):
-        world.play(t)
-        for stood in standings(world.folder / "run"):
-            assert stood.ordered == stood.paid + stood.reserved + stood.released
-            assert min(stood.paid, stood.reserved, stood.released) >= 0
-            if stood.quarantined:
-                assert stood.reserved == stood.money == 0
-        if t in lifts and lifts[t] in {one.client for one in standings(world.folder / "run") if one.quarantined}:
-            lift(world.folder / "run", lifts[t])
-    believed = {m for m in world.clients if (8, m) not in lies}
-    with world.store() as store:
-        believed &= world.heard(store)
-    world.audit(liars=set(world.clients) - believed)

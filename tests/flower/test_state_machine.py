@@ -1,7 +1,7 @@
 """A federation in which anything happens keeps its books: a few seconds of what `make fuzz` does for as long as one likes."""
 
 import pytest
-from federation import ACCIDENTS, COUNTS, Federation, several
+from federation import ACCIDENTS, COUNTS, Federation, main, several
 from hypothesis import settings
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -10,9 +10,7 @@ TestFederation.settings = settings(several(8), derandomize=True)
 
 
 def test_every_kind_of_step_is_taken():
-    from fuzzing import machine
-
-    found = machine(steps=400, seed=7)
+    found = main(steps=400, seed=7)
     assert found["failures"] == []
     wanted = ["forged", "leave", "come", "come as another node", "lose memory", "erase a sample", "change price", "restart"]
     wanted += ["lift", "crash"]

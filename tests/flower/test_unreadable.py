@@ -1,24 +1,22 @@
 """What cannot be meant or read is refused in a line, or left out, before anything is done with it."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from flwr.app import Context, MetricRecord, RecordDict
+from flwr.app import Context, RecordDict
 from grids import FakeGrid
 
+from headgate.books.messages import Order
+from headgate.books.rules import rule_of
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, SettingError
 from headgate.flower import keys
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
 from headgate.flower.keys import ClientKeys, read_keys, read_private_key, read_public_key
-from headgate.flower.messages import Order
 from headgate.flower.recipe import recipe_server
-from headgate.flower.rounds import evaluations
-from headgate.flower.rules import rule_of
 
 ORDER = Order("e", 1, 0, 0, 2, 0, limit=4, acknowledged=0, train=True)
 
@@ -51,27 +49,6 @@ def test_a_rule_that_an_order_names_is_made_of_its_settings_or_refused():
             rule_of(replace(ORDER, rule="reservoir", settings=settings))
     with pytest.raises(DataError, match="reservoirs: this client does not know it"):
         rule_of(replace(ORDER, rule="reservoirs"))
-
-
-def measured(node, *records, error=False):
-    content = RecordDict({f"m{i}": record for i, record in enumerate(records)})
-    return SimpleNamespace(metadata=SimpleNamespace(src_node_id=node), content=content, has_error=lambda: error)
-
-
-def test_measurements_that_cannot_be_read_are_left_out():
-    good = MetricRecord({"num-examples": 5, "accuracy": 0.5})
-    replies = [
-        measured(99, good),
-        measured(10, good, error=True),
-        measured(11, good),
-        measured(11, MetricRecord({"num-examples": 7})),
-        measured(12, MetricRecord({"num-examples": 0})),
-        measured(13, MetricRecord({"num-examples": float("nan")})),
-        SimpleNamespace(metadata=SimpleNamespace(src_node_id=14), content=None, has_error=lambda: False),
-    ]
-    found = evaluations(replies, {10 + m: m for m in range(5)})
-    assert [(update.client, update.n) for update in found] == [(1, 5)], "the first answer of the one that was asked"
-    assert found[0].metrics["accuracy"] == 0.5
 
 
 def test_the_samples_held_are_a_sequence_in_the_order_of_their_admission():

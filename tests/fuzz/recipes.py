@@ -16,11 +16,11 @@ from headgate.control.rehearse import rehearse
 from headgate.experiment import load
 from headgate.experiment.sections import RunTable, SystemTable, Training
 from headgate.experiment.sweep import sweep_points
-from headgate.experiment.tables import read_toml
 from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
+from headgate.reading import parse_toml
 from headgate.registry import POLICY, PRICES, RETENTION
 from headgate.theory.bound import BoundConstants
 
@@ -83,7 +83,7 @@ def make(pick):
 def run(given):
     played = f"run.policies={json.dumps(given['policies'])}"
     if "text" in given:
-        points = sweep_points(read_toml(given["text"], "recipe"), [])
+        points = sweep_points(parse_toml(given["text"], "recipe"), [])
         experiment = points[0][1] if points else None
     else:
         experiment = load("mnist", [played, "run.rounds=4", "run.seeds=2", *given["set"]])

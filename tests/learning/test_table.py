@@ -281,7 +281,7 @@ def test_a_recipe_beside_its_table_runs_and_a_changed_file_is_refused(tmp_path, 
     done: list[int] = []
     experiment = load("deep/my.toml", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])
     data, stopped = experiment.data.load(), Path("stopped")
-    create(stopped, experiment.tables(), examine(experiment, data, "cpu", "auto")["environment"], [])
+    create(stopped, experiment.tables(), examine(experiment, data, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(stopped, None, data, "cpu", done.append, lambda: len(done) == 1)
     (inside / "x.csv").write_text("\n".join(["a,b,y", *lines[:-1], ""]))

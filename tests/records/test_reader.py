@@ -10,6 +10,7 @@ from headgate.errors import DataError
 from headgate.records.reader import RunFolder, list_runs
 from headgate.records.sweeps import points_of
 from headgate.records.tables import CLIENTS, METRICS
+from headgate.records.writer import RunWriter
 
 CONFIG = """
 [system]
@@ -28,23 +29,15 @@ ROWS = [row("acdpp", 0, 1), row("acdpp", 0, 2, test_accuracy=0.5, N=12.0), row("
 HELD = [{"policy": "acdpp", "seed": 0, "t": t, "admitted": [3, 4], "held": [3, 4], "paid": None} for t in (1, 2, 3)]
 
 
-def lines(rows):
-    return "".join(json.dumps(one) + "\n" for one in rows)
-
-
-def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", config=CONFIG, **files):
-    """A run folder; `files` by name with __ for the dot."""
+def write(folder, state="finished", pid=0, started="2026-08-01T10:00:00+00:00", config=CONFIG, metrics=ROWS, clients=HELD):
+    """A run folder with one part of each table."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(config)
     (folder / "environment.json").write_text(json.dumps({"headgate": "0.1.0", "started": started}))
     told = {"state": state, "round": 3, "rounds": 3, "policies": ["acdpp"], "seeds": [0], "pid": pid, "elapsed_s": 1.5}
     (folder / "state.json").write_text(json.dumps({**told, "diverged": []}))
-    for name, content in ({"metrics__jsonl": lines(ROWS), "clients__jsonl": lines(HELD)} | files).items():
-        path = folder / name.replace("__", ".")
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        elif content is not None:
-            path.write_text(content)
+    for table, rows in (("metrics", metrics), ("clients", clients)):
+        RunWriter(folder).append(table, rows)
     return folder
 
 
@@ -65,35 +58,40 @@ def test_what_a_folder_tells(tmp_path):
     assert clients["paid"].to_list() == [None] * 3
 
 
-def test_parquet_says_the_same_and_comes_first(tmp_path):
+def test_a_whole_table_comes_before_parts(tmp_path):
     folder = write(tmp_path / "run")
     before = RunFolder.open(folder)
     metrics, clients = before.metrics(), before.clients()
-    metrics.write_parquet(folder / "metrics.parquet")
-    clients.write_parquet(folder / "clients.parquet")
-    (folder / "metrics.jsonl").write_text("not looked at")
-    after = RunFolder.open(folder)
     assert metrics["train_loss"].to_list() == [None] * 3
+    clients.write_parquet(folder / "clients.parquet")
     metrics.with_columns(train_loss=pl.lit(float("nan"))).write_parquet(folder / "metrics.parquet")  # is nothing measured
+    (folder / "metrics" / "part-00003.parquet").write_text("not looked at")
+    after = RunFolder.open(folder)
     assert after.metrics().equals(metrics)
     assert after.clients().equals(clients)
 
 
-@pytest.mark.parametrize("half", ['{"policy": "acdpp", "se', '{"policy": "déb'.encode()[:-2], "{", '{"policy": 1}}'])
-def test_a_half_written_last_line_is_passed_over(tmp_path, half):
-    content = lines(ROWS).encode() + (half if isinstance(half, bytes) else half.encode())
-    run = RunFolder.open(write(tmp_path / "run", state="running", metrics__jsonl=content))
-    assert run.metrics().height == 3
-
-
-def test_a_last_line_that_lacks_only_its_end_is_still_being_written(tmp_path):
-    run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines(ROWS).rstrip("\n")))
-    assert run.metrics().height == int(run.rows("metrics").reached([("acdpp", 0)])[0]) == 2
+def test_a_half_written_part_is_passed_over(tmp_path):
+    folder = write(tmp_path / "run", state="running")
+    (folder / "metrics" / ".part-00004.parquet.1234abcd.partial").write_text("PAR1")
+    (folder / "metrics" / "notes.txt").write_text("mine")
+    assert RunFolder.open(folder).metrics().height == 3
 
 
 def test_a_round_written_twice_counts_as_last_written(tmp_path):
-    run = RunFolder.open(write(tmp_path / "run", metrics__jsonl=lines([*ROWS, row("acdpp", 0, 2, spend=6.0)])))
-    assert sorted(run.metrics().select("t", "spend").rows()) == [(1, 5.0), (2, 6.0), (3, 5.0)]
+    folder = write(tmp_path / "run", state="interrupted")
+    RunWriter(folder).append("metrics", [row("acdpp", 0, 2, spend=6.0), row("acdpp", 0, 4)])
+    run = RunFolder.open(folder)
+    assert sorted(run.metrics().select("t", "spend").rows()) == [(1, 5.0), (2, 6.0), (3, 5.0), (4, 5.0)]
+
+
+def test_what_no_table_holds_becomes_null(tmp_path):
+    rows = [row("acdpp", 0, 1, bound=float("inf"), train_loss=float("nan"), share_0=0.5)]
+    clients = [{**HELD[0], "new_loss": [float("nan"), 1.0]}]
+    run = RunFolder.open(write(tmp_path / "run", metrics=rows, clients=clients))
+    assert run.metrics().select("bound", "train_loss").rows() == [(None, None)]
+    assert run.clients()["new_loss"].to_list() == [[None, 1.0]]
+    assert pl.read_parquet(run.path / "metrics" / "part-00001.parquet")["share_0"].to_list() == [0.5]
 
 
 def test_buffers_are_repeated_over_the_clients(tmp_path):
@@ -110,7 +108,7 @@ def test_running_is_believed_while_the_process_lives(tmp_path):
 
 
 def test_nothing_recorded_yet(tmp_path):
-    folder = write(tmp_path / "run", state="running", metrics__jsonl=None, clients__jsonl=None)
+    folder = write(tmp_path / "run", state="running", metrics=(), clients=())
     run = RunFolder.open(folder)
     assert run.metrics().is_empty()
     assert run.metrics().schema == METRICS
@@ -171,39 +169,27 @@ def test_damaged_folders_are_refused_with_the_file_named(tmp_path, name, content
         RunFolder.open(tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (lines(ROWS[:1]) + '{"policy": "ac\n' + lines(ROWS[1:]), r"metrics\.jsonl: line 2 is damaged"),
-        (lines(ROWS) + "[]\n", r"metrics\.jsonl: line 4 is damaged"),
-        ('{"policy": "acdpp"}\n', r"metrics\.jsonl: has no column seed, t"),
-        (lines([row("acdpp", 0, 1, spend="much")]), r"metrics\.jsonl: is damaged"),
-        (lines([row("acdpp", None, 1)]), r"metrics\.jsonl: is damaged, policy, seed or t is empty"),
-    ],
-)
-def test_damaged_lines_are_refused(tmp_path, content, said):
-    with pytest.raises(DataError, match=said) as caught:
-        RunFolder.open(write(tmp_path / "run", metrics__jsonl=content)).metrics()
-    assert "\n" not in str(caught.value)
+def test_damaged_tables_are_refused(tmp_path):
+    folder = write(tmp_path / "run", metrics=())
+    for content, says in (
+        (b"PAR1 and then nothing", "is damaged"),
+        (pl.DataFrame({"policy": ["x"]}), "has no column seed, t"),
+        (pl.DataFrame([row("x", "first", 1)]), "is damaged"),
+        (pl.DataFrame([row("x", 0, 1)]).with_columns(spend=pl.lit("much")), "is damaged"),
+        (pl.DataFrame([row("x", 0, 1)]).with_columns(seed=pl.lit(None)), "is damaged, policy, seed or t is empty"),
+        (pl.DataFrame([row("x", 0, t) for t in range(1, 5)]), "4 rows; at most 3"),
+    ):
+        path = folder / "metrics.parquet"
+        path.write_bytes(content) if isinstance(content, bytes) else content.write_parquet(path)
+        with pytest.raises(DataError, match=rf"metrics\.parquet: {says}") as caught:
+            RunFolder.open(folder).metrics()
+        assert "\n" not in str(caught.value)
 
 
-def test_damaged_parquet_is_refused(tmp_path):
-    run = RunFolder.open(write(tmp_path / "run", metrics__parquet=b"PAR1 and then nothing"))
-    with pytest.raises(DataError, match=r"metrics\.parquet: is damaged"):
-        run.metrics()
-    pl.DataFrame({"policy": ["x"]}).write_parquet(run.path / "metrics.parquet")
-    with pytest.raises(DataError, match=r"metrics\.parquet: has no column seed, t"):
-        run.metrics()
-    pl.DataFrame([row("x", "first", 1)]).write_parquet(run.path / "metrics.parquet")
-    with pytest.raises(DataError, match=r"metrics\.parquet: is damaged"):
-        run.metrics()
-
-
-@pytest.mark.parametrize("n", [[1], [1, 2, 3], None, [1, None]])
+@pytest.mark.parametrize("n", [[1], [1, 2, 3], [1, None]])
 def test_what_is_held_must_name_every_client(tmp_path, n):
-    held = lines([{"policy": "acdpp", "seed": 0, "t": 1, "held": n}])
-    with pytest.raises(DataError, match=r"clients\.jsonl: held does not hold one number for each of the 2 clients"):
-        RunFolder.open(write(tmp_path / "run", clients__jsonl=held)).rows("clients", "held")
+    with pytest.raises(DataError, match=r"held does not hold one number for each of the 2 clients"):
+        RunFolder.open(write(tmp_path / "run", clients=[{**HELD[0], "held": n}])).rows("clients", "held")
 
 
 def test_the_points_of_a_sweep_are_listed(tmp_path):
@@ -224,22 +210,16 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
 
 
 def test_memory_is_known_without_the_table_of_the_clients(tmp_path):
-    """Each round tells the largest excess over a buffer, also of clients too many to be written down; older rows do not."""
+    """Each round has the largest excess over a buffer, also of clients too many to be written down."""
     from headgate.analysis.listing import list_rows
     from headgate.analysis.runs import read_runs
     from headgate.experiment import load
     from headgate.simulation.schedule import perform
 
     settings = ["run.rounds=4", "run.seeds=2", 'run.policies=["released", "headgate"]']
-    (folder,) = perform(load("digits", settings), tmp_path / "run", processes=1)
+    folder = perform(load("digits", settings), tmp_path / "run", processes=1)[0].path
     before, row = [one.peak_excess for one in read_runs([RunFolder.open(folder)])], list_rows([RunFolder.open(folder)])
     assert before[0] > 0 >= before[1]
     (folder / "clients.parquet").unlink()
     assert [one.peak_excess for one in read_runs([RunFolder.open(folder)])] == before
     assert list_rows([RunFolder.open(folder)]) == row
-    pl.read_parquet(folder / "metrics.parquet").drop("excess").write_parquet(folder / "metrics.parquet")
-    state = json.loads((folder / "state.json").read_text())  # which knew no checksums then
-    (folder / "state.json").write_text(
-        json.dumps({key: value for key, value in state.items() if key not in ("tables", "seal")})
-    )
-    assert [one.peak_excess for one in read_runs([RunFolder.open(folder)])] == [None, None]

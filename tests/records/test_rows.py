@@ -1,19 +1,17 @@
 """Tables are read once and then followed, and hold what the reader of run folders reads."""
 
-import json
-
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
-from headgate.records import rows
 from headgate.records import tables as module
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Follower, Rows
 from headgate.records.tables import MEASURED, table_files
+from headgate.records.writer import RunWriter
 
 from ..web.folders import MadeUp
 
@@ -29,7 +27,7 @@ def same_as_the_reader(follower, folder):
 
 
 @pytest.mark.parametrize("parts", [False, True])
-def test_a_run_is_followed_from_its_first_line_to_its_table(tmp_path, parts):
+def test_a_run_is_followed_from_its_first_part_to_its_table(tmp_path, parts):
     run = MadeUp(tmp_path / "run", parts=parts)
     follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
     follower.look()
@@ -40,7 +38,7 @@ def test_a_run_is_followed_from_its_first_line_to_its_table(tmp_path, parts):
         same_as_the_reader(follower, run.folder)
     run.finish()
     follower.look()
-    assert [path.suffix for path in follower.files] == [".parquet"]
+    assert [path.name for path in follower.files] == ["metrics.parquet"]
     same_as_the_reader(follower, run.folder)
 
 
@@ -63,83 +61,66 @@ def test_what_clients_do_is_what_the_ledger_says(tmp_path):
 
 
 def test_only_what_is_new_is_read(tmp_path, monkeypatch):
-    run = MadeUp(tmp_path / "run").play(6)
-    read = []
+    run, read = MadeUp(tmp_path / "run").play(6), []
 
-    def counting(path, start=0, most=-1, original=module.read_bytes):
-        content = original(path, start, most)
-        read.append(len(content))
-        return content
+    def counting(path, most, original=module.read_bytes):
+        read.append(path.name)
+        return original(path, most)
 
     monkeypatch.setattr(module, "read_bytes", counting)
     follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
     follower.look()
-    size = (run.folder / "metrics.jsonl").stat().st_size
-    assert sum(read) == size
+    assert read == [f"part-{t:05d}.parquet" for t in range(1, 7)]
     follower.look()
-    assert sum(read) == size
     run.play(1)
     follower.look()
-    assert sum(read) == (run.folder / "metrics.jsonl").stat().st_size
+    assert read[6:] == ["part-00007.parquet"]
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory):
-    """A folder whose lines are written anew, and what they are in the end."""
-    run = MadeUp(tmp_path_factory.mktemp("cut") / "run", rounds=6).play(6)
-    return run.folder, (run.folder / "metrics.jsonl").read_bytes()
-
-
-@settings(max_examples=50)
-@given(cuts=st.lists(st.integers(0, 8000), max_size=6), block=st.integers(800, 4000))
-def test_wherever_the_writer_stands_when_one_looks(played, cuts, block):
-    folder, whole = played
-    path = folder / "metrics.jsonl"
-    path.write_bytes(b"")
-    follower = Follower(folder, "metrics", 6, columns=MEASURED)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rows, "BLOCK", block)
-        for cut in sorted({min(cut, len(whole)) for cut in cuts}):
-            path.write_bytes(whole[:cut])
-            follower.look()
-            lines = [json.loads(line) for line in whole[:cut].split(b"\n")[:-1]]
-            expected = max((line["t"] for line in lines if (line["policy"], line["seed"]) == ("acdpp", 0)), default=0)
-            assert follower.rows.reached([("acdpp", 0)]).tolist() == [expected]
-        path.write_bytes(whole)
-        follower.look()
-    same_as_the_reader(follower, folder)
-
-
-def test_a_run_that_is_cut_back_to_its_checkpoint_and_goes_on(tmp_path):
-    run = MadeUp(tmp_path / "run").play(8)
+@given(splits=st.lists(st.integers(1, 5), min_size=1, max_size=6), cut=st.integers(0, 5))
+def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory, splits, cut):
+    """A run is played in parts of any sizes, goes back to a checkpoint and on in other parts."""
+    folder = tmp_path_factory.mktemp("split")
+    run = MadeUp(folder / "run", rounds=sum(splits))
+    rows = [run._round("acdpp")[0] for _ in range(sum(splits))]
     follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
+
+    def write(start, sizes):
+        for size in sizes:
+            RunWriter(run.folder).append("metrics", [row for own in rows[start : start + size] for row in own])
+            start += size
+            follower.look()
+            assert follower.rows.reached([("acdpp", 0)]).tolist() == [start]
+
+    write(0, splits)
+    kept = sum(splits[:cut])
+    for t, path in module.part_files(run.folder, "metrics").items():
+        if t > kept:
+            path.unlink()
     follower.look()
-    path = run.folder / "metrics.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:12]))
-    follower.look()
-    assert follower.rows.reached([("acdpp", 1)]).tolist() == [3]
-    path.write_bytes(b"".join(lines))
-    follower.look()
+    assert follower.rows.reached([("acdpp", 1)]).tolist() == [kept]
+    write(kept, [1] * (sum(splits) - kept))
     same_as_the_reader(follower, run.folder)
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("more", "says"),
     [
-        (b"no json\n", "metrics.jsonl: line 9 is damaged"),
-        (b'{"policy": "acdpp", "seed": 0, "t": 99}\n', "t = 99: the run has rounds 1 to 12"),
-        (b'{"policy": "acdpp", "seed": 0, "t": 0}\n', "t = 0: the run has rounds 1 to 12"),
-        (b'{"policy": null, "seed": 0, "t": 1}\n', "policy, seed or t is empty"),
+        ({"t": 99}, "t = 99: the run has rounds 1 to 12"),
+        ({"t": 0}, "t = 0: the run has rounds 1 to 12"),
+        ({"policy": None}, "policy, seed or t is empty"),
+        ({"spend": 1e101}, "holds a number beyond"),
     ],
 )
-def test_damaged_lines_are_refused(tmp_path, line, says):
+def test_damaged_rows_are_refused(tmp_path, more, says):
     run = MadeUp(tmp_path / "run").play(2)
-    with (run.folder / "metrics.jsonl").open("ab") as file:
-        file.write(line)
-    follower = Follower(run.folder, "metrics", run.rounds, columns=MEASURED)
-    with pytest.raises(DataError, match=says):
-        follower.look()
+    path = run.folder / "metrics" / "part-00002.parquet"
+    kinds = {"spend": pl.Float64()}
+    pl.read_parquet(path).with_columns(
+        pl.lit(value, kinds.get(name)).alias(name) for name, value in more.items()
+    ).write_parquet(path)
+    with pytest.raises(DataError, match=f"part-00002.parquet: .*{says}"):
+        Follower(run.folder, "metrics", run.rounds, columns=MEASURED).look()
 
 
 def test_a_client_that_is_missing_is_refused(tmp_path):
@@ -151,12 +132,15 @@ def test_a_client_that_is_missing_is_refused(tmp_path):
 
 def test_links_are_not_followed(tmp_path):
     run = MadeUp(tmp_path / "run").play(2)
-    secret = tmp_path / "secret.jsonl"
-    (run.folder / "metrics.jsonl").rename(secret)
-    (run.folder / "metrics.jsonl").symlink_to(secret)
+    (run.folder / "metrics").rename(tmp_path / "secret")
+    (run.folder / "metrics").symlink_to(tmp_path / "secret")
     assert table_files(run.folder, "metrics") == {}
+    part = run.folder / "clients" / "part-00001.parquet"
+    part.rename(tmp_path / part.name)
+    part.symlink_to(tmp_path / part.name)
+    assert [path.name for path in table_files(run.folder, "clients")] == ["part-00002.parquet"]
     with pytest.raises(DataError, match="cannot be read"):
-        module.read_bytes(run.folder / "metrics.jsonl")
+        module.read_table(part, "clients")
 
 
 def test_no_run_is_held_that_is_too_large():

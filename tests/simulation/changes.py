@@ -1,7 +1,7 @@
 """Sees every change that this process makes to a folder, and ends the process at one of them.
 
 Python itself tells of files that are opened, moved, removed, made and cut (its audit events). What it does not tell of is
-watched beside that: rows being added, tensors being saved, files being synced.
+watched beside that: tensors being saved, files being synced.
 """
 
 import json
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import safetensors.numpy
 
-from headgate.records import writer
 from headgate.writing import PARTIAL, whole_name
 
 WORDS = {
@@ -77,13 +76,7 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
-    add, save = writer.append, safetensors.numpy.save_file
-
-    def append(path: Path, content: bytes) -> None:
-        if come("adding rows to", str(path.absolute()), half=True):
-            add(path, content[: len(content) // 2 + 1])
-            die()
-        add(path, content)
+    save = safetensors.numpy.save_file
 
     def save_file(tensors, path) -> None:
         half = come("saving", str(Path(path).absolute()), half=True)
@@ -92,7 +85,7 @@ def watch(folder: Path, end: Place | None, note: Path) -> list[Change]:
             os.truncate(path, os.path.getsize(path) // 2)
             die()
 
-    os.fsync, writer.append, safetensors.numpy.save_file = sync, append, save_file  # processes die here, machines do not
+    os.fsync, safetensors.numpy.save_file = sync, save_file  # processes die here, machines do not
     sys.addaudithook(hear)
     return seen
 
@@ -104,13 +97,19 @@ def where(path, dir_fd: int = -1) -> str:
 
 
 def named(path: str) -> str:
-    """Without what differs from part to part, round to round and time to time.
+    """Without what differs from shard to shard, round to round and time to time.
 
-    >>> named("parts/001/checkpoints/.00000003.1234abcd.partial/.ledger-0.npz.1234abcd.partial")
-    'parts/NNN/checkpoints/NNNNNNNN/ledger-0.npz'
+    >>> named("shards/001/checkpoints/.00000003.1234abcd.partial/.ledger-0.npz.1234abcd.partial")
+    'shards/NNN/checkpoints/NNNNNNNN/ledger-0.npz'
+    >>> named("shards/001/metrics/.part-00012.parquet.1234abcd.partial")
+    'shards/NNN/metrics/part-NNNNN.parquet'
     """
     names = [whole_name(name) for name in path.split("/")]
-    return "/".join("N" * len(name) if re.fullmatch(r"\d{3}|\d{8}", name) else name for name in names)
+    return "/".join(re.sub(r"^(part-)\d{5}|^\d{3}$|^\d{8}$", _without_digits, name) for name in names)
+
+
+def _without_digits(found: re.Match) -> str:
+    return re.sub(r"\d", "N", found[0])
 
 
 def die() -> None:

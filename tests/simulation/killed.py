@@ -31,7 +31,7 @@ from changes import Change, Place, named, watch
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.records.source import commit
-from headgate.simulation import cut, players, run, schedule
+from headgate.simulation import cut, run, schedule, workers
 from headgate.simulation.schedule import perform
 
 ROUNDS = 3
@@ -41,9 +41,10 @@ SETTINGS += ["system.clients=3", "system.budget=20.0", "data.partition.per_class
 EXPECTED = "same bytes"
 TWICE = [  # killed here, runs have the most to put in order when they are taken up
     (Change("moving", "state.json"), 1),  # all is made but the word that it is
-    (Change("moving", "parts/NNN/checkpoints/NNNNNNNN"), 2),
-    (Change("removing", "parts/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
-    (Change("removing", "parts/NNN/clients.jsonl"), 2),  # the tables are there, of the rows only these
+    (Change("moving", "shards/NNN/checkpoints/NNNNNNNN"), 2),
+    (Change("moving", "shards/NNN/clients/part-NNNNN.parquet"), 5),  # its checkpoint does not know of the metrics' part
+    (Change("removing", "shards/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
+    (Change("removing", "shards/NNN/clients/part-NNNNN.parquet"), 2),  # the tables are there, of the parts only these
 ]
 PASSING = ("pid", "elapsed_s", "started", "commit", "seal")
 """what state and environment tell of those who played, not of the run"""
@@ -86,10 +87,10 @@ class Runs:
         return not os.WIFSIGNALED(status)
 
     def _play(self, folder: Path, end: Place | None) -> None:
-        # two parts, a checkpoint every round, and a word of it
+        # two shards, a checkpoint every round, and a word of it
         cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 1, 0.0
-        schedule.TOLD = schedule.SEEN = 0.0
-        players.Datasets.of = lambda datasets, data: self.data
+        schedule.STATE_SECONDS = schedule.TICK_SECONDS = 0.0
+        workers.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)
         begun = (folder / "environment.json").exists()  # then the folder knows what it is
         perform(None if begun else load("digits", SETTINGS), folder, device="cpu", processes=1)
@@ -158,7 +159,8 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
         shutil.copytree(begun, taken_up)
         again = runs.changes(taken_up)
         shutil.rmtree(taken_up)
-        playing = [number for number, each in enumerate(again) if each.what == "adding rows to"]
+        first_part = Change("opening", "shards/NNN/metrics/part-NNNNN.parquet")
+        playing = [number for number, each in enumerate(again) if each == first_part]
         own = places(again[: playing[0]] if playing else again)
         if not every:
             own = {kind: found for kind, found in own.items() if kind not in tried}

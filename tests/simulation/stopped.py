@@ -10,11 +10,11 @@ from headgate.simulation.schedule import perform
 
 def assert_goes_on_to_the_same_bytes(experiment, data, folder, stops):
     """`stops`: after how many rounds."""
-    (whole,) = perform(experiment, folder / "whole", processes=1)
+    whole = perform(experiment, folder / "whole", processes=1)[0].path
     last = f"checkpoints/{experiment.rounds:08}/tensors.safetensors"
     for rounds in stops:
         stopped, done = folder / f"after {rounds}", []
-        create(stopped, experiment.tables(), examine(experiment, data, "cpu", "auto")["environment"], [])
+        create(stopped, experiment.tables(), examine(experiment, data, "cpu", "auto")[0]["environment"], [])
         with pytest.raises(Interrupted):
             play_folder(stopped, None, data, "cpu", done.append, lambda: len(done) == rounds)  # noqa: B023
         perform(None, stopped, processes=1)

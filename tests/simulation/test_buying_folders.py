@@ -40,7 +40,7 @@ def whole(tmp_path_factory):
 
 def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path, whole):
     folder, experiment, done = tmp_path / "run", load("digits", SETTINGS), []
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 3)
     perform(None, folder, processes=1, trust=["studies.zoo.kcentre"])
@@ -48,9 +48,9 @@ def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path, whole):
 
 
 def test_in_parts_the_bytes_are_the_same(tmp_path, whole):
-    folder, experiment = tmp_path / "parts", load("digits", SETTINGS)
+    folder, experiment = tmp_path / "shards", load("digits", SETTINGS)
     parts = [experiment.only([name]).tables() for name in experiment.policies]
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], parts)
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], parts)
     perform(None, folder, processes=1, trust=["studies.zoo.kcentre"])
     assert [(folder / name).read_bytes() for name in TABLES] == [(whole / name).read_bytes() for name in TABLES]
 

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import headgate
-from headgate.analysis.learning_figures import draw_run
+from headgate.analysis.figures import draw_run
 from headgate.experiment import load
 
 ROOT = Path(__file__).parents[2]

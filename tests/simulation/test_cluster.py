@@ -14,21 +14,21 @@ import pytest
 from headgate.errors import Interrupted, SettingError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.tables import part_folders
+from headgate.records.tables import shard_folders
 from headgate.simulation import cut
 from headgate.simulation.cluster import STOP, Cluster, _play
-from headgate.simulation.players import ChunkError
 from headgate.simulation.schedule import perform
+from headgate.simulation.workers import ChunkError
 
 SETTINGS = ["run.seeds=2", "run.rounds=5", 'run.policies=["hybrid", "constant"]', "training.steps=2"]
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'headgate[ray]'")
 # A process of its own: Ray starts threads and other processes, and warns of what is not ours.
 SCRIPT = """
 import sys
-from headgate.simulation import cut, players
+from headgate.simulation import cut, workers
 cut.LIGHT = 0.0
 cut.TOGETHER["gram"] = 1
-players.cores = lambda: 2
+workers.cores = lambda: 2
 from headgate.cli import main
 main()
 """
@@ -52,23 +52,23 @@ def command(*words):
 
 def content(folder):
     names = ["metrics.parquet", "clients.parquet"]
-    tensors = [path for part in part_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
+    tensors = [path for part in shard_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
     return [(folder / name).read_bytes() for name in names] + [path.read_bytes() for path in tensors]
 
 
 @needs_ray
 def test_a_ray_cluster_plays_the_same_bytes_and_stops_when_told(tmp_path):
     long = [*SETTINGS, "run.rounds=150"]
-    (here,) = perform(load("digits", long), tmp_path / "here", processes=1)
+    here = perform(load("digits", long), tmp_path / "here", processes=1)[0].path
     there = tmp_path / "there"
     changed = [word for setting in long for word in ("--set", setting)]
     process = command("digits", *changed, "--ray", "local", "--out", str(there))
     end = time.monotonic() + 240
-    while not list(there.glob("parts/*/state.json")):
+    while not list(there.glob("shards/*/state.json")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.05)
-    workers = {json.loads(path.read_text())["pid"] for path in there.glob("parts/*/state.json")}
+    workers = {json.loads(path.read_text())["pid"] for path in there.glob("shards/*/state.json")}
     assert os.getpid() not in workers
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=240)
@@ -93,14 +93,14 @@ def test_what_a_worker_refuses_reaches_the_user(tmp_path):
 
 
 def test_a_task_that_waited_in_the_queue_plays_nothing_after_a_stop(tmp_path, monkeypatch):
-    monkeypatch.setattr("headgate.simulation.players.Here.play", lambda *_: None)
+    monkeypatch.setattr("headgate.simulation.workers.InProcess.execute", lambda *_: None)
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
-    part = part_folders(tmp_path / "run")[0]
+    part = shard_folders(tmp_path / "run")[0]
     (part / STOP).touch()
     assert _play(str(part), "cpu") == (None, ["Interrupted", "interrupted"])
     assert not (part / "checkpoints").exists()
-    assert not (part / "metrics.jsonl").read_bytes()
+    assert not (part / "metrics").exists()
 
 
 class LostTasks:
@@ -126,7 +126,7 @@ def test_a_lost_task_is_told_and_nothing_is_repeated(tmp_path):
     for folder in folders:
         folder.mkdir()
     with pytest.raises(ChunkError, match=r"its task was lost \(the worker died\)") as lost:
-        cluster.play(folders, "cpu", lambda: None, lambda: False)
+        cluster.execute(dict.fromkeys(folders), "cpu", SimpleNamespace(look=lambda: None), lambda: False)
     assert lost.value.folder == folders[0]
     assert not list(tmp_path.rglob(STOP))
 

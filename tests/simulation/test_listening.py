@@ -91,7 +91,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
     for t in range(1, 7):
         now, theta, before = own._prepare(t, own.ledgers, own.purchases), own.theta.copy(), own.ledgers
         rows = {(row["policy"], row["seed"]): row for row in own.step().clients}
-        told = by_hand(now, theta, own.learner._packed(now.batch))
+        told = by_hand(now, theta, own.learner._ragged(now.batch))
         for run, (name, seed) in enumerate((name, seed) for name in own.names for seed in (0, 1)):
             row = rows[name, seed]
             if name == "headgate":
@@ -161,7 +161,7 @@ def test_control_waits_for_the_round_where_somebody_listens(monkeypatch):
 def test_stopped_and_resumed_a_listening_run_ends_in_the_same_bytes(tmp_path):
     settings = [*SMALL, 'run.policies=["listening", "headgate"]', "training.cohort=6"]
     experiment, done = load("digits", settings), []
-    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(tmp_path / "run", experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 3)
     perform(None, tmp_path / "run", processes=1, trust=["studies.zoo.listening"])

@@ -138,8 +138,8 @@ def test_a_run_stopped_at_any_round_goes_on_to_the_same_bytes(tmp_path, kind):
 
 def test_with_cross_entropy_the_record_is_what_it_was(tmp_path):
     """Neither the settings nor the checkpoint speak of what nobody asked for, and saying `plain` changes no byte."""
-    (silent,) = perform(load("digits", SETTINGS), tmp_path / "silent", processes=1)
-    (said,) = perform(load("digits", [*SETTINGS, "objective.kind=plain"]), tmp_path / "said", processes=1)
+    silent = perform(load("digits", SETTINGS), tmp_path / "silent", processes=1)[0].path
+    said = perform(load("digits", [*SETTINGS, "objective.kind=plain"]), tmp_path / "said", processes=1)[0].path
     assert "objective" not in (silent / "config.toml").read_text("utf-8")
     for name in ("config.toml", "metrics.parquet", "clients.parquet", "checkpoints/00000006/tensors.safetensors"):
         assert (silent / name).read_bytes() == (said / name).read_bytes()

@@ -56,7 +56,7 @@ def stopping():
 
 def test_an_object_is_what_runs_and_one_without_a_name_is_marked(tmp_path):
     experiment = load("digits", SMALL).with_policy("mine", local(7))
-    (folder,) = perform(experiment, tmp_path / "run", processes=1)
+    folder = perform(experiment, tmp_path / "run", processes=1)[0].path
     assert admitted(folder, "mine") == [7] * 8
     written = tomllib.loads((folder / "config.toml").read_text())["policies"]
     assert written["mine"] == {"kind": "in this process: local.<locals>.Local", "each": 7}
@@ -79,7 +79,7 @@ def test_what_has_no_name_is_neither_resumed_nor_sent_to_other_processes(tmp_pat
             perform(given, folder, processes=1)
     with pytest.raises(SettingError, match=r"policies.mine: ran in this process: .*which no recipe can name"):
         load(folder / "config.toml")
-    (done,) = perform(experiment, tmp_path / "done", processes=1)
+    done = perform(experiment, tmp_path / "done", processes=1)[0].path
     with pytest.raises(SettingError, match="cannot be resumed"):
         perform(None, done)
     assert perform(experiment, done, processes=1) == [done]
@@ -100,7 +100,7 @@ class Halved(Fixed):
 
 def test_any_other_part_may_be_an_object_too(tmp_path):
     experiment = replace(load("digits", SMALL), prices=Halved(6.0))
-    (folder,) = perform(experiment, tmp_path / "run", processes=1)
+    folder = perform(experiment, tmp_path / "run", processes=1)[0].path
     rows = pl.read_parquet(folder / "metrics.parquet")
     assert set(rows["price"]) == {3.0}
     assert (rows["spend"] == 3.0 * rows["admitted"]).all()
@@ -141,7 +141,7 @@ def named(tmp_path, monkeypatch):
 def test_an_object_with_a_name_is_written_like_a_shipped_one_and_resumed_to_the_same_bytes(tmp_path, named):
     experiment = load("digits", SMALL).with_policy("mine", named.Each(5, Reservoir(3)))
     assert not experiment.unnamed
-    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
     assert admitted(whole, "mine") == [5] * 8
     written = tomllib.loads((whole / "config.toml").read_text())["policies"]["mine"]
     assert written == {"kind": "named_part:Each", "each": 5, "rule": {"kind": "reservoir", "capacity": 3}}
@@ -185,7 +185,7 @@ def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tm
     few = ["--set", "run.rounds=5", "--set", "training.steps=2"]
     headgate(beside / "mine.toml", *few, "--processes", 2, "--out", "two")
     headgate(beside / "mine.toml", *few, "--processes", 1, "--out", "one")
-    assert len(list((elsewhere / "two" / "parts").iterdir())) > 1
+    assert len(list((elsewhere / "two" / "shards").iterdir())) > 1
     for name in TABLES:
         assert (elsewhere / "two" / name).read_bytes() == (elsewhere / "one" / name).read_bytes()
     written = tomllib.loads((elsewhere / "two" / "config.toml").read_text())

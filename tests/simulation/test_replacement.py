@@ -115,7 +115,7 @@ def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twic
 
 def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
     e = load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=9"])
-    create(tmp_path / "run", e.tables(), examine(e, DATA, "cpu", "auto")["environment"], [])
+    create(tmp_path / "run", e.tables(), examine(e, DATA, "cpu", "auto")[0]["environment"], [])
     done = []
     with pytest.raises(Interrupted):
         play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 5)

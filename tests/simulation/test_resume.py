@@ -12,10 +12,10 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
+from headgate.records.checkpoint import Checkpoint
 from headgate.records.reader import RunFolder
 from headgate.records.shards import create
 from headgate.records.source import commit
-from headgate.records.writer import Checkpoint
 from headgate.simulation.devices import choose_device
 from headgate.simulation.run import examine, play_folder, play_rounds, resume
 from headgate.simulation.schedule import perform
@@ -37,10 +37,10 @@ def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
 def test_what_a_killed_one_left_goes_when_the_run_is_taken_up(tmp_path):
     folder, experiment = tmp_path / "run", load("digits", SETTINGS)
     parts = [experiment.only([name]).tables() for name in experiment.policies]
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], parts)
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], parts)
     for part in ("000", "001"):  # all rounds are played; what is left is the tables
-        play_folder(folder / "parts" / part, None, DATA, "cpu", lambda done: None, lambda: False)
-    half_removed = folder / "parts" / "001" / "checkpoints" / "00000005"
+        play_folder(folder / "shards" / part, None, DATA, "cpu", lambda done: None, lambda: False)
+    half_removed = folder / "shards" / "001" / "checkpoints" / "00000005"
     half_removed.mkdir()
     left = [
         half_removed / "ledger-0.npz",
@@ -57,7 +57,7 @@ def test_what_a_killed_one_left_goes_when_the_run_is_taken_up(tmp_path):
 def made(folder):
     """A run in one piece in which nothing has been played."""
     experiment = load("digits", SETTINGS)
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
 
 
 def begun(folder, rounds=3):
@@ -85,7 +85,7 @@ def test_a_run_that_is_stopped_finishes_its_round_and_says_how_to_go_on(tmp_path
 def test_what_was_last_evaluated_is_known_after_a_resume(tmp_path):
     """Else a run that is no better than guessing is not told until the next evaluation."""
     folder, experiment, done = tmp_path / "run", load("digits", [*SETTINGS, "training.evaluate_every=3"]), []
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")["environment"], [])
+    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
     with pytest.raises(Interrupted):
         play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
     simulation, _ = resume(experiment, DATA, Checkpoint(folder), "cpu")
@@ -111,14 +111,15 @@ def damage(folder, what):
     if what == "environment":
         (folder / "environment.json").unlink()
         return "environment.json: cannot be read"
-    if what == "short":
-        (folder / "metrics.jsonl").write_text("")
-        return "metrics.jsonl is shorter"
-    (folder / "clients.jsonl").unlink()
-    return "clients.jsonl is missing"
+    part = folder / "clients" / "part-00003.parquet"
+    if what == "rows":
+        part.write_bytes(part.read_bytes()[:-1] + b"x")
+        return "clients/part-00003.parquet: is not what was written"
+    part.unlink()
+    return "clients/part-00003.parquet: cannot be read"
 
 
-@pytest.mark.parametrize("what", ["tensors", "ledger", "head", "config", "environment", "short", "missing"])
+@pytest.mark.parametrize("what", ["tensors", "ledger", "head", "config", "environment", "rows", "missing"])
 def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, what):
     folder = tmp_path / "run"
     begun(folder)
@@ -128,8 +129,7 @@ def test_a_damaged_folder_is_refused_with_what_is_wrong(tmp_path, what):
         resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
-    if what not in ("short", "missing"):
-        assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -166,10 +166,10 @@ def test_the_folder_says_what_made_it(tmp_path):
     assert run.environment.get("commit") == commit()
     assert {"headgate", "python", "numpy", "platform", "config_sha256", "device", "dtype"} <= set(run.environment)
     assert "torch" not in run.environment
-    learnt = examine(load("digits", SETTINGS), load_dataset("digits"), "cpu", "flat")
+    learnt = examine(load("digits", SETTINGS), load_dataset("digits"), "cpu", "flat")[0]
     assert learnt["environment"]["torch"] == torch.__version__
     assert load(str(folder / "config.toml")).tables() == load("digits", SETTINGS).tables()
-    assert not (folder / "metrics.jsonl").exists()
+    assert not (folder / "metrics").exists()
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
 
 

@@ -317,7 +317,7 @@ def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_p
     perform(None, tmp_path / "run", processes=1, trust=["surest_rule:Surest"])
     perform(experiment, tmp_path / "parts", processes=2)
     states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "parts")}
-    for name in ("run", "parts"):
+    for name in ("run", "shards"):
         for table in ("metrics.parquet", "clients.parquet"):
             assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
         assert states[name]["scored"]["samples"] == states["whole"]["scored"]["samples"] > 100
@@ -341,10 +341,10 @@ def test_rules_of_the_zoo_stopped_resumed_in_parts_and_beside_one_that_does_not_
     with pytest.raises(Interrupted):
         perform(experiment, tmp_path / "run", processes=1, watch=stopping)
     perform(None, tmp_path / "run", processes=1, trust=list(SHIPPED.values()))
-    perform(experiment, tmp_path / "parts", processes=2)
+    perform(experiment, tmp_path / "shards", processes=2)
     perform(load("digits", [*SMALL, "run.rounds=8"]), tmp_path / "plain", processes=1)
     frames = {name: pl.read_parquet(tmp_path / name / "metrics.parquet") for name in ("whole", "plain")}
-    for name in ("run", "parts"):
+    for name in ("run", "shards"):
         for table in ("metrics.parquet", "clients.parquet"):
             assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
     whole = frames["whole"]

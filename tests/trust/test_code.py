@@ -122,8 +122,6 @@ def _unfinished(folder):
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     for table in folder.glob("*.parquet"):
         table.unlink()
-    for name in ("metrics.jsonl", "clients.jsonl"):
-        (folder / name).write_bytes(b"")
     state = (folder / "state.json").read_text().replace('"finished"', '"interrupted"')
     (folder / "state.json").write_text(re.sub(r'(?s),\s*"(tables|seal)": (\{[^}]*\}|"[^"]*")', "", state))
 
@@ -197,7 +195,7 @@ def test_a_part_may_not_name_code_of_its_own(planted, tmp_path, section, key, sa
     folder = tmp_path / "run"
     perform(load("digits", [*SMALL, "run.seeds=2"]), folder, processes=1)
     _unfinished(folder)
-    part = folder / "parts" / "000"
+    part = folder / "shards" / "000"
     shutil.copytree(folder, part, ignore=shutil.ignore_patterns("parts"))
     config = tomllib.loads((part / "config.toml").read_text())
     config[section][key] = said

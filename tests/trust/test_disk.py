@@ -6,13 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import headgate
 from headgate.errors import DataError
-from headgate.records import parts
 from headgate.records.reader import RunFolder, list_runs
+from headgate.records.shards import played
 from headgate.simulation.schedule import perform
 
 from .folders import copied
@@ -46,20 +45,6 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on_to_the_same_tables(tm
     assert [path.name for path in folder.rglob(".*")] == []
 
 
-def test_polars_own_word_for_a_full_disk_is_understood(tmp_path, monkeypatch):
-    folder = copied("interrupted", tmp_path)
-
-    def full(self, file):
-        raise pl.exceptions.ComputeError("No space left on device\n(os error 28)")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(pl.DataFrame, "write_parquet", full)
-        with pytest.raises(DataError, match=r"cannot be written \(No space left on device \(os error 28\)\); make room"):
-            perform(None, folder, processes=1)
-    perform(None, folder, processes=1)
-    assert RunFolder.open(folder).metrics().equals(truth())
-
-
 @pytest.mark.parametrize("way", ["report", "resume"])
 def test_a_read_only_folder_is_refused_in_one_line(tmp_path, monkeypatch, way):
     folder = copied("finished" if way == "report" else "interrupted", tmp_path)
@@ -88,5 +73,5 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().equals(truth())
     assert [run.name for run in list_runs(tmp_path)] == ["interrupted"]
-    assert parts.played(folder) == 6
+    assert played(folder) == 6
     assert Path(headgate.open(folder).report()).is_file()

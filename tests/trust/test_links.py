@@ -9,7 +9,7 @@ import pytest
 import headgate
 from headgate.errors import DataError
 from headgate.simulation.schedule import perform
-from headgate.writing import append, cut, replace_file
+from headgate.writing import replace_file
 
 from .folders import copied
 
@@ -31,23 +31,20 @@ def test_a_report_is_not_written_through_a_link(tmp_path, victim, name):
     assert not page.is_symlink()
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "clients.jsonl", "config.toml", "environment.json", "state.json"])
+@pytest.mark.parametrize("name", ["metrics/part-00003.parquet", "config.toml", "environment.json", "state.json"])
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
     folder = copied("interrupted", tmp_path)
-    if name.endswith(".jsonl"):
-        victim.write_bytes((folder / name).read_bytes() + b"more")
     (folder / name).unlink()
     link(victim, folder / name)
-    before = victim.read_bytes()
     with pytest.raises(DataError, match=name):
         perform(None, folder, processes=1)
-    assert victim.read_bytes() == before
-    victim.write_text("mine")
 
 
-@pytest.mark.parametrize("kind", ["interrupted", "parts"])
-@pytest.mark.parametrize("name", ["checkpoints", "parts", "parts/000", "parts/000/checkpoints", "tensorboard"])
+@pytest.mark.parametrize("kind", ["interrupted", "shards"])
+@pytest.mark.parametrize(
+    "name", ["checkpoints", "metrics", "shards", "shards/000", "shards/000/checkpoints", "shards/001/clients"]
+)
 def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     folder, elsewhere = copied(kind, tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -64,7 +61,7 @@ def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     assert sorted(each.name for each in elsewhere.iterdir()) == ["00000099", "mine"]
 
 
-@pytest.mark.parametrize("point", ["..", ".", "", "../elsewhere", "/etc", "a\0b", 7, None])
+@pytest.mark.parametrize("point", ["..", ".", "", "../elsewhere", "/etc", 7, None])
 def test_points_of_a_sweep_lie_within_it(tmp_path, point):
     folder = copied("sweep", tmp_path)
     (folder / "sweep.json").write_text(json.dumps({"points": [point]}))
@@ -86,9 +83,6 @@ def test_the_writers_themselves(tmp_path, victim):
     (tmp_path / "link").symlink_to(victim)
     os.link(victim, tmp_path / "second name")
     for name in ("link", "second name"):
-        for way in (lambda path: append(path, b"x"), lambda path: cut(path, 0)):
-            with pytest.raises(DataError, match="nothing is written through it"):
-                way(tmp_path / name)
         replace_file(tmp_path / name, b"new")
         assert (tmp_path / name).read_bytes() == b"new"
         assert not (tmp_path / name).is_symlink()

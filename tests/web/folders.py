@@ -10,9 +10,9 @@ import numpy as np
 from headgate.control import Controller
 from headgate.experiment import build
 from headgate.records.reader import RunFolder
-from headgate.records.shards import create
+from headgate.records.shards import create, write_tables
 from headgate.records.sums import read_sealed
-from headgate.records.tables import PARTS, TABLES
+from headgate.records.tables import SHARDS
 from headgate.records.writer import RunWriter
 from headgate.theory.bound import learning_error
 
@@ -28,7 +28,7 @@ def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
 
 
 class MadeUp:
-    """A run that is played as many rounds at a time as one likes; in parts, one policy a part."""
+    """A run that is played as many rounds at a time as one likes; in shards, one policy a shard."""
 
     def __init__(self, folder, policies=("acdpp", "constant"), seeds=2, rounds=12, parts=False, **more):
         raw = recipe(policies, seeds, rounds, **more)
@@ -38,9 +38,8 @@ class MadeUp:
         each = [build("part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()).tables() for one in policies]
         environment = {"started": "2026-11-15T07:00:00+00:00", "executor": "made-up", "device": "cpu", "mean_price": 5.5}
         create(self.folder, self.experiment.tables(), environment, each if parts else [])
-        self.writers = {
-            name: RunWriter(self.folder / PARTS / f"{number:03d}" if parts else self.folder)
-            for number, name in enumerate(policies)
+        self.shards = {
+            name: self.folder / SHARDS / f"{number:03d}" if parts else self.folder for number, name in enumerate(policies)
         }
         self.controllers = {
             name: Controller(self.experiment.system, policy, len(self.seeds), self.seeds)
@@ -52,8 +51,10 @@ class MadeUp:
     def play(self, rounds=1, policies=None):
         """These policies alone, where a run is in parts."""
         for _ in range(rounds):
-            for name in policies or self.controllers:
-                self._round(name)
+            made = [(self.shards[name], *self._round(name)) for name in policies or self.controllers]
+            for shard in dict.fromkeys(own for own, _, _ in made):
+                for table, place in (("metrics", 1), ("clients", 2)):
+                    RunWriter(shard).append(table, [row for each in made if each[0] == shard for row in each[place]])
         self.t = min(ledger.t for ledger in self.ledgers.values())
         self.say("running")
         return self
@@ -84,11 +85,10 @@ class MadeUp:
             }
             for r, seed in enumerate(self.seeds)
         ]
-        self.writers[name].append("metrics", rows)
         admitted = after.admitted - ledger.admitted
         told = [{"admitted": own.tolist(), "held": held[r].tolist(), "paid": None} for r, own in enumerate(admitted)]
         who = [{"policy": name, "seed": int(seed), "t": after.t} for seed in self.seeds]
-        self.writers[name].append("clients", [{**run, **own} for run, own in zip(who, told, strict=True)])
+        return rows, [{**run, **own} for run, own in zip(who, told, strict=True)]
 
     def say(self, state, diverged=(), **more):
         seeds = [int(seed) for seed in self.seeds]
@@ -100,14 +100,7 @@ class MadeUp:
     def finish(self):
         """All rounds, and the rows become tables."""
         self.play(self.rounds - self.t)
-        run = RunFolder.open(self.folder)
-        for name in TABLES:
-            made = self.folder / f"{name}.part"
-            getattr(run, name)().write_parquet(made)
-            made.replace(self.folder / f"{name}.parquet")  # whole at once, as the real one: somebody may be looking
-        for writer in self.writers.values():
-            for name in TABLES:
-                (writer.folder / f"{name}.jsonl").unlink(missing_ok=True)
+        write_tables(RunFolder.open(self.folder))
         return self.say("finished")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.analysis.rehearsal import summarise
+from headgate.analysis.rehearsal import summarise_rehearsal
 from headgate.control.plan import plan
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
@@ -49,7 +49,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(prices):
     assert [each["K"] for each in told["candidates"] if each["chosen"]] == [chosen.K]
     assert told["why"] == made.why
     # and it is the plan itself that the file rehearses
-    again = summarise(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
+    again = summarise_rehearsal(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
     assert (again.spend_per_round, again.bound, again.peak_n) == (told["spend"], pytest.approx(told["bound"]), told["peak_n"])
 
 
@@ -57,7 +57,7 @@ def test_the_file_that_comes_back_makes_the_same_plan(prices):
 def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
     told = answer(policy=policy, rounds=20, seeds=2)
     e = build("again", tomllib.loads(told["toml"]))
-    again = summarise(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
+    again = summarise_rehearsal(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
     assert told["spend"] == again.spend_per_round
     assert told["peak_n"] == again.peak_n
     assert told["buffer_violation"] == again.buffer_violation

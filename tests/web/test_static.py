@@ -5,7 +5,7 @@ from pathlib import Path
 
 import headgate.web
 from headgate.analysis.curves import COLOURS
-from headgate.analysis.inlined import EXPORT, IMPORT, script
+from headgate.analysis.pages import EXPORT, IMPORT, script
 from headgate.web.app import DRAWING
 
 STATIC = Path(headgate.web.__file__).parent / "static"

@@ -1,29 +1,161 @@
-"""What a finished run leaves beside its rows: summary.json and report.html."""
+"""What finished runs leave beside their rows: summary.json and report.html, or the page of a comparison."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headgate.analysis.formatting import plain
-from headgate.analysis.pages import write_whole
+from rich.console import RenderableType
+
+from headgate.analysis import comparison
+from headgate.analysis.display import Displayed
+from headgate.analysis.formatting import jsonable
+from headgate.analysis.intervals import Estimate
+from headgate.analysis.pages import as_json, facts_of, machine, write, write_whole
 from headgate.analysis.report import write_report
-from headgate.analysis.runs import read_runs
-from headgate.analysis.summary import summarise, told
+from headgate.analysis.runs import Runs, read_finished, read_runs
+from headgate.analysis.savings import Saving, chosen_budget, money_for, savings
+from headgate.analysis.summary import summarise
+from headgate.errors import SettingError
+from headgate.escaping import markdown, shown
 from headgate.records.reader import RunFolder
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def summary_rows(run: RunFolder) -> list[dict[str, Any]]:
-    """Each policy of a run as it is told in summary.json."""
-    return [told(summarise(one, run.target)) for one in read_runs([run])]
+    """Return each policy of a run as summary.json has it."""
+    return _rows(run, read_runs([run]))
 
 
-def conclude(folders: Sequence[Path], whole: Path) -> tuple[list[RunFolder], Path]:
-    """Writes both for every folder, and for a sweep a page that compares its points; the runs, and the last page."""
-    runs = [RunFolder.open(folder) for folder in folders]
+def _rows(run: RunFolder, found: Sequence[Runs]) -> list[dict[str, Any]]:
+    return [summarise(one, run.target).to_dict() for one in found]
+
+
+def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
+    """Write both for every folder, and for a sweep a page that compares its points; return the runs and the last page."""
+    runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
     for run in runs:
-        write_whole("summary", run.path / "summary.json", json.dumps(plain(summary_rows(run)), indent=2).encode())
-        page = write_report([run], run.path / "report.html", run.target)
+        found = read_runs([run])
+        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(_rows(run, found)), indent=2).encode())
+        page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)
     return runs, page
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Displayed):
+    """Policies at equal spend, at each budget."""
+
+    path: Path
+    """the page"""
+    runs: Sequence[Runs]
+    rows: list[dict[str, Any]]
+    """one for each budget and policy"""
+    budget: float | None = None
+    """the experiment's own: at which policies are shown"""
+    report: Path | None = None
+    """a self-contained page with all figures"""
+
+    @property
+    def frame(self) -> "pl.DataFrame":
+        """The rows as a table."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows, infer_schema_length=None)
+
+    def money_for(self, accuracy: float, measure: str = "last") -> dict[str, Estimate | None]:
+        """Return what each policy spends a round where its mean accuracy over seeds is `accuracy`.
+
+        Parameters
+        ----------
+        accuracy : float
+            Test accuracy, from 0 to 1.
+        measure : {"last", "best", "mean"}
+            Which accuracy of a run is meant.
+
+        Returns
+        -------
+        dict
+            By policy, money with its 95 % interval over seeds; None where the budgets that were run do not tell.
+        """
+        if len({row["prices"] for row in self.rows}) > 1:
+            raise SettingError("money_for: prices differ between the runs; saved_against takes them one by one")
+        return money_for(self.rows, accuracy, measure)
+
+    def saved_against(self, rival: str = "constant", measure: str = "last") -> list[Saving]:
+        """Return what every other policy needs for the rival's accuracy, at each budget of the rival.
+
+        Parameters
+        ----------
+        rival : str
+            A policy of the comparison.
+        measure : {"last", "best", "mean"}
+            Which accuracy of a run is meant.
+
+        Returns
+        -------
+        list of Saving
+            Money and share of the rival's money, with 95 % intervals over seeds; or why they cannot be told.
+        """
+        if rival not in (names := list(dict.fromkeys(row["policy"] for row in self.rows))):
+            raise SettingError(f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}")
+        return savings(self.rows, rival, measure)
+
+    def render(self) -> list[RenderableType]:
+        return comparison.comparison_tables(self.rows, self.budget)
+
+    def wide(self) -> list[RenderableType]:
+        """All columns, a table for each budget, and who is best where."""
+        return comparison.comparison_wide(self.rows, comparison.places(self.runs))
+
+
+def conclude_comparison(
+    runs: Sequence[Path] | Mapping[Path, Sequence[str]],
+    folder: Path,
+    name: str,
+    command: str,
+    quick: bool = False,
+    order: Sequence[str] = (),
+    budget: float | None = None,
+    report: bool = False,
+) -> Comparison:
+    """Write NAME.md, NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` may say which policies of
+    each run folder are meant; `budget` is the one at which policies are shown."""
+    from headgate.analysis.figures import draw_comparison
+
+    paths = list(runs)
+    found, folders = read_finished(paths), [RunFolder.open(run) for run in paths]
+    if isinstance(runs, Mapping):
+        meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
+        found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
+    rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
+    facts = facts_of(command, [machine(run) for run in folders], quick)
+    saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
+    text = comparison.markdown(name, found, _setting(folders[0]), facts, saved)
+    write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})
+    if comparison.one_price(found):
+        draw_comparison(rows, saved, folder / f"{name}.svg")
+    made = write_report(folders, folder / "report.html", folders[0].target, found, budget) if report else None
+    return Comparison(folder / f"{name}.md", found, rows, budget, made)
+
+
+def _setting(run: RunFolder) -> str:
+    """From the settings as recorded: what is not there had no say."""
+    training, clients = run.config.get("training", {}), run.buffers
+    average, shift, every = (training.get(key) for key in ("average", "shift", "evaluate_every"))
+    helps = [f"the mean of the server's models is judged (η = {average:g})"] if average is not None else []
+    helps += [f"images are moved by up to {shift} pixels a round"] if shift else []
+    judged = "every round" if every in (None, 1) else f"every {every} rounds"
+    kinds = ", ".join(markdown(run.kind(part) or "") for part in ("data", "model"))
+    said = [f"{name} {training[key]:g}" for key, name in (("lr", "lr"), ("momentum", "momentum")) if key in training]
+    said += [f"{training['steps']} local steps"] if "steps" in training else []
+    return (
+        f"{kinds}, {', '.join(said)}; {run.rounds} rounds, {len(run.seeds)} seeds, "
+        f"accuracy taken {judged}; {len(clients)} clients, buffers of {sum(clients)} samples in all"
+        + "".join(f"; for all policies alike {each}" for each in helps)
+        + "."
+    )

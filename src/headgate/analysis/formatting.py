@@ -1,11 +1,13 @@
-"""Numbers as text, the same in the terminal, in reports, on Markdown pages and on the web page."""
+"""Numbers, prices and money as text, the same in the terminal, in reports, on Markdown pages and on the web page."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from headgate.analysis.intervals import Estimate
+from headgate.control.prices import KINDS
+from headgate.escaping import shown
 
 DASH = "–"
 
@@ -139,16 +141,71 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """What JSON can hold: it has no infinity (null), no tuples with names (objects) and no data classes."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: jsonable(getattr(value, f.name)) for f in fields(value)}
     if hasattr(value, "_asdict"):
-        return plain(value._asdict())
+        return jsonable(value._asdict())
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: jsonable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [jsonable(each) for each in value]
     return value
+
+
+CURRENCY = 8
+"""characters of a currency"""
+SHORT = 4
+"""values of a list that are said one by one; of a longer one it is said how many there are"""
+
+
+def prices_text(table: Any) -> str:
+    """
+    >>> prices_text({"kind": "switches", "levels": [10.0, 1.0], "lengths": [50, 50], "repeat": False})
+    'switches, levels 10/1, lengths 50/50'
+    >>> prices_text({"kind": "ercot", "scale": 0.1, "points": ["HB_WEST"] * 15})
+    'ercot, scale 0.1, 15 points'
+    >>> prices_text({"kind": "per-client", "common": {"kind": "uniform", "low": 1.0, "high": 2.0}, "noise": 0.2})
+    'per-client, noise 0.2, common (uniform, low 1, high 2)'
+
+    Tables come last, as in a file of TOML, so that a recipe and a run folder say the same.
+    """
+    if not isinstance(table, Mapping):
+        return ""
+    told = [(str(key), value) for key, value in table.items() if key != "kind" and value is not False and not _nested(value)]
+    settings = [_said(key, value) for key, value in sorted(told, key=lambda each: isinstance(each[1], Mapping))]
+    return shown(", ".join([str(table.get("kind", "")), *settings]), 200)
+
+
+def _said(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{key} ({prices_text(value)})"
+    if isinstance(value, list):
+        return f"{key} {'/'.join(map(_value, value))}" if len(value) <= SHORT else f"{len(value)} {key}"
+    return key if value is True else f"{key} {_value(value)}"
+
+
+def _nested(value: Any) -> bool:
+    """Lists in lists take too many words."""
+    return isinstance(value, list) and any(isinstance(each, list | Mapping) for each in value)
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else shown(value)
+
+
+def unit_of(config: Mapping[str, Any]) -> str:
+    """What the money is counted in: the recipe's currency, or that of recorded prices; else nothing.
+
+    >>> unit_of({"prices": {"kind": "brent"}}), unit_of({"prices": {"kind": "uniform"}}), unit_of({})
+    ('$', '', '')
+    >>> unit_of({"system": {"currency": "€"}, "prices": {"kind": "brent"}})
+    '€'
+    """
+    system, prices = (own if isinstance(own, Mapping) else {} for own in (config.get("system"), config.get("prices")))
+    kind = prices.get("kind")
+    recorded = KINDS[kind].unit if isinstance(kind, str) and kind in KINDS else ""
+    return shown(system.get("currency") or recorded, CURRENCY)

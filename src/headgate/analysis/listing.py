@@ -1,6 +1,7 @@
 """A run in one line of a list: how far it is, what it spent, which policy is best within its limits."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,8 @@ from headgate.analysis.curves import thinned
 from headgate.analysis.limits import best_within_limits, limits
 from headgate.analysis.runs import Runs, runs_of
 from headgate.errors import DataError
-from headgate.limits import LIST_TABLES
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
-from headgate.records.together import Allowance, smallest_first
 
 LISTED = ("test_accuracy", "spend", "excess")
 """the columns it takes"""
@@ -21,21 +20,14 @@ SPARK = 40
 
 
 def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """In the order given; what cannot be read is said in its line."""
-    rows, left = {}, Allowance(LIST_TABLES)
-    for run, size in smallest_first(runs, lambda run: run.listed_bytes("metrics", len(LISTED))):
+    """Return a line for each run, in the order given; what cannot be read is said in its line."""
+    rows = []
+    for run in runs:
         try:
-            if not left.take(size):
-                raise DataError(f"{run.path}: {left.over('the tables')}")
-
-            def held(own: RunFolder = run) -> Rows | None:
-                fits = left.take(own.listed_bytes("clients", len(own.buffers)))
-                return own.listed("clients", "held") if fits else None
-
-            rows[id(run)] = run_row(run, run.listed("metrics", *LISTED), held)
+            rows.append(run_row(run, run.listed("metrics", *LISTED), partial(run.listed, "clients", "held")))
         except DataError as error:
-            rows[id(run)] = run_row(run, problem=str(error))
-    return [rows[id(run)] for run in runs]
+            rows.append(run_row(run, problem=str(error)))
+    return rows
 
 
 def run_row(

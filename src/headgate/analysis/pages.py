@@ -1,15 +1,26 @@
-"""Pages of Markdown and the numbers beside them: how every study and every comparison is written down."""
+"""Pages of Markdown, the numbers beside them and where these come from; scripts of pages that load nothing."""
 
 import json
+import re
+import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
 
+from headgate import __version__
+from headgate.analysis.formatting import DASH, duration
 from headgate.errors import DataError, SettingError
+from headgate.reading import read_object
+from headgate.records.reader import RunFolder
+from headgate.records.source import commit
+from headgate.records.sums import read_sealed
+from headgate.records.tables import shard_folders
 from headgate.writing import replace_file
 
 QUICK_WARNING = (
@@ -105,3 +116,168 @@ def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
         kind, other = ("a trial run", "real results") if quick else ("real results", "a trial run")
         raise DataError(f"{path.parent}: holds {other}, {kind} would be mixed with them; choose another --out or --pages")
     return known
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """
+    >>> print(table(["a", "b"], [["1", "x|y"]]))
+    | a | b |
+    |---|---|
+    | 1 | x\\|y |
+    """
+    rows = [header, *lines]
+    text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    text.insert(1, "|" + "---|" * len(header))
+    return "\n".join(text)
+
+
+UNRECORDED = "not recorded"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one run folder says about how it was played.
+
+    Device memory is `peak_device_mib` of environment.json, or of a gpu.json beside it that came with the run.
+    """
+
+    batch: str
+    device: str
+    executor: str
+    dtype: str
+    commit: str
+    date: str
+    seconds: float
+    """of computing, all parts together"""
+    rounds: int
+    models: int
+    peak_device_mib: float | None
+
+    @property
+    def where(self) -> str:
+        return f"{self.device}, {self.executor}, {self.dtype}"
+
+
+def machine(run: RunFolder) -> Machine:
+    beside = run.path / "gpu.json"
+    said = (read_object(beside) if beside.is_file() else {}) | run.environment
+    parts = [read_sealed(part / "state.json") for part in shard_folders(run.path)]
+    seconds = _number(said.get("seconds")) or sum(_number(part.get("elapsed_s")) or 0.0 for part in parts)
+    peak = said.get("peak_device_mib")
+    return Machine(
+        batch=run.name,
+        device=str(said.get("device", "cpu")),
+        executor=str(said.get("executor")),
+        dtype=str(said.get("dtype")),
+        commit=str(said.get("commit") or UNRECORDED),
+        date=str(said.get("started", ""))[:10],
+        seconds=round(seconds, 1),
+        rounds=run.rounds,
+        models=len(run.state["policies"]) * len(run.state["seeds"]),
+        peak_device_mib=_number(peak),
+    )
+
+
+def _number(said: object) -> float | None:
+    """As a folder tells it, which may be somebody else's."""
+    return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else None
+
+
+def facts_of(command: str, machines: Sequence[Machine], quick: bool = False) -> dict[str, Any]:
+    """Command, the runs' commits and dates, machines and computing time, and the commit the page was made from."""
+    commits, dates = (sorted({getattr(each, key) for each in machines}) for key in ("commit", "date"))
+    devices = list(dict.fromkeys(each.where for each in machines))
+    return _facts(command, quick, commits, dates, devices, sum(each.seconds for each in machines))
+
+
+def facts_of_now(command: str, took_s: float, quick: bool = False) -> dict[str, Any]:
+    """The same for what was computed just now, on this machine."""
+    return _facts(command, quick, [_this_code()], [time.strftime("%Y-%m-%d")], ["cpu"], took_s)
+
+
+def _facts(
+    command: str, quick: bool, commits: list[str], dates: list[str], devices: list[str], seconds: float
+) -> dict[str, Any]:
+    return {
+        "command": command,
+        "quick": quick,
+        "page_commit": _this_code(),
+        "commits": commits,
+        "dates": dates,
+        "devices": devices,
+        "computing_s": round(seconds, 1),
+    }
+
+
+def _this_code() -> str:
+    return commit() or f"headgate {__version__}"
+
+
+def how_made(facts: dict[str, Any]) -> str:
+    """Two sentences, and a warning where the runs are not all of one clean commit."""
+    wall = f" ({duration(facts['elapsed_s'])} from start to end where they were made)" if facts.get("elapsed_s") else ""
+    said = (
+        f"Made by `{facts['command']}`. Runs: {runs_of(facts)}; {'; '.join(facts['devices'])}; "
+        f"{duration(facts['computing_s'])} of computing in all{wall}. Page and verdicts: commit {facts['page_commit']}."
+    )
+    return with_doubts(said, facts)
+
+
+def runs_of(facts: dict[str, Any]) -> str:
+    commits, dates = facts["commits"], facts["dates"]
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {days}"
+
+
+def with_doubts(said: str, facts: dict[str, Any]) -> str:
+    """
+    >>> with_doubts("Made.", {"commits": ["abc"]}), with_doubts("Made.", {"commits": ["abc-dirty"]})
+    ('Made.', 'Made. **Some runs were made with uncommitted changes.**')
+    """
+    commits: list[str] = facts["commits"]
+    doubts = []
+    if len({each.removesuffix("-dirty").removesuffix("+changes") for each in commits}) > 1:
+        doubts.append("The runs come from different commits.")
+    if any(each.endswith(("-dirty", "+changes")) for each in commits):
+        doubts.append("Some runs were made with uncommitted changes.")
+    if UNRECORDED in commits:
+        doubts.append("Some runs do not say from which commit they are.")
+    return f"{said} **{' '.join(doubts)}**" if doubts else said
+
+
+def machine_table(machines: Sequence[Machine]) -> str:
+    header = ["runs", "device, executor, arithmetic", "commit", "date", "models", "rounds", "computing", "a round and model"]
+    lines = []
+    for each in machines:
+        per = 1000 * each.seconds / each.rounds / each.models
+        counts = (str(each.models), str(each.rounds), f"{each.seconds:.0f} s", f"{per:.1f} ms")
+        memory = DASH if each.peak_device_mib is None else f"{each.peak_device_mib:,.0f} MiB"
+        lines.append([each.batch, each.where, each.commit, each.date, *counts, memory])
+    return table([*header, "device memory, peak"], lines)
+
+
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
+
+
+def drawing(name: str) -> str:
+    """A file of the folder drawing, which the report holds and the page serves."""
+    return (files("headgate.analysis") / "drawing" / name).read_text("utf-8")
+
+
+def script(entry: str) -> str:
+    """The module `entry` and all that it imports, each in a function of its own, so that no names meet."""
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = drawing(f"{name}.js")
+        needed = IMPORT.findall(text)
+        for _, other in needed:
+            if other not in done:
+                add(other)
+        taken = "".join(f"const {{{names.replace(' as ', ': ')}}} = {other}Module;\n" for names, other in needed)
+        given, body = EXPORT.findall(text), EXPORT.sub("", IMPORT.sub("", text))
+        done[name] = f"const {name}Module = (() => {{\n{taken}{body}return {{ {', '.join(given)} }};\n}})();\n"
+
+    add(entry)
+    return re.sub(r"<(?=/script|!--)", r"\\x3c", '"use strict";\n' + "".join(done.values()), flags=re.IGNORECASE)

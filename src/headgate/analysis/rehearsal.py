@@ -77,7 +77,7 @@ class Summary:
     regret: float
 
 
-def summarise(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
+def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
     k, system = experiment.bound, experiment.system
     bound, peak_excess = result.bound(k).sum(axis=-1), int(result.peak_excess.max())
     kept = limits_of(result.spend.sum(axis=-1), system.budget * result.rounds, peak_excess)

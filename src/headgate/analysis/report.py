@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.compare.page import opened, several_budgets
-from headgate.analysis.compare.page import rows as rows_of
-from headgate.analysis.curves import Curve, Heat, Look, Panel, heats, looks, money_panel, panels
+from headgate.analysis.comparison import opened, several_budgets
+from headgate.analysis.comparison import rows as rows_of
+from headgate.analysis.curves import Curve, Heat, LineStyle, Panel, heats, line_styles, money_panel, panels
 from headgate.analysis.formatting import duration, percent
-from headgate.analysis.inlined import drawing, script
 from headgate.analysis.intervals import Floats
 from headgate.analysis.limits import conclusion
-from headgate.analysis.pages import beside, write_whole
+from headgate.analysis.pages import beside, drawing, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
@@ -81,7 +80,7 @@ def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], target: float | N
         facts="".join(_facts(run, len(shown) > 1) for run in shown),
         note="" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>',
         warning=f'<p class="note warn">{_escape(broke)}</p>' if broke else "",
-        table=_table(summaries, looks(policies), columns(target, summaries)),
+        table=_table(summaries, line_styles(policies), columns(target, summaries)),
         settings="".join(_settings(run) for run in runs),
         data=_data(drawn, first),
         plotly=_plotly(),
@@ -146,7 +145,7 @@ def _elapsed(seconds: object) -> str:
     return duration(float(seconds)) if fine else ""  # type: ignore[arg-type]
 
 
-def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: Sequence[Column]) -> str:
+def _table(summaries: Sequence[PolicySummary], look_of: Sequence[LineStyle], shown: Sequence[Column]) -> str:
     head = "".join(f'<th scope="col">{_indexed(column.title)}</th>' for column in shown)
     rows = "".join(_row(look, s, shown) for look, s in zip(look_of, summaries, strict=True))
     meanings = "".join(f"<div><dt>{_indexed(c.title)}</dt><dd>{_escape(c.meaning)}</dd></div>" for c in shown)
@@ -156,7 +155,7 @@ def _table(summaries: Sequence[PolicySummary], look_of: Sequence[Look], shown: S
 <details><summary>What the columns say</summary><dl class="meanings">{meanings}</dl></details>"""
 
 
-def _row(look: Look, s: PolicySummary, shown: Sequence[Column]) -> str:
+def _row(look: LineStyle, s: PolicySummary, shown: Sequence[Column]) -> str:
     swatch = f'<span class="swatch c{look.colour} d{look.dash}" aria-hidden="true"></span>'
     kinds = [' class="over"' if c.broken(s) else "" for c in shown]
     cells = "".join(f"<td{kind}>{_escape(c.text(s))}</td>" for c, kind in zip(shown, kinds, strict=True))
@@ -183,7 +182,7 @@ def _settings(run: RunFolder) -> str:
 def _data(policies: Sequence[Runs], first: Sequence[Panel] = ()) -> str:
     """JSON that can stand inside a script element."""
     data = {
-        "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, looks(policies), strict=True)],
+        "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, line_styles(policies), strict=True)],
         "panels": [_panel_data(panel) for panel in (*first, *panels(policies))],
         "heats": [_heat_data(heat) for heat in heats(policies)],
     }

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.analysis.formatting import prices_text, unit_of
 from headgate.analysis.intervals import Estimate, Floats, estimate
-from headgate.analysis.price_words import prices_said, unit_of
 from headgate.control.policies import KINDS
 from headgate.control.policies.held import REFERENCES as NEVER_HELD
 from headgate.errors import DataError
@@ -350,7 +350,7 @@ def runs_of(
         guessing=sum(one["policy"] == policy for one in run.state.get("guessing", [])),
         kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
         data=run.kind("data"),
-        prices=prices_said(run.config.get("prices")),
+        prices=prices_text(run.config.get("prices")),
         unit=unit_of(run.config),
     )
 

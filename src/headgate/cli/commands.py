@@ -9,8 +9,7 @@ from headgate import __version__
 from headgate.cli import control, flower, learning
 from headgate.cli.command_group import CommandGroup
 from headgate.cli.compare import compare
-from headgate.cli.replay import replay
-from headgate.cli.saying import say
+from headgate.cli.console import say
 from headgate.cli.serve import serve
 from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
@@ -53,7 +52,7 @@ app.command()(control.plan)
 app.command()(control.rehearse)
 app.command()(control.recipes)
 app.command()(compare)
-app.command()(replay)
+app.command()(control.replay)
 app.command()(serve)
 app.add_typer(data, name="data")
 app.add_typer(flower.commands, name="flower")

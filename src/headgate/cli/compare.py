@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say
 from headgate.errors import SettingError
 
 POLICIES = "headgate,constant,acdpp,below,oracle"
@@ -56,7 +55,7 @@ def compare(
     is tested against constant admission, seed by seed. Writes compare.md, compare.json, compare.svg and report.html.
     Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
     """
-    from headgate.analysis.shown import show
+    from headgate.analysis.display import show
     from headgate.experiment.recipes import is_shipped
 
     chosen = policies or (POLICIES if is_shipped(recipe) else "recipe")
@@ -84,7 +83,7 @@ def compare(
         rival = "constant" in experiment.policies
         print_json({"savings": found.saved_against() if rival else [], "rows": found.rows})
     else:
-        show(*(found.wide() if wide else found.shown()))
+        show(*(found.wide() if wide else found.render()))
     say(f"report: {found.report}" if found.report else f"wrote {found.path}", error=format_ is Format.json)
 
 

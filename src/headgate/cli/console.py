@@ -1,6 +1,7 @@
-"""What the commands share: options, progress, JSON."""
+"""What the commands share: options, lines of text, progress, JSON."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 
 from headgate.errors import Interrupted
-from headgate.escaping import json_text
+from headgate.escaping import json_text, printable
 
 
 class Format(StrEnum):
@@ -29,8 +30,11 @@ Set = Annotated[
 AsFormat = Annotated[Format, typer.Option("--format", help="A table for people or JSON for machines.")]
 Wide = Annotated[bool, typer.Option("--wide", help="All columns, not only those that fit 80 characters.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
-Gamma = Annotated[float, typer.Option(help="V = T^gamma.")]
-Phi = Annotated[float, typer.Option(help="rho = 1 - T^-phi.")]
+
+
+def say(text: object, error: bool = False) -> None:
+    """Print a line. Paths and names are the user's or a stranger's: no terminal obeys what is in them."""
+    print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def recipe_overrides(set_: list[str] | None, rounds: int | None, seeds: int | None, policies: str | None) -> list[str]:
@@ -72,6 +76,6 @@ def status(format_: Format, text: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    from headgate.analysis.formatting import plain
+    from headgate.analysis.formatting import jsonable
 
-    print(json_text(json.dumps(plain(value), indent=2, ensure_ascii=False)))
+    print(json_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False)))

@@ -1,18 +1,13 @@
-"""The commands of control: recipes, plan, rehearse."""
+"""The commands of control: recipes, plan, rehearse, replay."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, recipe_overrides, status
-from headgate.cli.saying import say
-from headgate.errors import Interrupted, SettingError
-
-if TYPE_CHECKING:
-    from headgate.control.policies import Acdpp
-    from headgate.experiment import Experiment
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, recipe_overrides, say, status
+from headgate.errors import Interrupted
 
 
 def recipes(
@@ -49,15 +44,15 @@ def plan(
     (docs/understand/model.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
     finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
     """
-    from headgate.analysis.shown import show
+    from headgate.analysis.display import show
 
-    experiment = with_policy(recipe, set_ or [], policy)
+    experiment = headgate.load(recipe, *(set_ or []), *played([policy]))
     with status(format_, "rehearsing"):
         made = headgate.plan(experiment, next(iter(experiment.policies)), gamma, phi)
     if format_ is Format.json:
         print_json(made.numbers)
     else:
-        show(*made.shown())
+        show(*made.render())
 
 
 def rehearse(
@@ -85,8 +80,8 @@ def rehearse(
     Columns of --out: policy, seed, t, price, admitted, n, N, n_eff, uniformity, debt (Z at the beginning of
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
+    from headgate.analysis.display import show
     from headgate.analysis.rehearsal import check_out, write
-    from headgate.analysis.shown import show
 
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     if out is not None:
@@ -104,7 +99,7 @@ def rehearse(
         if format_ is Format.json:
             print_json(done.summary)
         else:
-            show(*done.shown())
+            show(*done.render())
         for path in filter(None, (out, figure)):
             say(f"wrote {path}", error=True)
     if done.interrupted:
@@ -112,17 +107,45 @@ def rehearse(
         raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")
 
 
-def with_policy(recipe: str, overrides: list[str], name: str) -> "Experiment":
-    """The recipe with this policy alone: a section of it, a kind, or module:Class."""
-    return headgate.load(recipe, *overrides, *played([name]))
+def replay(
+    purchases: Annotated[Path, typer.Argument()],
+    capacity: Annotated[
+        int | None, typer.Option(help="The most samples a client can buy in a round; default: the most it ever bought in one.")
+    ] = None,
+    currency: Annotated[str, typer.Option(help="What the money is counted in, as $ or EUR; only for display.")] = "",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per round: .parquet, .csv or .jsonl.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw both answers, prices and purchases: .svg, .png or .pdf.")
+    ] = None,
+    format_: AsFormat = Format.table,
+) -> None:
+    """Compare purchases that you made with those that headgate would have made at the same prices.
 
+    PURCHASES is a CSV file with the columns time (ISO dates or numbers), price (of one sample), samples (or bought) and
+    perhaps client. It answers what headgate would have paid for as many samples, and how many it would have bought for as
+    much money. Rows of one time are one round; a client without a row has no offer in it, a row with 0 samples is an offer.
 
-def acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":
-    """The recipe, and its policy `acdpp` or the default one where it has none."""
-    from headgate.control.policies import Acdpp
+    Columns of --out: time, price (mean of those offered), bought, paid, and with as_much_ and as_many_ before them those
+    of headgate for as much money and for as many samples.
+    """
+    from headgate.analysis.display import show
+    from headgate.analysis.rehearsal import check_out, write
 
-    experiment = with_policy(recipe, overrides, "acdpp")
-    policy = experiment.policies["acdpp"]
-    if not isinstance(policy, Acdpp):
-        raise SettingError(f"policies.acdpp.kind = {type(policy).__name__.lower()}: must be acdpp")
-    return experiment, policy
+    if out is not None:
+        check_out(out)
+    if figure is not None:
+        from headgate.analysis.figures import check_figure
+
+        check_figure(figure)
+    with status(format_, "replaying"):
+        done = headgate.replay(purchases, capacity, currency)
+    if out is not None:
+        write(done.frame, out)
+    if figure is not None:
+        done.figure(figure)
+    if format_ is Format.json:
+        print_json(done.numbers)
+    else:
+        show(*done.render())
+    for path in filter(None, (out, figure)):
+        say(f"wrote {path}", error=True)

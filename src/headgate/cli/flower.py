@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from headgate.cli.command_group import CommandGroup
-from headgate.cli.console import Set
+from headgate.cli.console import Set, say
 from headgate.cli.learning import show_and_conclude
-from headgate.cli.saying import say
 from headgate.cli.standing import clients as clients_of_a_run
 from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted

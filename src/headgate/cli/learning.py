@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides
-from headgate.cli.saying import say
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, print_json, recipe_overrides, say
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
 from headgate.progress import progress_bar
+
+if TYPE_CHECKING:
+    from headgate.records.reader import RunFolder
 
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """as they are typed, where that is not their name"""
@@ -84,7 +86,7 @@ def run(
     folder = resume or out or new_folder(points or [])
     with progress_bar(show is not Show.bar) as bar, Watching(trackers, lines=show is Show.json) as watching:
         task = bar.add_task("learning", total=None)
-        folders = perform(
+        runs = perform(
             points,
             folder,
             device=device,
@@ -96,7 +98,7 @@ def run(
             watch=watching.watch if watching.wanted else None,
             say=bar.console.print if show is Show.bar else None,
         )
-    show_and_conclude(folders, folder, format_, wide)
+    show_and_conclude(runs, folder, format_, wide)
 
 
 def _check_options(context: typer.Context) -> None:
@@ -121,9 +123,9 @@ def runs(
 
     Points of a sweep are listed as SWEEP~POINT.
     """
+    from headgate.analysis.display import show
     from headgate.analysis.listing import list_rows
-    from headgate.analysis.shown import show
-    from headgate.analysis.tables import list_shown
+    from headgate.analysis.tables import list_tables
     from headgate.records.reader import look_for_runs
 
     whole, damaged = look_for_runs(folder)
@@ -131,7 +133,7 @@ def runs(
     if format_ is Format.json:
         print_json([*found, *({"name": name, "state": "damaged", "problem": why} for name, why in damaged.items())])
     elif found:
-        show(*list_shown(found))
+        show(*list_tables(found))
     for row in found:
         if row["problem"]:
             say(one_line(f"{row['name']}: unreadable: {row['problem']}"), error=True)
@@ -165,7 +167,7 @@ def report(
         raise DataError(f"--out {page}: there is no folder {page.parent}")
     say(write_report(found, page, target if target is not None else found[0].target))
     if figures is not None:
-        from headgate.analysis.learning_figures import draw_run
+        from headgate.analysis.figures import draw_run
 
         figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
@@ -174,11 +176,11 @@ def report(
 
 def data_list() -> None:
     """Say which data sets are there, and which command gets the others."""
-    from headgate.analysis.shown import show
-    from headgate.analysis.tables import datasets_shown
+    from headgate.analysis.display import show
+    from headgate.analysis.tables import dataset_tables
     from headgate.learning.datasets import available, data_folder
 
-    show(*datasets_shown(available(), data_folder()))
+    show(*dataset_tables(available(), data_folder()))
 
 
 def data_get(name: Annotated[str, typer.Argument()]) -> None:
@@ -194,16 +196,18 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
     say(f"{name}: {len(paths)} files in {folder / name}")
 
 
-def show_and_conclude(folders: Sequence[Path], whole: Path, format_: Format = Format.table, wide: bool = False) -> None:
-    """What finished runs come to, on the screen and in their folders."""
+def show_and_conclude(
+    folders: "Sequence[Path | RunFolder]", whole: Path, format_: Format = Format.table, wide: bool = False
+) -> None:
+    """Show what finished runs came to, and write it into their folders."""
     from headgate.analysis.conclude import conclude, summary_rows
-    from headgate.analysis.shown import show
-    from headgate.analysis.tables import runs_shown
+    from headgate.analysis.display import show
+    from headgate.analysis.tables import runs_tables
 
     runs, page = conclude(folders, whole)
     if format_ is Format.json:
         for run in runs:
             print_json({"folder": str(run.path), "policies": summary_rows(run)})
     else:
-        show(*runs_shown(runs, wide))
+        show(*runs_tables(runs, wide))
     say(f"report: {page}", error=format_ is Format.json)

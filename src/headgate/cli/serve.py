@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.saying import say
+from headgate.cli.console import say
 from headgate.errors import DataError, SettingError
 
 

@@ -28,10 +28,10 @@ def clients(
     """
     from rich.text import Text
 
-    from headgate.analysis.shown import a_table, show
-    from headgate.flower.messages import one_line
-    from headgate.flower.standing import lift as end_quarantine
-    from headgate.flower.standing import nodes, offences, standings
+    from headgate.analysis.display import StackedTable, show
+    from headgate.books.messages import one_line
+    from headgate.books.standing import lift as end_quarantine
+    from headgate.books.standing import nodes, offences, standings
 
     for client in lift or ():
         end_quarantine(folder, client)
@@ -41,7 +41,7 @@ def clients(
         print_json({"clients": rows, "offences": [event._asdict() for event in said]})
         return
     columns = ("client", "node", "heard", "offences", "quarantined", "ordered", "paid", "reserved", "released", "money")
-    show(a_table("Clients", columns, ([_cell(row[name]) for name in columns] for row in rows)))
+    show(StackedTable("Clients", columns, [[_cell(row[name]) for name in columns] for row in rows]))
     for event in said[-LISTED:]:
         show(Text(one_line(f"round {event.round}, client {event.client}: {event.kind}: {event.reason}")))
 

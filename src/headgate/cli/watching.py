@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headgate.cli.saying import say
+from headgate.cli.console import say
 from headgate.records.reader import RunFolder
 from headgate.records.trackers import FOLDERS, Tracker, make_trackers
 from headgate.writing import check_no_link

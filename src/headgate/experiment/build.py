@@ -13,7 +13,6 @@ from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
 from headgate.experiment.recipes import overridden, read_recipe
 from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
-from headgate.experiment.tables import check_tables
 from headgate.learning.concepts import CHANGES, CONCEPT
 from headgate.learning.data import BOUGHT, DATA, Data
 from headgate.learning.models import MODEL
@@ -46,7 +45,6 @@ def build(
 
     Code that it names is imported where it is used, and where `trusted` names it; None: the recipe is the user's own.
     """
-    check_tables(tables)
     for section, table in tables.items():
         if section not in SECTIONS:
             raise SettingError(f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}")

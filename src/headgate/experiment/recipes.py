@@ -11,9 +11,9 @@ from typing import Any
 
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.experiment.tables import read_toml
 from headgate.learning.data import DATA
-from headgate.limits import ASSIGNMENT, DEPTH, RECIPE
+from headgate.limits import DEPTH, RECIPE
+from headgate.reading import parse_toml
 from headgate.registry import POLICY, PRICES, Slot, nearest
 
 RECIPES = files("headgate") / "recipes"
@@ -49,7 +49,7 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
     if isinstance(recipe, Mapping):
         return "experiment", _on_base(deepcopy(dict(recipe))), None
     if is_shipped(str(recipe)):
-        return str(recipe), _on_base(read_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
+        return str(recipe), _on_base(parse_toml(recipe_text(str(recipe)), f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
         said = shown(recipe)
@@ -59,12 +59,15 @@ def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, 
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    name = f"recipe {shown(path, 300)}"
     try:
         with path.open("rb") as file:
-            text = file.read(RECIPE + 1)
+            content = file.read(RECIPE + 1)
     except (OSError, ValueError) as error:
-        raise DataError(f"recipe {shown(path, 300)}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    return read_toml(text, f"recipe {shown(path, 300)}")
+        raise DataError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if len(content) > RECIPE:
+        raise DataError(f"{name}: more than {RECIPE:,} bytes")
+    return parse_toml(content.decode("utf-8", "replace"), name)
 
 
 def _on_base(raw: dict[str, Any], folder: Path | None = None, left: int = BASES) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _on_base(raw: dict[str, Any], folder: Path | None = None, left: int = BASES)
             raise SettingError(f"base = {shown(base)}: must be the name of a recipe, or of a file in the same folder")
         below = _read_file(folder / base)
     else:
-        below = read_toml(recipe_text(str(base)), f"recipe {base}")
+        below = parse_toml(recipe_text(str(base)), f"recipe {base}")
     return _merged(_on_base(below, folder, left - 1), raw)
 
 
@@ -105,8 +108,6 @@ def override(raw: dict[str, Any], assignment: str, folder: Path | None = None) -
     """Apply one `section.key=value`, or `section={…}`; the value is TOML, or a string where it is none."""
     if not isinstance(assignment, str):
         raise SettingError(f'{shown(assignment)}: an override must be a string, as in "run.rounds=20"')
-    if len(assignment) > ASSIGNMENT:
-        raise SettingError(f"--set {shown(assignment)}: {len(assignment):,} characters; at most {ASSIGNMENT:,}")
     key, equals, text = assignment.partition("=")
     parts = [part.strip() for part in key.split(".")]
     try:

@@ -3,7 +3,6 @@
 Rows are kept in the ledger, in the transaction that settles their round, and the tables are written from there.
 """
 
-import json
 import os
 import time
 from contextlib import suppress
@@ -11,21 +10,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from headgate.books.durable import Watch
+from headgate.books.ledger_store import LEDGER, LedgerStore, SettledRound
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
-from headgate.flower.durable import Watch
-from headgate.flower.ledger_store import LedgerStore, SettledRound
 from headgate.reading import read_toml
 from headgate.records.lock import FolderLock
-from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, read_state
+from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, RunFolder, read_state
 from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.source import commit
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE
 from headgate.records.writer import RunWriter
 
-LEDGER = "ledger.sqlite"
 PARAMETERS = "parameters"
 EXECUTOR = "flower"
 
@@ -55,7 +53,7 @@ class RunRecord:
             clear_killed_start(folder)
         if not (folder / STATE).exists():
             mean_price = None if own_prices else experiment.prices.mean(experiment.rounds)
-            create(folder, experiment.tables(), _environment(mean_price), parts=())
+            create(folder, experiment.tables(), _environment(mean_price), shards=())
         else:
             _check_same(folder, experiment)
         return cls(folder, experiment)
@@ -80,9 +78,8 @@ class RunRecord:
     def rewrite(self, store: LedgerStore) -> None:
         """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
         rounds = store.rounds()
-        for name, rows in (("metrics", [each.metrics for each in rounds]), ("clients", [each.clients for each in rounds])):
-            lines = "".join(json.dumps(row) + "\n" for row in rows if row is not None)
-            self._writer.replace(f"{name}.jsonl", lines.encode())
+        self._writer.rewrite("metrics", [each.metrics for each in rounds])
+        self._writer.rewrite("clients", [each.clients for each in rounds if each.clients is not None])
 
     def append(self, done: SettledRound) -> None:
         self._writer.append("metrics", [done.metrics])
@@ -105,9 +102,9 @@ class RunRecord:
         )
 
     def end(self, t: int) -> None:
-        """No more rounds are played now. After the last one the rows become tables, as in the simulator."""
+        """No more rounds are played now. After the last one the parts become tables, as in the simulator."""
         if t == self._experiment.rounds:
-            write_tables(self.folder)
+            write_tables(RunFolder.open(self.folder))
         self.state("finished" if t == self._experiment.rounds else "interrupted", t)
 
 

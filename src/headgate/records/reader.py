@@ -2,21 +2,21 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.limits import CLIENTS, FOLDER, LIST, LISTED, LISTED_CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
+from headgate.limits import CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
 from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
-from headgate.records.sums import check_recorded, read_sealed
+from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, find_runs
 from headgate.records.tables import (
     CHANGED,
@@ -25,26 +25,23 @@ from headgate.records.tables import (
     concepts_of,
     mark_of,
     may_look,
-    part_folders,
+    shard_folders,
     table_files,
     whole_table,
 )
-from headgate.records.together import Allowance, smallest_first
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
-Read = TypeVar("Read")
+CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
 STATES = ("running", "finished", "interrupted")
-A_RUN = 256
-"""bytes that one run of a folder takes in a list, with rows or without"""
 CHECKSUMS = "tables"
 """of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
-"""of environment.json: what a sample costs in expectation, mean over the rounds; whoever makes a run folder writes it"""
+"""of environment.json: the expected price of a sample, mean over the rounds"""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run as its folder tells it. Settings and state are as they were when it was opened; tables are read when asked for."""
+    """A run as its folder has it. Settings and state are as they were when it was opened; tables are read when asked for."""
 
     path: Path
     config: dict[str, Any]
@@ -53,22 +50,24 @@ class RunFolder:
     name: str = ""
     """as listed: of a point of a sweep, with the sweep before it"""
     sweep: str | None = None
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    """of a finished run, those that are in memory"""
 
     @classmethod
-    def open(cls, path: Path | str, listed: bool = False) -> "RunFolder":
-        """The run in `path`, with what `buffers`, `budget` and `status` need already checked; `listed`: among others."""
+    def open(cls, path: Path | str) -> "RunFolder":
+        """Open the run in `path` and check what `buffers`, `budget` and `status` need."""
         path = Path(path)
         if not path.is_dir():
             raise DataError(f"{path}: not a run folder, there is no such folder")
         for name in (CONFIG, ENVIRONMENT, STATE):
             if mark_of(path / name) is None:
                 raise DataError(f"{path}: not a run folder, {name} is missing or is no plain file")
-        return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path)).with_settings(listed)
+        return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path)).with_settings()
 
-    def with_settings(self, listed: bool = False) -> "RunFolder":
-        """The same, its settings read and checked."""
-        config = read_toml(self.path / CONFIG, LISTED if listed else RECIPE)
-        _check_config(self.path / CONFIG, config, LISTED_CLIENTS if listed else CLIENTS)
+    def with_settings(self) -> "RunFolder":
+        """Return the same with its settings read and checked."""
+        config = read_toml(self.path / CONFIG)
+        _check_config(self.path / CONFIG, config)
         return replace(self, config=config)
 
     def __post_init__(self) -> None:
@@ -103,10 +102,10 @@ class RunFolder:
     @property
     def started(self) -> float:
         """Seconds since 1970; where the environment does not say, when its file was written."""
-        said = self.environment.get("started")
-        if isinstance(said, str):
+        started = self.environment.get("started")
+        if isinstance(started, str):
             try:
-                return datetime.fromisoformat(said).timestamp()
+                return datetime.fromisoformat(started).timestamp()
             except (ValueError, OverflowError, OSError):
                 pass
         mark = mark_of(self.path / ENVIRONMENT)
@@ -131,56 +130,62 @@ class RunFolder:
         return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
 
     def kind(self, section: str) -> str | None:
-        """What [data] or [model] says that it is."""
-        said = self.config.get(section)
-        kind = said.get("kind") if isinstance(said, dict) else None
+        """Return the kind of [data] or [model]."""
+        table = self.config.get(section)
+        kind = table.get("kind") if isinstance(table, dict) else None
         return kind if isinstance(kind, str) else None
 
     @property
     def target(self) -> float | None:
-        """The test accuracy whose first round is told, where the recipe names one."""
+        """The test accuracy whose first round is reported, where the recipe names one."""
         training = self.config.get("training")
-        said = training.get("target") if isinstance(training, dict) else None
-        fine = isinstance(said, int | float) and not isinstance(said, bool) and 0 < said <= 1
-        return float(said) if fine else None  # type: ignore[arg-type]
+        target = training.get("target") if isinstance(training, dict) else None
+        fine = isinstance(target, int | float) and not isinstance(target, bool) and 0 < target <= 1
+        return float(target) if fine else None  # type: ignore[arg-type]
 
     def config_text(self) -> str:
-        """The settings as they stand in their file."""
+        """Return the settings as they stand in their file."""
         return read_text(self.path / CONFIG)
 
     def metrics(self) -> pl.DataFrame:
-        """One row per policy, seed and round; null where nothing was measured."""
-        known = self.policies, self.most_rows, self._sums, concepts_of(self.config), may_look(self.config)
-        return self._checked("metrics", lambda: whole_table(self.path, "metrics", *known))
+        """Return one row per policy, seed and round; null where nothing was measured."""
+        return self._table("metrics")
 
     def clients(self) -> pl.DataFrame:
-        """One row per policy, seed and round with what each client admitted, held and was paid; empty or null where that was
-        not recorded."""
+        """Return one row per policy, seed and round with what each client admitted, held and was paid.
+
+        It is empty or null where that was not recorded.
+        """
         self.check_tables("clients")
-        most = self.most_rows * len(self.buffers)
-        return self._checked("clients", lambda: whole_table(self.path, "clients", self.policies, most, self._sums))
+        return self._table("clients")
+
+    def _table(self, table: str) -> pl.DataFrame:
+        if table not in self.tables:
+            if table == "metrics":
+                self.check_tables(table)
+            optional = concepts_of(self.config), may_look(self.config)
+            frame = whole_table(self.path, table, self.policies, self.most_rows, self._sums, *optional)
+            if self.state["state"] != "finished":
+                return frame
+            self.tables[table] = frame
+        return self.tables[table]
 
     def rows(self, table: str, *columns: str) -> Rows:
-        """The same as arrays: these columns of the metrics, or all; or one of the clients."""
-        return self._checked(table, self.follower(table, *columns, sums=self._sums).look)
+        """Return the same as arrays: these columns of the metrics, or all; or one of the clients."""
+        follower, frame = self.follower(table, *columns), self._table(table)
+        kind = pl.List(pl.Float64()) if table == "clients" else pl.Float64()
+        absent = [pl.lit(None, kind).alias(name) for name in follower.columns if name not in frame.columns]
+        follower.put(self.path, frame.with_columns(absent))
+        return follower.rows
 
-    def follower(
-        self, table: str, *columns: str, most_bytes: float = np.inf, sums: Mapping[str, str] | None = None
-    ) -> Follower:
-        """One who reads these rows; without `sums` what was written is not held against its checksums."""
+    def follower(self, table: str, *columns: str, most_bytes: float = np.inf) -> Follower:
+        """Return a reader of these rows that does not hold them against their checksums."""
         clients = len(self.buffers) if table == "clients" else 0
-        most = self.most_rows * max(1, clients)
-        return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, most, sums)
+        return Follower(self.path, table, self.rounds, columns or self.measured, clients, most_bytes, self.most_rows)
 
     def listed(self, table: str, *columns: str) -> Rows:
-        """The same where the run is one of many: no more than a list can hold, and not held against checksums."""
-        return self._saying_where(self.follower(table, *columns, most_bytes=TABLE).look)
-
-    def listed_bytes(self, table: str, numbers: int) -> int:
-        """What a list reads of a table with so many numbers of 8 bytes in a row, or makes of it."""
-        files = table_files(self.path, table)
-        room = self.most_rows * numbers * 8 if any(path.suffix == ".parquet" for path in files) else 0
-        return max(sum(mark.size for mark in files.values()), room, len(self.policies) * len(self.seeds) * A_RUN)
+        """Return the same where the run is one of many: no more than a list can hold, and not held against checksums."""
+        return self.follower(table, *columns, most_bytes=TABLE).look()
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -194,30 +199,20 @@ class RunFolder:
         return len(self.runs) * self.rounds
 
     @property
-    def _sums(self) -> dict[str, str]:
-        said = self.state.get(CHECKSUMS)
-        return said if isinstance(said, dict) else {}
+    def _sums(self) -> dict[Path, str]:
+        """The checksums of what was written: of a finished run in its state, of one that nobody plays in its checkpoints."""
+        if self.state["state"] == "finished":
+            sums = self.state.get(CHECKSUMS)
+            return {self.path / name: each for name, each in sums.items()} if isinstance(sums, dict) else {}
+        if self.status == "running":
+            return {}
+        return {shard / name: each for shard in shard_folders(self.path) for name, each in _recorded(shard).items()}
 
     def check_tables(self, *tables: str) -> None:
-        """Refuses a finished run that has lost its metrics, or another of these tables whose checksum it tells."""
+        """Refuse a finished run that has lost its metrics, or another of these tables whose checksum its state has."""
         for table, file in ((table, f"{table}.parquet") for table in tables if self.state["state"] == "finished"):
-            if (table == "metrics" or file in self._sums) and not table_files(self.path, table):
+            if (table == "metrics" or self.path / file in self._sums) and not table_files(self.path, table):
                 raise DataError(f"{self.path / file}: is missing, although the run is finished")
-
-    def _checked(self, table: str, read: Callable[[], Read]) -> Read:
-        """Rows of a run that nobody is playing must be those that were written, as far as a checkpoint or a state tells."""
-        if table == "metrics":  # memory is known without the clients
-            self.check_tables(table)
-        if self.status != "running":
-            for part in part_folders(self.path):
-                check_recorded(part, [f"{table}.jsonl"])
-        return self._saying_where(read)
-
-    def _saying_where(self, read: Callable[[], Read]) -> Read:
-        try:
-            return read()
-        except DataError as error:
-            raise DataError(f"{self.path}{os.sep}{error}") from None
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -230,31 +225,58 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def newest_checkpoint(folder: Path) -> Path | None:
+    """Return the folder of the newest checkpoint; a link is none."""
+    within = folder / CHECKPOINTS
+    if within.is_symlink():
+        raise DataError(f"{within}: is a link, which is not followed")
+    found = [path for path in within.glob("[0-9]*") if path.name.isdigit() and path.is_dir() and not path.is_symlink()]
+    return max(found, key=lambda path: int(path.name), default=None)
+
+
+def read_head(path: Path) -> dict[str, Any]:
+    """Return what a checkpoint says of itself, as far as it can be checked without looking into its files."""
+    head = read_sealed(path / HEAD, RECIPE)
+    sums = [head.get(key) for key in ("parts", "files")]
+    names = [name for each in sums if isinstance(each, dict) for name in each]
+    if (
+        head.get("t") != int(path.name)
+        or not all(isinstance(each, dict) for each in (*sums, head.get("facts", {})))
+        or not isinstance(head.get("policies"), list)
+        or any(".." in name or name.startswith("/") for name in names)
+    ):
+        raise DataError(f"{path / HEAD}: is damaged; the run cannot be continued")
+    return head
+
+
+def _recorded(shard: Path) -> dict[str, str]:
+    """The parts of a shard up to its newest checkpoint with their checksums; what came after it nobody has vouched for."""
+    newest = newest_checkpoint(shard)
+    try:
+        return {} if newest is None else dict(read_head(newest)["parts"])
+    except DataError:
+        if newest_checkpoint(shard) == newest:
+            raise
+        return _recorded(shard)  # a process on another machine plays it, and has just gone on
+
+
 def list_runs(folder: Path | str) -> list[RunFolder]:
-    """The runs in `folder` and in its sweeps, newest first. What is no run folder, or a damaged one, is passed over."""
+    """Return the runs in `folder` and in its sweeps, newest first; what is no run folder, or a damaged one, is left out."""
     return look_for_runs(folder)[0]
 
 
 def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
-    """The same; and those that are damaged, by name, with why."""
+    """Return the same; and those that are damaged, by name, with why."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
-    runs, damaged, left = [], {}, Allowance(LIST)
-    for found, size in smallest_first(find_runs(folder), lambda found: settings_bytes(found.path)):
+    runs, damaged = [], {}
+    for found in find_runs(folder):
         try:
-            if not left.take(size):
-                raise DataError(f"{found.path}: {left.over('the settings')}")
-            runs.append(replace(RunFolder.open(found.path, listed=True), name=found.name, sweep=found.sweep))
+            runs.append(replace(RunFolder.open(found.path), name=found.name, sweep=found.sweep))
         except DataError as error:
             damaged[found.name] = str(error)
     return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), dict(sorted(damaged.items()))
-
-
-def settings_bytes(folder: Path) -> int:
-    """What a list reads of a folder to know what it is, beyond what every folder may have."""
-    seen = (mark_of(folder / name) for name in (CONFIG, ENVIRONMENT, STATE))
-    return max(0, sum(mark.size for mark in seen if mark is not None) - FOLDER)
 
 
 def _alive(pid: int) -> bool:
@@ -273,15 +295,15 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_config(path: Path, config: dict[str, Any], most: int) -> None:
+def _check_config(path: Path, config: dict[str, Any]) -> None:
     system = config.get("system")
     if not isinstance(system, dict):
         raise DataError(f"{path}: the section [system] is missing")
     buffers, clients, budget = system.get("buffers"), system.get("clients"), system.get("budget")
     if not isinstance(buffers, list) or not buffers or not all(_whole(b) and b >= 0 for b in buffers):
         raise DataError(f"{path}: system.buffers must be a list of whole numbers")
-    if not (clients is None or _whole(clients)) or not 1 <= (len(buffers) if clients is None else clients) <= most:
-        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 to {most:,}")
+    if not (clients is None or _whole(clients)) or not 1 <= (len(buffers) if clients is None else clients) <= CLIENTS:
+        raise DataError(f"{path}: system.clients = {clients!r} must be a whole number from 1 to {CLIENTS:,}")
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not math.isfinite(budget) or budget < 0:
         raise DataError(f"{path}: system.budget = {budget!r} must be a number from 0 on")
     if not isinstance(config.get("policies", {}), dict):
@@ -289,10 +311,9 @@ def _check_config(path: Path, config: dict[str, Any], most: int) -> None:
 
 
 def check_state(path: Path, state: dict[str, Any]) -> None:
-    """Refuses a state that does not say what `RunFolder` needs to know."""
-    said = state.get("state")
-    if said not in STATES:
-        raise DataError(f"{path}: state = {said!r} must be one of {', '.join(STATES)}")
+    """Refuse a state that does not say what `RunFolder` needs to know."""
+    if state.get("state") not in STATES:
+        raise DataError(f"{path}: state = {state.get('state')!r} must be one of {', '.join(STATES)}")
     for key in ("round", "rounds", "pid"):
         if not _whole(state.get(key)):
             raise DataError(f"{path}: {key} = {state.get(key)!r} must be a whole number")
@@ -308,7 +329,7 @@ def check_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def lost_runs(path: Path, state: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """The runs that a state tells of as diverged or guessing; none where it does not."""
+    """Return the runs that a state lists as diverged or guessing; none where it lists none."""
     state.setdefault(key, [])
     _check_list(path, state, key, _names_a_run)
     runs: list[dict[str, Any]] = state[key]

@@ -1,6 +1,6 @@
 """The rows of a run in memory, read once, and after that only what is new.
 
-Whoever wants rows reads them here, of finished, running and interrupted runs, of the simulator and of Flower alike.
+All rows are read here: of finished, running and interrupted runs, of the simulator and of Flower alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from headgate.errors import DataError
-from headgate.records import tables
-from headgate.records.tables import (
-    KEY,
-    LOSSES,
-    MEASURED,
-    UNREADABLE,
-    Mark,
-    damaged,
-    lines_as_table,
-    read_table,
-    table_files,
-)
+from headgate.records.tables import KEY, LOSSES, MEASURED, Mark, read_table, table_files
 
-BLOCK = 8 * 2**20
-"""bytes of JSON lines that are looked at together"""
 BEYOND = 1e100
 """no run comes to such a number, and with less every sum and mean stays finite"""
 FIRST = 64
@@ -55,7 +42,7 @@ class Rows:
         return self._values.itemsize
 
     def put(self, runs: Sequence[Run], which: NDArray[Any], t: NDArray[np.int64], values: NDArray[Any]) -> None:
-        """Rows of the runs `which`, by their place in `runs`. A round written twice counts as last written."""
+        """Take rows of the runs `which`, by their place in `runs`. A round written twice counts as last written."""
         if not t.size:
             return
         if t.min() < 1 or t.max() > self.rounds:
@@ -67,19 +54,19 @@ class Rows:
         self._reached = np.where(self._seen.all(axis=1), len(self._seen.T), self._seen.argmin(axis=1))
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
-        """Up to which round the rows of each of these runs are all there."""
+        """Return up to which round the rows of each of these runs are all there."""
         places = np.array([self.index.get(run, -1) for run in runs], dtype=np.int64)
         if not self.index or not places.size:
             return np.zeros(places.size, dtype=np.int64)
         return np.where(places < 0, 0, self._reached[places])
 
     def check_whole(self, runs: Sequence[Run], table: str) -> None:
-        """Refuses runs of which a round is missing before later ones."""
+        """Refuse runs of which a round is missing before later ones."""
         for (policy, seed), place in ((run, self.index[run]) for run in runs if run in self.index):
             if np.count_nonzero(self._seen[place]) > self._reached[place]:
                 rounds = np.flatnonzero(self._seen[place]) + 1
-                said = f"rounds are missing, {rounds.size} of 1 to {rounds[-1]}"
-                raise DataError(f"{table} of policy {policy}, seed {seed}: {said}")
+                missing = f"rounds are missing, {rounds.size} of 1 to {rounds[-1]}"
+                raise DataError(f"{table} of policy {policy}, seed {seed}: {missing}")
 
     def of(self, runs: Sequence[Run], rounds: int) -> NDArray[Any]:
         """(runs, rounds, columns) of runs that are there, not to be written to; no copy where they lie side by side."""
@@ -105,7 +92,19 @@ class Rows:
 
 
 class Follower:
-    """One table of one run; `look` brings it up to date."""
+    """One table of one run; `look` brings its rows up to date.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Columns of the metrics, or one column of the clients.
+    clients : int
+        How many clients there are, for a column of the clients.
+    most_bytes : float
+        Memory that the rows may take.
+    most, sums
+        See `read_table`.
+    """
 
     def __init__(
         self,
@@ -116,114 +115,74 @@ class Follower:
         clients: int = 0,
         most_bytes: float = np.inf,
         most: int | None = None,
-        sums: Mapping[str, str] | None = None,
+        sums: Mapping[Path, str] | None = None,
     ) -> None:
-        """`columns` of the metrics; or one column of the clients, of which there are so many. `most` and `sums`: see
-        `read_table`."""
         self.folder, self.table, self.columns, self.clients = folder, table, tuple(columns), clients
-        self._rounds, self._most, self._values, self._sums = rounds, most_bytes, most, sums
+        self._rounds, self._most_bytes, self._most, self._sums = rounds, most_bytes, most, sums
         self._start_over()
 
     def _start_over(self) -> None:
         kind = np.int32 if self.columns in (("admitted",), ("held",)) else np.float64
-        self.rows = Rows(self._rounds, self.clients or len(self.columns), kind, self._most)
+        self.rows = Rows(self._rounds, self.clients or len(self.columns), kind, self._most_bytes)
         self.files: dict[Path, Mark] = {}
-        self._read: dict[Path, int] = {}
 
     def look(self) -> Rows:
+        """Read what is new and return all rows."""
         found = table_files(self.folder, self.table)
-        if found != self.files:
-            try:
-                self._follow(found)
-            except DataError:
-                again = table_files(self.folder, self.table)
-                self._start_over()
-                if again.keys() == found.keys():
-                    raise
-                self._follow(again)  # the run has just finished: its lines became a table
+        try:
+            self._follow(found)
+        except DataError:
+            self._start_over()
+            again = table_files(self.folder, self.table)
+            if again.keys() == found.keys():
+                raise
+            self._follow(again)  # the run has just gone on, or finished: its parts became a table
         return self.rows
 
     def _follow(self, found: Mapping[Path, Mark]) -> None:
-        if not self._grown(found):
+        if any(found.get(path) != mark for path, mark in self.files.items()):
             self._start_over()
-        for path, mark in found.items():
-            if self.files.get(path) == mark:
-                continue
-            if mark.size > 4 * self._most:
-                raise DataError(f"{path.name}: {mark.size / 2**20:,.0f} MiB are more than the page can hold in memory")
-            if path.suffix == ".parquet":
-                self._check_room()
-                self._put(path, read_table(path, self.table, (*KEY, *self.columns), self._values, self._sums))
-            else:
-                self._lines(path)
-        self.files = dict(found)
+        for path in [path for path in found if path not in self.files]:
+            needed = max((self._most or 0) * (self.clients or len(self.columns)) * self.rows.itemsize, found[path].size // 4)
+            if needed > self._most_bytes:
+                raise DataError(f"{path}: {needed / 2**20:,.0f} MiB of rows are more than the page can hold in memory")
+            self.put(path, read_table(path, self.table, (*KEY, *self.columns), self._most, self._sums))
+            self.files[path] = found[path]
 
-    def _check_room(self) -> None:
-        """Before a file is unpacked: what the run can have must fit."""
-        if self._values is not None:
-            size = self._values * (1 if self.clients else len(self.columns)) * self.rows.itemsize
-            if size > self._most:
-                raise DataError(f"{size / 2**20:,.0f} MiB of rows are more than the page can hold in memory")
-
-    def _grown(self, found: Mapping[Path, Mark]) -> bool:
-        """Whether what was read is still there and only more has come."""
-        return all(
-            (now := found.get(path)) is not None
-            and now.inode == before.inode
-            and now.size >= self._read.get(path, 0)
-            and (path.suffix != ".parquet" or now == before)
-            for path, before in self.files.items()
-        )
-
-    def _lines(self, path: Path) -> None:
-        """Whole lines since the last look; the last one may still be written."""
-        while True:
-            start = self._read.get(path, 0)
-            block = tables.read_bytes(path, start, BLOCK)
-            whole = block.rfind(b"\n") + 1
-            if not whole:
-                return
-            self._put(path, lines_as_table(path, block[:whole], self.table, (*KEY, *self.columns)))
-            self._read[path] = start + whole
-            if len(block) < BLOCK:
-                return
-
-    def _put(self, path: Path, frame: pl.DataFrame) -> None:
+    def put(self, path: Path, frame: pl.DataFrame) -> None:
+        """Take rows of a frame that was read from `path`."""
+        if self.clients:
+            frame, values = self._by_client(path, frame)
+        else:
+            values = np.empty((frame.height, len(self.columns)))
+            for place, name in enumerate(self.columns):  # a frame's own ways to do this take longer than reading it
+                values[:, place] = frame[name].cast(pl.Float64).to_numpy()
+        if (np.abs(values) > BEYOND).any():
+            raise DataError(f"{path}: is damaged, it holds a number beyond {BEYOND:g}")
+        runs, which = _numbered(frame)
         try:
-            if any(frame[name].null_count() for name in KEY):
-                raise DataError(f"{path.name}: is damaged, policy, seed or t is empty")
-            if self.clients:
-                frame, values = self._by_client(path, frame)
-            else:
-                values = np.empty((frame.height, len(self.columns)))
-                for place, name in enumerate(self.columns):  # a frame's own ways to do this take longer than reading it
-                    values[:, place] = frame[name].cast(pl.Float64).to_numpy()
-            if (np.abs(values) > BEYOND).any():
-                raise DataError(f"{path.name}: is damaged, it holds a number beyond {BEYOND:g}")
-            runs, which = _numbered(frame)
-            self.rows.put(runs, which, frame["t"].cast(pl.Int64).to_numpy(), values)
-        except (*UNREADABLE, OverflowError) as error:
-            raise damaged(path, error) from None
+            self.rows.put(runs, which, frame["t"].to_numpy(), values)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
 
     def _by_client(self, path: Path, frame: pl.DataFrame) -> tuple[pl.DataFrame, NDArray[Any]]:
-        """Rows of which the column was recorded, and what it says of each client."""
+        """Return the rows in which the column was recorded, and its number for each client."""
         (name,) = self.columns
-        if name not in frame.columns:
-            return frame.clear(), np.zeros((0, self.clients))
-        if name != "held":
+        if name != "held" or frame[name].null_count() == frame.height:
             frame = frame.filter(pl.col(name).is_not_null())
-        told, lengths = frame[name].explode(), frame[name].list.len()
-        lacking = 0 if name in LOSSES else told.null_count()
+        values, lengths = frame[name].explode(), frame[name].list.len()
+        lacking = 0 if name in LOSSES else values.null_count()
         if frame.height and (lacking or not lengths.min() == lengths.max() == self.clients):
-            raise DataError(f"{path.name}: {name} does not hold one number for each of the {self.clients} clients")
-        if frame.height and (told.min() or 0) < 0:  # type: ignore[operator]
-            raise DataError(f"{path.name}: {name} is less than nothing for some client")
-        return frame, told.cast(pl.Float64() if self.rows.itemsize == 8 else pl.Int32()).to_numpy().reshape(-1, self.clients)
+            raise DataError(f"{path}: {name} does not hold one number for each of the {self.clients} clients")
+        if frame.height and (values.min() or 0) < 0:  # type: ignore[operator]
+            raise DataError(f"{path}: {name} is less than nothing for some client")
+        kind = pl.Float64() if self.rows.itemsize == 8 else pl.Int32()
+        return frame, values.cast(kind).to_numpy().reshape(-1, self.clients)
 
 
 def _numbered(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
-    """The runs of a table, and the number of that of each row."""
-    policies, seeds = frame["policy"].cast(pl.Categorical).to_physical().to_numpy(), frame["seed"].cast(pl.Int64).to_numpy()
+    """Return the runs of a table, and for each row the number of its run."""
+    policies, seeds = frame["policy"].cast(pl.Categorical).to_physical().to_numpy(), frame["seed"].to_numpy()
     least, span = int(seeds.min(initial=0)), int(np.ptp(seeds)) + 1 if seeds.size else 1
     _, first, which = np.unique(policies * np.int64(span) + (seeds - least), return_index=True, return_inverse=True)
     names = frame["policy"]

@@ -6,24 +6,33 @@ machine that is always so. A task that is lost is not repeated in secret: its ch
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build, load
 from headgate.records.reader import CONFIG
-from headgate.simulation.players import LOOK, ONE_THREAD, Datasets, cores, error_from, raise_first, told
-from headgate.simulation.stopping import told_to_stop
+from headgate.simulation.workers import (
+    LOOK,
+    ONE_THREAD,
+    Datasets,
+    Progress,
+    cores,
+    error_from,
+    error_message,
+    raise_first,
+    stop_requested,
+)
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_prestart_worker_first_driver": "0"}
 """Nothing is reported to anybody, and no warning about a default to come. A cluster started here has no workers before there
 are tasks: they would lack the tasks' variables, so nobody would use them."""
 CARRIED = ("HEADGATE_DATA", "PYTHONPATH")
-Told = tuple[Any, list[str] | None]
+Result = tuple[Any, list[str] | None]
 """a result, or an error as it travels"""
 STOP = ".stop"
-"""a file in a chunk's folder that tells its worker to finish the round: a task has no other ear"""
+"""a file in a chunk's folder at which its worker finishes the round: a task receives no signals"""
 
 
 class Cluster:
@@ -53,7 +62,10 @@ class Cluster:
             raise error
         return dict(facts)
 
-    def play(self, folders: Sequence[Path], device: str, look: Callable[[], None], told: Callable[[], bool]) -> None:
+    def execute(
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+    ) -> None:
+        folders = list(chunks)
         for folder in folders:
             (folder / STOP).unlink(missing_ok=True)
         task = self._task(_play, device)
@@ -67,8 +79,8 @@ class Cluster:
                 _, error = self._result(each)
                 if error is not None:
                     why[str(folder)] = error
-            look()
-            if not stopping and (told() or why):
+            progress.look()
+            if not stopping and (stop() or why):
                 stopping = True
                 for folder in folders:
                     (folder / STOP).touch()
@@ -85,10 +97,10 @@ class Cluster:
 
     def _result(self, ended: Any) -> tuple[Any, HeadgateError | None]:
         try:
-            result, told = self._ray.get(ended)
+            result, message = self._ray.get(ended)
         except self._ray.exceptions.RayError as error:
             return None, HeadgateError(f"its task was lost ({' '.join(str(error).split())[:300]})")
-        return result, None if told is None else error_from(told)
+        return result, None if message is None else error_from(message)
 
 
 # on the workers
@@ -98,14 +110,17 @@ _DATASETS = Datasets()
 """of each worker: Ray gives it one task after the other"""
 
 
-def _examine(settings: dict[str, Any], device: str, executor: str) -> Told:
+def _examine(settings: dict[str, Any], device: str, executor: str) -> Result:
+    from headgate.simulation.run import examine
+
     try:
-        return _DATASETS.examine(build("", settings), _on_worker(device), executor), None
+        experiment = build("", settings)
+        return examine(experiment, _DATASETS.of(experiment.data), _on_worker(device), executor)[0], None
     except Exception as error:
-        return None, told(error)
+        return None, error_message(error)
 
 
-def _play(folder: str, device: str) -> Told:
+def _play(folder: str, device: str) -> Result:
     from headgate.simulation.run import play_folder
 
     own = Path(folder)
@@ -115,10 +130,10 @@ def _play(folder: str, device: str) -> Told:
         if not own.is_dir():
             raise DataError(f"{own}: is not there on {os.uname().nodename}; --out must be a folder that every node sees")
         dataset = _DATASETS.of(load(own / CONFIG).data)
-        with told_to_stop() as stop:
+        with stop_requested() as stop:
             play_folder(own, None, dataset, _on_worker(device), lambda done: None, lambda: stop() or (own / STOP).exists())
     except (Exception, KeyboardInterrupt) as error:
-        return None, told(error)
+        return None, error_message(error)
     return None, None
 
 

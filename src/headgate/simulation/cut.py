@@ -1,6 +1,6 @@
 """How an experiment is cut into chunks, sub-experiments that are played each by itself.
 
-The cut hangs on the experiment, the executor and the device's memory, never on how many processes work, so neither do
+The cut depends on the experiment, the executor and the device's memory, never on how many processes work, so neither do
 the results: prices and streams are addressed by seed, and a policy sees only its own run.
 """
 
@@ -44,6 +44,8 @@ def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> 
 def cut(experiment: Experiment, most: int) -> list[Experiment]:
     """Chunks of at most `most` runs: whole policies together where their seeds fit, else some seeds of one policy."""
     names, seeds = list(experiment.policies), experiment.seeds
+    if runs_of(experiment) <= most:
+        return [experiment]
     if len(seeds) <= most:
         groups = -(-len(names) // (most // len(seeds)))
         return [experiment.only(own.tolist()) for own in np.array_split(np.array(names, dtype=object), groups)]

@@ -1,6 +1,6 @@
 """From a run folder to a played one, in this process: the loop over rounds, checkpoints, going on later.
 
-`schedule` cuts large experiments into parts and has each played by what is here, wherever that may be.
+`schedule` cuts large experiments into shards and has each played by what is here, wherever that may be.
 """
 
 import math
@@ -15,14 +15,15 @@ import numpy as np
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
+from headgate.records.checkpoint import Checkpoint
 from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.scored import read_scored
-from headgate.records.shards import resuming, saying_how_to_go_on
+from headgate.records.shards import disk_errors, resume_command
 from headgate.records.source import commit
-from headgate.records.writer import Checkpoint, RunWriter
+from headgate.records.writer import RunWriter
 from headgate.registry import in_one_line
-from headgate.simulation.cut import footprint
+from headgate.simulation.cut import footprint, most_runs, runs_of
 from headgate.simulation.devices import choose_device, give_back
 from headgate.simulation.engine import Simulation, streams_of
 from headgate.simulation.learner import EVALUATED
@@ -30,41 +31,54 @@ from headgate.simulation.rounds import Round
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0
+PART_SECONDS, PART_SHARE = 0.5, 0.01
+"""between two parts of a table: seconds, or a share of the time played; there are few parts, and watchers see them soon"""
 MOST_THREADS = 1024
 
 
-def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> dict[str, Any]:
-    """What the record says of the machinery, and the room on a GPU. What can be refused is refused here.
+def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> tuple[dict[str, Any], Simulation | None]:
+    """Return what the record says of the machinery and, on a GPU, the memory; refuse what can be refused before a start.
 
-    One seed is simulated; they differ in how the data are dealt, which is tried for each.
+    An experiment that is one chunk on the CPU is simulated as a whole, and returned to be played. Of others one seed is
+    simulated: seeds differ in how the data are dealt, which is tried for each.
     """
-    one = Simulation(replace(experiment, seeds=experiment.seeds[:1]), dataset, choose_device(device), executor)
-    others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], one.world
-    for _ in streams_of(experiment, *others, tried=True):
-        pass
-    facts: dict[str, Any] = {"environment": _environment(one), "at_first": one.learner.executor.at_first}
-    if one.learner.device == "cuda":
-        import torch
+    chosen = choose_device(device)
+    whole = chosen == "cpu" and runs_of(experiment) <= most_runs(experiment, executor)
+    one = experiment if whole or len(experiment.seeds) == 1 else replace(experiment, seeds=experiment.seeds[:1])
+    simulation = Simulation(one, dataset, chosen, executor)
+    if one is not experiment:
+        others = hold_out(dataset, experiment.data.validation), experiment.seeds[1:], simulation.world
+        for _ in streams_of(experiment, *others, tried=True):
+            pass
+    facts: dict[str, Any] = {"environment": _environment(simulation), "at_first": simulation.learner.executor.at_first}
+    if simulation.learner.device == "cpu":
+        return facts, simulation if whole else None
+    facts |= _memory(experiment, simulation, math.prod(dataset.shape), dataset.train_images.itemsize)
+    del simulation
+    give_back(device)
+    return facts | {"free": _free_memory()}, None
 
-        theta, trainer = one.models.theta, one.learner.executor
-        parameters, itemsize = theta.shape[1], theta.dtype.itemsize
-        here = one.learner.dataset  # in every concept, where the world changes
-        images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
-        clients = experiment.training.cohort or experiment.system.clients
-        run = trainer.bytes_of_run(int(experiment.system.memory), clients, experiment.training.local())
-        working, pixels = trainer.memory, math.prod(dataset.shape)
-        del one, theta, here, trainer
-        give_back(device)
-        itself = dataset.train_images.itemsize
-        need = footprint(images, pixels, itself, parameters, clients, itemsize, EVALUATED, working, run)
-        facts |= {"free": torch.cuda.mem_get_info()[0], "footprint": asdict(need)}
-    return facts
+
+def _free_memory() -> int:
+    import torch
+
+    return int(torch.cuda.mem_get_info()[0])
+
+
+def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -> dict[str, Any]:
+    """The footprint of a run of an experiment on a GPU."""
+    theta, executor = one.models.theta, one.learner.executor
+    here = one.learner.dataset  # in every concept, where the world changes
+    images = len(here.train_labels) + sum(len(labels) for _, labels in here.judged)
+    clients = experiment.training.cohort or experiment.system.clients
+    run = executor.bytes_of_run(int(experiment.system.memory), clients, experiment.training.local())
+    size = theta.shape[1], clients, theta.dtype.itemsize
+    return {"footprint": asdict(footprint(images, pixels, itself, *size, EVALUATED, executor.memory, run))}
 
 
 def _environment(simulation: Simulation) -> dict[str, Any]:
     return {
         **simulation.learner.facts(),
-        "dtype": simulation.experiment.training.dtype,
         "threads": 1,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),
@@ -75,12 +89,12 @@ def _environment(simulation: Simulation) -> dict[str, Any]:
 def resume(
     experiment: Experiment, dataset: Dataset, checkpoint: Checkpoint, device: str = "auto"
 ) -> tuple[Simulation, RunWriter]:
-    """A run as it stood at its newest checkpoint, by the same executor on the same kind of device."""
+    """Return a run as it stood at its newest checkpoint, by the same executor on the same kind of device."""
     simulation = Simulation(experiment, dataset, choose_device(device), checkpoint.fact("executor", str))
     began_on, here = checkpoint.fact("device", str), simulation.learner.device
     if (began_on == "cpu") != (here == "cpu"):
         raise SettingError(f"{checkpoint.folder}: began on {began_on}, the device is now {here}; results would differ")
-    sums = checkpoint.cut_rows()
+    parts = checkpoint.cut_rows()
     if checkpoint.path is not None:
         ledgers = {name: checkpoint.ledger(name, each) for name, each in simulation.controllers.items()}
         try:
@@ -88,17 +102,20 @@ def resume(
             simulation.scored = read_scored([checkpoint.facts])
         except (LookupError, ValueError, TypeError, RuntimeError) as error:  # of another model, or made up
             raise DataError(f"{checkpoint.path}: does not fit the run ({in_one_line(error)}); it cannot be continued") from None
-    return simulation, RunWriter(checkpoint.folder, sums)
+    return simulation, RunWriter(checkpoint.folder, parts)
 
 
 def play_folder(
     folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
 ) -> None:
-    """All rounds that are left of the run in `folder`, which may be a part of a larger one; its rows stay rows.
+    """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; its rows stay parts.
 
-    `experiment` is the one in the folder's config where it is None.
+    When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
 
-    When `stop` says so, the round is finished and checkpointed, and `Interrupted` says how to go on.
+    Parameters
+    ----------
+    experiment : Experiment, optional
+        By default the one in the folder's config.
     """
     with FolderLock() as held:
         held.take(folder / CONFIG, folder)
@@ -108,6 +125,12 @@ def play_folder(
             play_rounds(simulation, writer, tick, stop=stop)
 
 
+def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> None:
+    """Play all rounds of a run whose folder this process has just made, and holds."""
+    with simulation.learner.threads(1):
+        play_rounds(simulation, RunWriter(folder), tick, stop=stop)
+
+
 def play_rounds(
     simulation: Simulation,
     writer: RunWriter,
@@ -115,30 +138,37 @@ def play_rounds(
     seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """See `play_folder`; a checkpoint every so many seconds, when told to stop and at the end."""
+    """See `play_folder`; a checkpoint every so many seconds, when stopped and at the end, and parts of the tables between."""
     rounds, seconds = simulation.experiment.rounds, CHECKPOINT_SECONDS if seconds is None else seconds
-    saved = began = time.monotonic()
+    saved = written = began = time.monotonic()
+    metrics: list[dict[str, Any]] = []
+    clients: list[dict[str, Any]] = []
 
     def note(state: str) -> None:
         elapsed = round(time.monotonic() - began, 3)
         writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
 
-    with saying_how_to_go_on(writer.folder):
+    with disk_errors(writer.folder):
         note("running")
         try:
             while simulation.t < rounds:
                 done = simulation.step()
-                writer.append("metrics", done.metrics)
-                writer.append("clients", done.clients)
+                metrics += done.metrics
+                clients += done.clients
                 tick(done)
-                ending = stop()
-                if ending or simulation.t == rounds or time.monotonic() - saved > seconds:
+                ending, now = stop(), time.monotonic()
+                save = ending or simulation.t == rounds or now - saved > seconds
+                if save or now - written > max(PART_SECONDS, PART_SHARE * (now - began)):
+                    writer.append("metrics", metrics)
+                    writer.append("clients", clients)
+                    metrics, clients, written = [], [], now
+                if save:
                     writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers, _facts(simulation))
                     saved = time.monotonic()
                     note("running")
                 if ending and simulation.t < rounds:
                     note("interrupted")
-                    go_on = f"go on with: {resuming(writer.folder)}"
+                    go_on = f"go on with: {resume_command(writer.folder)}"
                     raise Interrupted(f"interrupted after round {simulation.t} of {rounds}", go_on)
         except KeyboardInterrupt:  # the second: this round is lost, and played again on --resume
             note("interrupted")
@@ -146,7 +176,7 @@ def play_rounds(
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:
-    """Which runs these are, which of them broke down, and what the executor had to give up."""
+    """Which runs these are, which of them broke down, and the executor's note."""
     names = np.repeat(simulation.names, len(simulation.seeds)).tolist()
     runs = [{"policy": name, "seed": seed} for name, seed in zip(names, simulation.run_seeds, strict=True)]
     note = simulation.learner.executor.note

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headgate.analysis.compare.page import rows
+from headgate.analysis.comparison import rows
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
 from headgate.analysis.limits import limits, rankable

@@ -22,8 +22,8 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from headgate.analysis.curves import thinned
-from headgate.analysis.planned import POINT, plan_json
-from headgate.analysis.rehearsal import summarise
+from headgate.analysis.rehearsal import summarise_rehearsal
+from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
 from headgate.control.plan import Candidate, Plan, plan
 from headgate.control.policies import BudgetedPolicy
@@ -416,7 +416,7 @@ class Planner:
 def _outcome(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
     """Return money, memory and curves of the rehearsed runs."""
     k, system, rounds, result = experiment.bound, experiment.system, experiment.rounds, made.rehearsal
-    summary = summarise(experiment, name, result)
+    summary = summarise_rehearsal(experiment, name, result)
     return {
         "rounds": rounds,
         "seeds": len(experiment.seeds),

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
-from headgate.limits import LIST, LIST_TABLES
 from headgate.limits import TABLE as MOST_BYTES
-from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_state, settings_bytes
+from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_state
 from headgate.records.rows import Follower, Rows
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, FoundRun, find_runs
 from headgate.records.tables import Mark, mark_of, table_files
-from headgate.records.together import Allowance, smallest_first
 
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
@@ -39,8 +37,6 @@ class Head:
     mark: Mark
     run: RunFolder
     """without its settings: they take longest to read"""
-    size: int
-    """of its settings, state and environment, beyond what any folder may have"""
 
     @property
     def name(self) -> str:
@@ -91,7 +87,6 @@ class Library:
         self._heads: dict[str, Head] = {}
         self._unreadable: dict[str, tuple[Mark | None, str]] = {}
         self._rows: dict[str, KnownRow] = {}
-        self._left = Allowance(LIST_TABLES)
         self._opened: OrderedDict[str, tuple[Mark, RunFolder]] = OrderedDict()
         self._followers: OrderedDict[tuple[str, tuple[str, ...]], Follower] = OrderedDict()
 
@@ -104,18 +99,16 @@ class Library:
     def heads(self) -> dict[str, Head]:
         """By name. What is gone is forgotten."""
         with self._lock:
-            found, unreadable, left = dict[str, Head](), dict[str, tuple[Mark | None, str]](), Allowance(LIST)
-            for each, size in smallest_first(find_runs(self._root), self._settings_bytes):
+            found, unreadable = dict[str, Head](), dict[str, tuple[Mark | None, str]]()
+            for each in find_runs(self._root):
                 name, known = each.name, self._heads.get(each.name)
-                if not left.take(size):
-                    unreadable[name] = (None, f"{name}: {left.over('the settings')}")
-                elif known is not None and known.mark == each.mark:
+                if known is not None and known.mark == each.mark:
                     found[name] = known
                 elif name in self._unreadable and self._unreadable[name][0] == each.mark:
                     unreadable[name] = self._unreadable[name]
                 else:
                     try:
-                        found[name] = _read_head(each, size)
+                        found[name] = _read_head(each)
                     except DataError as error:
                         unreadable[name] = (each.mark, self._short(error))
             self._heads, self._unreadable = found, unreadable
@@ -125,10 +118,6 @@ class Library:
             for name in [name for name in self._opened if name not in found]:
                 del self._opened[name]
             return found
-
-    def _settings_bytes(self, found: FoundRun) -> int:
-        known = self._heads.get(found.name)
-        return known.size if known is not None and known.mark == found.mark else settings_bytes(found.path)
 
     def unreadable(self) -> dict[str, str]:
         """Folders of runs that the last look could not understand, and why."""
@@ -160,7 +149,7 @@ class Library:
             known = self._opened.get(name)
             if known is None or known[0] != head.mark:
                 try:
-                    known = head.mark, head.run.with_settings(listed=True)
+                    known = head.mark, head.run.with_settings()
                 except DataError as error:
                     raise DataError(self._short(error)) from None
                 self._opened[name] = known
@@ -183,8 +172,7 @@ class Library:
         head, key = self.head(name), (name, columns)
         follower = self._followers.pop(key, None)
         if follower is None or follower.folder != head.run.path:
-            most = head.run.most_rows * max(1, clients)
-            follower = Follower(head.run.path, table, head.run.rounds, columns, clients, MOST_BYTES, most)
+            follower = Follower(head.run.path, table, head.run.rounds, columns, clients, MOST_BYTES, head.run.most_rows)
         try:
             follower.look()
         except DataError as error:
@@ -197,14 +185,7 @@ class Library:
     def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """The lines of these runs in the list."""
         with self._lock:
-            heads, left = [self.head(name) for name in names], Allowance(LIST_TABLES)
-            fits = {
-                head.name: left.take(size)
-                for head, size in smallest_first(heads, lambda head: head.run.listed_bytes("metrics", len(LISTED)))
-            }
-            over = {head.name: f"{head.name}: {left.over('the tables')}" for head in heads if not fits[head.name]}
-            self._left = left
-            return [run_row(head.run, problem=over[head.name]) if head.name in over else self._row(head) for head in heads]
+            return [self._row(self.head(name)) for name in names]
 
     def row(self, name: str) -> dict[str, Any]:
         """The run's line in the list."""
@@ -228,8 +209,6 @@ class Library:
 
             def clients() -> Rows | None:
                 used.append("clients")
-                if not self._left.take(run.listed_bytes("clients", len(run.buffers))):
-                    return None
                 if live or _clients_bytes(run) > MOST_BYTES:
                     return self.clients(head.name)
                 return run.follower("clients", "held", most_bytes=MOST_BYTES).look()
@@ -252,13 +231,13 @@ class Library:
             return Progress(done, done // max(1, len(runs)), rounds, head.state, diverged)
 
 
-def _read_head(found: FoundRun, size: int) -> Head:
+def _read_head(found: FoundRun) -> Head:
     for file in (CONFIG, ENVIRONMENT):
         if mark_of(found.path / file) is None:
             raise DataError(f"{found.path}: not a run folder, {file} is missing or is a link")
     environment, state = read_sealed(found.path / ENVIRONMENT), read_state(found.path)
     run = RunFolder(found.path, {}, environment, state, found.name, found.sweep)
-    return Head(found.mark, run, size)
+    return Head(found.mark, run)
 
 
 def _marks(head: Head, tables: tuple[str, ...]) -> Marks:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from headgate.experiment import load
-from headgate.records.tables import part_folders
+from headgate.records.tables import shard_folders
 
 SETTINGS = ["run.seeds=4", "run.rounds=6", 'run.policies=["hybrid", "acdpp"]', "training.steps=2"]
 TABLES = ("metrics.parquet", "clients.parquet")
@@ -19,7 +19,7 @@ def tables(folder):
 
 
 def models(folder):
-    return [path.read_bytes() for part in part_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
+    return [path.read_bytes() for part in shard_folders(folder) for path in sorted(part.rglob("*.safetensors"))]
 
 
 class Stopping:

@@ -2,15 +2,16 @@
 
 import signal
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.records.tables import part_folders
-from headgate.simulation.players import Processes
+from headgate.records.tables import shard_folders
 from headgate.simulation.schedule import perform
+from headgate.simulation.workers import Processes
 
 from .played import SETTINGS, Stopping, linux, odd, tables
 
@@ -23,10 +24,10 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(tmp_path, monkeypatch
     with pytest.raises(Interrupted, match=r"interrupted after \d+ of 24 rounds in 4 chunks; go on with"):
         perform(experiment, folder, processes=processes)
     assert RunFolder.open(folder).status == "interrupted"
-    assert 1 <= len(list(folder.glob("parts/*/checkpoints/00000006"))) < 4
+    assert 1 <= len(list(folder.glob("shards/*/checkpoints/00000006"))) < 4
     (tmp_path / "armed").unlink()
     perform(None, folder, processes=processes, trust=["odd"])
-    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
     assert tables(folder) == tables(whole)
 
 
@@ -43,5 +44,5 @@ def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
     finally:
         signal.signal(signal.SIGINT, before)
     with closing(player), pytest.raises(Interrupted):
-        player.play(part_folders(folder)[1:], "cpu", lambda: None, lambda: True)
+        player.execute(dict.fromkeys(shard_folders(folder)[1:]), "cpu", SimpleNamespace(look=lambda: None), lambda: True)
     assert capfd.readouterr().err == ""

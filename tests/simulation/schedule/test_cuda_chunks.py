@@ -7,8 +7,8 @@ import torch
 
 from headgate.errors import HeadgateError, Interrupted
 from headgate.experiment import load
-from headgate.records.tables import part_folders
-from headgate.simulation import devices, players, run, schedule
+from headgate.records.tables import shard_folders
+from headgate.simulation import devices, run, schedule, workers
 from headgate.simulation.schedule import perform
 
 from .played import SETTINGS, Stopping, models, odd, tables
@@ -47,7 +47,7 @@ def test_memory_goes_back_between_chunks(tmp_path, monkeypatch, small):
         plain(device)
         held.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
 
-    for module in (run, players):
+    for module in (run, workers):
         monkeypatch.setattr(module, "give_back", watched)
     perform(small, tmp_path / "run", device=DEVICE, processes=1)
     assert len(held) == 5  # after the look before all chunks, and after each
@@ -57,17 +57,17 @@ def test_memory_goes_back_between_chunks(tmp_path, monkeypatch, small):
 
 
 def test_the_numbers_of_chunks_are_those_of_one(tmp_path, monkeypatch, small):
-    (cut_up,) = perform(small, tmp_path / "cut", device=DEVICE, processes=1)
-    assert len(part_folders(cut_up)) == 4
+    cut_up = perform(small, tmp_path / "cut", device=DEVICE, processes=1)[0].path
+    assert len(shard_folders(cut_up)) == 4
     monkeypatch.setattr(schedule, "most_runs", lambda *_: 8)
-    (whole,) = perform(small, tmp_path / "whole", device=DEVICE, processes=1)
-    assert "packed" in (whole / "environment.json").read_text()
+    whole = perform(small, tmp_path / "whole", device=DEVICE, processes=1)[0].path
+    assert "triton" in (whole / "environment.json").read_text()
     assert tables(cut_up) == tables(whole)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_interrupted_run_goes_on_chunk_by_chunk_to_the_same_bytes(tmp_path, small, processes):
-    (whole,) = perform(small, tmp_path / "whole", device=DEVICE, processes=1)
+    whole = perform(small, tmp_path / "whole", device=DEVICE, processes=1)[0].path
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(small, folder, device=DEVICE, processes=1, watch=Stopping())
@@ -84,5 +84,5 @@ def test_want_of_memory_in_the_midst_is_told_and_loses_nothing(tmp_path, monkeyp
         perform(experiment, folder, device=DEVICE, processes=2)
     (tmp_path / "armed").unlink()
     perform(None, folder, device=DEVICE, processes=2, trust=["odd"])
-    (whole,) = perform(experiment, tmp_path / "whole", device=DEVICE, processes=1)
+    whole = perform(experiment, tmp_path / "whole", device=DEVICE, processes=1)[0].path
     assert tables(folder) == tables(whole)

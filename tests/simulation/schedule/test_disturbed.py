@@ -11,7 +11,7 @@ import pytest
 
 from headgate.experiment import load
 from headgate.records.reader import RunFolder, list_runs
-from headgate.records.tables import part_folders
+from headgate.records.tables import shard_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 
@@ -35,7 +35,7 @@ def long_run(tmp_path_factory):
         patch.setattr(cut, "LIGHT", 0.0)
         patch.setitem(cut.TOGETHER, "gram", 2)
         experiment = load("digits", ["run.rounds=250", "run.seeds=4", 'run.policies=["acdpp", "constant"]'])
-        (folder,) = perform(experiment, tmp_path_factory.mktemp("whole") / "run", processes=1)
+        folder = perform(experiment, tmp_path_factory.mktemp("whole") / "run", processes=1)[0].path
     return tables(folder), models(folder)
 
 
@@ -43,12 +43,12 @@ def begun(folder):
     """A command that plays, once two chunks of it have some rounds behind them."""
     command = [sys.executable, "-c", SCRIPT, "run", "digits", *LONG, "--out", str(folder)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
-    until(lambda: sum((part / "metrics.jsonl").stat().st_size > 5_000 for part in parts_of(folder)) >= 2, process)
+    until(lambda: sum(any((shard / "clients").glob("part-*")) for shard in shards_of(folder)) >= 2, process)
     return process
 
 
-def parts_of(folder):
-    return part_folders(folder) if (folder / "state.json").exists() else []
+def shards_of(folder):
+    return shard_folders(folder) if (folder / "state.json").exists() else []
 
 
 def until(condition, process=None):
@@ -61,7 +61,7 @@ def until(condition, process=None):
 
 def pids(folder):
     """Of the children at work."""
-    told = [json.loads((part / "state.json").read_text()) for part in parts_of(folder) if (part / "state.json").exists()]
+    told = [json.loads((part / "state.json").read_text()) for part in shards_of(folder) if (part / "state.json").exists()]
     return [each["pid"] for each in told if each["round"] < each["rounds"]]
 
 
@@ -94,7 +94,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     stopped = RunFolder.open(folder)
     assert stopped.status == "interrupted"
     assert 0 < stopped.state["round"] < 250
-    assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
+    assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
     perform(None, folder, processes=2)
     assert (tables(folder), models(folder)) == long_run
     assert RunFolder.open(folder).state["round"] == 250
@@ -126,6 +126,6 @@ def test_children_of_a_killed_command_end_by_themselves(tmp_path, long_run):
     process.communicate()
     until(lambda: all(gone(pid) for pid in children))
     assert RunFolder.open(folder).status == "interrupted"
-    assert any(list((part / "checkpoints").glob("0*")) for part in part_folders(folder))
+    assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
     perform(None, folder, processes=2)
     assert (tables(folder), models(folder)) == long_run

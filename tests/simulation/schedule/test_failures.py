@@ -10,8 +10,8 @@ import pytest
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from headgate.simulation.players import LONGEST, Here, Processes, told
 from headgate.simulation.schedule import perform
+from headgate.simulation.workers import LONGEST, InProcess, Processes, error_message
 
 from .played import SETTINGS, linux, odd
 
@@ -42,24 +42,24 @@ def test_a_child_that_ends_without_a_word_is_an_error(tmp_path, monkeypatch):
     experiment = odd(tmp_path, monkeypatch, 3, "os._exit(1)")
     with pytest.raises(HeadgateError, match=r"\): its process ended with 1 and did not say why; go on with"):
         perform(experiment, tmp_path / "run", processes=2)
-    assert list((tmp_path / "run").rglob("*.jsonl"))
+    assert list((tmp_path / "run").rglob("state.json"))
 
 
 @linux
-def test_a_worker_pool_that_is_lost_is_an_error(tmp_path):
-    player = Processes(2)
-    player._pool.kill()
-    player._pool.wait()
+def test_a_fork_server_that_is_lost_is_an_error(tmp_path):
+    server = Processes(2)
+    server._server.kill()
+    server._server.wait()
     with pytest.raises(HeadgateError, match="ended with -9"):
-        player.examine(load("digits", SETTINGS), "cpu", "auto")
-    player.close()
+        server.examine(load("digits", SETTINGS), "cpu", "auto")
+    server.close()
 
 
 @linux
-def test_a_worker_pool_whose_run_was_killed_ends_without_a_word():
+def test_a_fork_server_whose_run_was_killed_ends_without_a_word():
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "headgate.simulation.worker_pool", str(write)]
+    command = [sys.executable, "-m", "headgate.simulation.forkserver", str(write)]
     asked = json.dumps({"do": "play", "folders": [], "device": "cpu", "processes": 1}).encode() + b"\n"
     done = subprocess.run(command, pass_fds=[write], input=asked, capture_output=True, check=False)
     os.close(write)
@@ -68,7 +68,7 @@ def test_a_worker_pool_whose_run_was_killed_ends_without_a_word():
 
 @pytest.mark.parametrize("message", ["short", "x" * 5000, "ü" * 5000, '"\\' * 3000, "\udc80" * 5000])
 def test_an_error_goes_over_a_pipe_in_one_piece(message):
-    kind, said = told(HeadgateError(message))
+    kind, said = error_message(HeadgateError(message))
     assert kind == "HeadgateError"
     assert len(json.dumps(said)) <= LONGEST
     assert message.startswith(said)
@@ -79,7 +79,7 @@ def test_a_full_disk_is_told_whoever_notices(tmp_path, monkeypatch):
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headgate.simulation.schedule.tell", full)
+    monkeypatch.setattr("headgate.simulation.schedule.write_state", full)
     folder = tmp_path / "run"
     with pytest.raises(DataError) as error:
         perform(load("digits", SETTINGS), folder, processes=1)
@@ -88,21 +88,21 @@ def test_a_full_disk_is_told_whoever_notices(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
-    folder, play = tmp_path / "run", Here.play
+    folder, execute = tmp_path / "run", InProcess.execute
 
-    def damaged(self, folders, *given):
-        (folders[0] / "clients.jsonl").unlink()
-        play(self, folders, *given)
+    def damaged(self, chunks, *given):
+        (next(iter(chunks)) / "checkpoints" / "00000001").mkdir(parents=True)
+        execute(self, chunks, *given)
 
-    monkeypatch.setattr(Here, "play", damaged)
-    with pytest.raises(DataError, match=r"000 \(hybrid, seeds 0 to 1\): .*the run cannot be continued$"):
+    monkeypatch.setattr(InProcess, "execute", damaged)
+    with pytest.raises(DataError, match=r"000 \(hybrid, seeds 0 to 1\): .*checkpoint.json: cannot be read \([^)]*\)$"):
         perform(load("digits", SETTINGS), folder, processes=1)
 
 
 def test_what_an_executor_gave_up_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr("headgate.simulation.executors.gram.Gram.note", "given up, slower", raising=False)
     said = []
-    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append)
+    folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1, say=said.append)[0].path
     assert said == ["8 runs (2 policies × 4 seeds)", "given up, slower"]
     assert RunFolder.open(folder).state["note"] == "given up, slower"
 

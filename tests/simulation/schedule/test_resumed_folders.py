@@ -10,17 +10,18 @@ from headgate.experiment import load, sweep_points
 from headgate.records.lock import FolderLock
 from headgate.records.reader import RunFolder
 from headgate.records.sums import read_sealed, sealed
-from headgate.records.tables import part_folders
-from headgate.simulation.schedule import perform, points_of
+from headgate.records.sweeps import points_of
+from headgate.records.tables import shard_folders
+from headgate.simulation.schedule import perform
 
 from .played import SETTINGS, Stopping, tables
 
 
 def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
     """As GPU runs are that were made on another machine and brought here."""
-    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
-    monkeypatch.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
-    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
+    monkeypatch.setattr("headgate.simulation.schedule.finish", lambda run, elapsed: run)
+    folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)[0].path
     monkeypatch.undo()
     for path in folder.rglob("environment.json"):
         path.write_text(json.dumps(sealed(read_sealed(path) | {"device": "NVIDIA H200"})))
@@ -31,7 +32,7 @@ def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeyp
 
 
 def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeypatch):
-    monkeypatch.setattr("headgate.simulation.players.Here.play", lambda *_: None)
+    monkeypatch.setattr("headgate.simulation.workers.InProcess.execute", lambda *_: None)
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1)
@@ -43,7 +44,7 @@ def test_rounds_that_are_left_are_not_played_on_another_device(tmp_path, monkeyp
 
 
 def test_folders_that_do_not_fit_are_refused(tmp_path):
-    (folder,) = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)
+    folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)[0].path
     with pytest.raises(DataError, match="holds a run, not a sweep; choose another folder"):
         perform([("a", load("digits", SETTINGS)), ("b", load("digits", SETTINGS))], folder)
     (tmp_path / "swept").mkdir()
@@ -68,8 +69,8 @@ def test_parts_that_are_missing_are_noticed(tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
-    shutil.rmtree(folder / "parts" / "002")
-    with pytest.raises(DataError, match="its parts do not hold each of its 8 runs once") as refusal:
+    shutil.rmtree(folder / "shards" / "002")
+    with pytest.raises(DataError, match="its shards do not hold each of its 8 runs once") as refusal:
         perform(None, folder, processes=1)
     assert "go on with" not in str(refusal.value)
 
@@ -80,26 +81,26 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
     with pytest.raises(SettingError, match=r"--executor flat: .*run was begun by gram"):
         perform(load("digits", SETTINGS), folder, executor="flat")
-    part = part_folders(folder)[1]
+    part = shard_folders(folder)[1]
     for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
-        with (part / "metrics.jsonl").open("a") as file:
-            file.write("{}\n")
-        before = (part / "metrics.jsonl").read_bytes()
+        later = part / "metrics" / "part-00009.parquet"
+        later.parent.mkdir(exist_ok=True)
+        later.write_bytes(b"of nobody who is playing")
         with FolderLock() as other:
             other.take(path, folder)
             with pytest.raises(DataError, match="run: is being played by another process; wait for it to end"):
                 perform(None, folder, processes=1)
             with pytest.raises(DataError, match="is being played by another process"):
                 perform(load("digits", SETTINGS), folder, processes=1)
-        assert (part / "metrics.jsonl").read_bytes() == before
+        assert later.exists()
     perform(None, folder, processes=1)
     assert RunFolder.open(folder).metrics().height == 48
 
 
 def test_a_start_that_was_killed_is_made_again(tmp_path):
-    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
+    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
     half = tmp_path / "half"
-    (half / "parts" / "000").mkdir(parents=True)
+    (half / "shards" / "000").mkdir(parents=True)
     (half / "config.toml").write_text("")
     (half / ".environment.json.1234abcd.partial").write_text("{")
     perform(load("digits", SETTINGS), half, processes=1)
@@ -107,13 +108,13 @@ def test_a_start_that_was_killed_is_made_again(tmp_path):
 
 
 def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_path):
-    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat")
+    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1, executor="flat")[0].path
     half = tmp_path / "half"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), half, processes=1, executor="flat", watch=Stopping())
     (half / "state.json").unlink()
-    shutil.rmtree(half / "parts" / "003")
-    shutil.rmtree(half / "parts" / "000" / "checkpoints", ignore_errors=True)
+    shutil.rmtree(half / "shards" / "003")
+    shutil.rmtree(half / "shards" / "000" / "checkpoints", ignore_errors=True)
     perform(None, half, processes=1)
     assert tables(half) == tables(whole)
     assert RunFolder.open(half).environment["executor"] == "flat"

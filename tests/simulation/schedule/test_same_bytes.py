@@ -4,7 +4,7 @@ import polars as pl
 
 from headgate.experiment import load, sweep_points
 from headgate.records.reader import RunFolder
-from headgate.records.tables import part_folders
+from headgate.records.tables import shard_folders
 from headgate.registry import POLICY
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
@@ -15,8 +15,8 @@ from .played import SETTINGS, linux, models, tables
 @linux
 def test_one_process_and_two_write_the_same_bytes(tmp_path):
     ticks, rows, said = [], [], []
-    (one,) = perform(load("digits", SETTINGS), tmp_path / "one", processes=1)
-    (two,) = perform(
+    one = perform(load("digits", SETTINGS), tmp_path / "one", processes=1)[0].path
+    (run,) = perform(
         load("digits", SETTINGS),
         tmp_path / "two",
         processes=2,
@@ -24,6 +24,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
         watch=lambda folder, new: rows.append((folder, new)),
         say=said.append,
     )
+    two = run.path
     assert rows.pop(0) == (two, [])  # before the first row
     assert tables(one) == tables(two)
     assert models(one) == models(two)
@@ -36,15 +37,15 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
         pl.read_parquet(two / "metrics.parquet").select("policy", "seed", "t").rows()
     )
     assert said == ["8 runs (2 policies × 4 seeds) on 2 processes"]
-    assert not list(two.rglob("*.jsonl"))
+    assert not list(two.rglob("part-*.parquet"))
     assert RunFolder.open(two).status == "finished"
 
 
 def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
-    (parts,) = perform(load("digits", SETTINGS), tmp_path / "parts", processes=1)
+    parts = perform(load("digits", SETTINGS), tmp_path / "shards", processes=1)[0].path
     monkeypatch.setattr(cut, "LIGHT", 1e9)
-    (whole,) = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)
-    assert not (whole / "parts").exists()
+    whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
+    assert not (whole / "shards").exists()
     assert tables(parts) == tables(whole)
     rows = pl.read_parquet(parts / "metrics.parquet")
     assert rows["policy"].to_list()[:8] == ["hybrid"] * 4 + ["acdpp"] * 4
@@ -58,10 +59,10 @@ def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
     prices = ["prices.kind=integer", "prices.low=1", "prices.high=2"]
     experiment = load("digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices])
     monkeypatch.setitem(cut.TOGETHER, "gram", 1)
-    (parts,) = perform(experiment, tmp_path / "parts", processes=1)
-    assert len(part_folders(parts)) == 3 * len(kinds)
+    parts = perform(experiment, tmp_path / "shards", processes=1)[0].path
+    assert len(shard_folders(parts)) == 3 * len(kinds)
     monkeypatch.setattr(cut, "LIGHT", 1e9)
-    (whole,) = perform(experiment, tmp_path / "whole", processes=1)
+    whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
     assert tables(parts) == tables(whole)
 
 
@@ -69,11 +70,11 @@ def test_no_policy_sees_the_runs_beside_its_own(tmp_path, monkeypatch):
 def test_points_of_a_sweep_are_played_together(tmp_path):
     points = sweep_points("digits", [*SETTINGS, "sweep.training.lr=[0.1, 0.5]"])
     said = []
-    folders = perform(points, tmp_path / "sweep", processes=2, say=said.append)
+    folders = [run.path for run in perform(points, tmp_path / "sweep", processes=2, say=said.append)]
     assert [folder.name for folder in folders] == ["training.lr=0.1", "training.lr=0.5"]
     assert said == ["16 runs (2 points of a sweep) on 2 processes"]
     for (_, experiment), folder in zip(points, folders, strict=True):
-        (alone,) = perform(experiment, tmp_path / "alone" / folder.name, processes=1)
+        alone = perform(experiment, tmp_path / "alone" / folder.name, processes=1)[0].path
         assert tables(alone) == tables(folder)
-    assert perform(points, tmp_path / "sweep") == folders
-    assert perform(None, tmp_path / "sweep") == folders
+    assert [run.path for run in perform(points, tmp_path / "sweep")] == folders
+    assert [run.path for run in perform(None, tmp_path / "sweep")] == folders

@@ -1,0 +1,371 @@
+"""Policies at equal spend: rows of numbers, tables for the terminal and for pages, and the page of Markdown."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+
+from headgate.analysis.dips import dips_by_seed, summary_of_dips
+from headgate.analysis.display import StackedTable
+from headgate.analysis.formatting import (
+    DASH,
+    accuracy,
+    by_column,
+    counted,
+    in_unit,
+    interval,
+    listed,
+    money,
+    money_in,
+    number,
+    percent,
+    plus_minus,
+    signed,
+)
+from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
+from headgate.analysis.limits import Place, best_place, best_within_limits, holm, limits
+from headgate.analysis.pages import figure, how_made, page, words
+from headgate.analysis.runs import Runs, measures
+from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
+from headgate.errors import DataError
+from headgate.escaping import markdown as escape
+
+RIVAL = "constant"
+"""against which all policies are tested"""
+LAST = "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 % interval"
+STAR = "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's correction); intervals of money are 95 %"
+
+
+def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
+    """The part of the gap between constant admission and the oracle, of means over the seeds that all three have learnt;
+    None where there is no gap. The interval is Fieller's, over these seeds; it has no ends where the gap may be none."""
+    ends = (one, constant, oracle)
+    seeds = [seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt]
+    if not seeds:
+        return None
+    ours, low, high = (end.of_seeds(seeds).measure(measure) for end in ends)
+    return closed_share(ours, low, high, known=one is constant or one is oracle)
+
+
+def closed_share(ours: Floats, low: Floats, high: Floats, known: bool = False) -> Estimate | None:
+    """The same of arrays, (seeds,); `known`: it is 0 or 1 by definition, so it has no interval."""
+    if high.mean() <= low.mean():
+        return None
+    share = ratio(ours - low, high - low)
+    return Estimate(share.mean, runs=share.runs) if known else share
+
+
+class Offer(NamedTuple):
+    """What all policies that are compared have: the same prices and the same money."""
+
+    prices: str
+    budget: float
+
+    def text(self, offers: Iterable["Offer"]) -> str:
+        """Return the budget, with its prices where those of the others differ."""
+        prices = f", {self.prices}" if len({each.prices for each in offers}) > 1 else ""
+        return f"{self.budget:g} a round{prices}"
+
+
+def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
+    """In order of the budgets, or as they were run where prices differ too; refused where runs cannot be compared."""
+    if not found:
+        raise DataError("compare: there is no run to compare")
+    kinds = sorted({str(one.data) for one in found})
+    if len(kinds) > 1:
+        raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
+    offers: dict[Offer, list[Runs]] = {}
+    one_price = len({one.prices for one in found}) == 1
+    for one in sorted(found, key=lambda one: one.budget) if one_price else found:
+        offers.setdefault(Offer(one.prices, one.budget), []).append(one)
+    return offers
+
+
+def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
+    """One row a budget and policy: all that the page shows, and every seed."""
+    return [
+        _row(one, _ends(own), {measure: best_within_limits(own, measure) for measure in measures(found)})
+        for own in by_offer(found).values()
+        for one in own
+    ]
+
+
+def _ends(own: Sequence[Runs]) -> tuple[Runs, Runs] | None:
+    """Constant admission and the oracle of a budget, where both were run."""
+    named = {one.policy: one for one in own if one.learnt}
+    return (named["constant"], named["oracle"]) if {"constant", "oracle"} <= named.keys() else None
+
+
+def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]) -> dict[str, Any]:
+    kept = limits(one)
+    row: dict[str, Any] = {
+        "prices": one.prices,
+        "unit": one.unit,
+        "budget": one.budget,
+        "policy": one.policy,
+        "reference": one.reference,
+        "seeds": len(one.learnt),
+        "diverged": one.lost_runs,
+        "learnt": list(one.learnt),
+        "rounds": one.rounds,
+        "spend": float(one.spend.mean()),
+        "worst_spend": float(one.spend.max()),
+        "paid": float(one.spent_in_all.mean()),
+        "price_paid": one.price_paid,
+        "price_offered": one.price_offered,
+        "overspent_runs": kept.runs_over_budget,
+        "peak_n": one.peak_n,
+        "worst_excess": kept.excess,
+        "N": float(one.distinct.mean()),
+        "kept_limits": kept.kept,
+    }
+    for measure, leader in best.items():
+        values = one.measure(measure)
+        share = None if ends is None or not one.learnt else closed(one, *ends, measure)
+        row[measure] = estimate(values).three if one.learnt else None
+        row[f"closed_{measure}"] = None if share is None else share.three
+        row[f"leads_{measure}"] = one is leader
+        row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
+    if (dips := summary_of_dips(one)) is not None:
+        row |= {name: getattr(dips, name).three for name in ("daily", "depth", "length", "money")}
+        row |= {"dips": dips.count, "dips_recovered": dips.recovered}
+        by_seed = dips_by_seed(one)
+        row |= {f"{name}_by_seed": [_rounded(value) for value in values] for name, values in by_seed.items()}
+    return row
+
+
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(float(value), 6)
+
+
+def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:
+    """Within a budget a policy's name says which runs are meant."""
+    known = measures(found)
+    named = {offer: [replace(one, label=one.policy) for one in own] for offer, own in by_offer(found).items()}
+    return {offer: [best_place(own, measure) for measure in known] for offer, own in named.items()}
+
+
+def several_budgets(found: Sequence[Runs]) -> bool:
+    """Whether finished runs of the same data and prices differ in their budgets: then money can be compared."""
+    same = len({(str(one.data), one.prices) for one in found}) == 1
+    return same and len({one.budget for one in found}) > 1 and all(one.finished for one in found)
+
+
+def one_price(found: Sequence[Runs]) -> bool:
+    """Whether money means the same for all of them."""
+    return len({one.prices for one in found}) == 1
+
+
+def opened(saved: Sequence[Saving]) -> str:
+    """The sentence of the page, beginning with a capital."""
+    text = sentence(saved)
+    return text[:1].upper() + text[1:]
+
+
+# tables
+
+
+def comparison_tables(rows: Sequence[Row], budget: float | None = None, measure: str = "last") -> list[RenderableType]:
+    """Return, for each kind of price, the sentence and a table of the policies at one budget; then what the columns mean."""
+    things: list[RenderableType] = []
+    for prices in dict.fromkeys(row["prices"] for row in rows):
+        own = [row for row in rows if row["prices"] == prices]
+        saved = chosen_budget(savings(own, RIVAL, measure), budget)
+        at = saved[0].budget if saved else budget if budget in {row["budget"] for row in own} else own[-1]["budget"]
+        called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
+        table = _at_budget([row for row in own if row["budget"] == at], saved, measure, called)
+        things += [*[f"{opened(saved)}\n"] * bool(saved), table]
+    if changing := [row for row in rows if "dips" in row]:
+        things.append(dips_table(changing))
+    return [*things, _notes(rows)]
+
+
+def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str, called: str) -> RenderableType:
+    """All policies with the same money, in columns that fit 80 characters."""
+    rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
+    others = [row for row in own if row is not rival and rival is not None and row["learnt"]]
+    gaps = holm({row["policy"]: paired(row, rival, measure) for row in others if not row["reference"]})  # type: ignore[arg-type]
+    needs = {one.policy: needed(one) for one in saved}
+    header = ["policy", f"{measure} (%)", *[f"less {RIVAL}"] * bool(gaps)]
+    header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"] if saved else ["spent a round"]
+    lines = []
+    for row in own:
+        spent = amount(row.get("unit") or "", row["spend"])
+        without = (spent, "reference" if row["reference"] else "100 %" if row is rival else DASH)
+        line = [
+            row["policy"],
+            accuracy(_estimate(row[measure])).removesuffix(" %"),
+            *[_starred(gaps.get(row["policy"]))] * bool(gaps),
+        ]
+        lines.append([*line, *(needs.get(row["policy"], without) if saved else (spent,))])
+    first = own[0]
+    size = f"{counted(first['rounds'], 'round')}, {counted(first['seeds'] + first['diverged'], 'seed')}"
+    return StackedTable(f"at {amount(first.get('unit') or '', first['budget'])} a round{called}, {size}", header, lines)
+
+
+def _starred(gap: Difference | None) -> str:
+    """A star where the two differ."""
+    return (
+        DASH if gap is None else plus_minus(gap, 1, signs=True) + ("*" if gap.p is not None and gap.p <= 1 - DECIDED else " ")
+    )
+
+
+def _notes(rows: Sequence[Row]) -> str:
+    """What the columns mean, and who kept to the money and the buffers."""
+    broken = list(dict.fromkeys(row["policy"] for row in rows if not row["kept_limits"] and not row["reference"]))
+    references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
+    beyond = f" {listed(references)} is no policy to use: it spends or knows what nobody has." if references else ""
+    kept = (
+        f"over its money or its buffers in some run: {listed(broken)}."
+        if broken
+        else "every policy kept its money and its buffers in every run."
+    )
+    star = STAR if any(row["policy"] == RIVAL for row in rows) else ""
+    return f"{LAST}{star}. {kept[:1].upper()}{kept[1:]}{beyond}"
+
+
+def _estimate(value: Sequence[Any] | None) -> Estimate | None:
+    return None if value is None else Estimate(*value)
+
+
+def comparison_wide(rows: Sequence[Row], places: dict[Offer, list[Place]]) -> list[RenderableType]:
+    """Return all columns: a table for each budget and kind of price, and which policy is best where."""
+    known = [place.measure for place in next(iter(places.values()))]
+    return [*(budget_table(own, known, offer, places) for offer, own in _by_offer(rows).items()), best_table(places)]
+
+
+def _by_offer(rows: Sequence[Row]) -> dict[Offer, list[Row]]:
+    offers: dict[Offer, list[Row]] = {}
+    for row in rows:
+        offers.setdefault(Offer(row["prices"], row["budget"]), []).append(row)
+    return offers
+
+
+def budget_table(own: Sequence[Row], known: Sequence[str], offer: Offer, offers: Iterable[Offer]) -> StackedTable:
+    """Return what every policy learnt, paid and held at one budget."""
+    unit = own[0].get("unit") or ""
+    columns = by_column(
+        own,
+        ("policy", lambda row: row["policy"]),
+        ("seeds", lambda row: f"{row['seeds']}" + (f", {row['diverged']} diverged" if row["diverged"] else "")),
+        *((f"{name} (%)", lambda row, name=name: _percent(row[name])) for name in known),
+        *((f"closed, {name}", lambda row, name=name: share(_estimate(row[f"closed_{name}"]))) for name in known),
+        ("money a round", lambda row: money(row["spend"])),
+        (in_unit("paid in all", unit), lambda row: money(row["paid"])),
+        (in_unit("paid a sample", unit), _price_paid),
+        ("over budget", lambda row: f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {_dearest(row)}"),
+        ("peak n", lambda row: number(row["peak_n"])),
+        ("worst n_m − B_m", lambda row: signed(row["worst_excess"])),
+        ("N", lambda row: number(row["N"])),
+        ("limits", _verdict),
+    )
+    return StackedTable(f"Budget {offer.text(offers)}", *columns)
+
+
+def _percent(value: Sequence[float | None] | None) -> str:
+    found = _estimate(value)
+    return DASH if found is None else interval(found.scaled(100), 2)
+
+
+def _price_paid(row: Row) -> str:
+    """Return the price of a bought sample, and that as a share of the price offered."""
+    paid, offered = row["price_paid"], row["price_offered"]
+    return DASH if paid is None or not offered else f"{money(paid)}, {percent(paid / offered)}"
+
+
+def _dearest(row: Row) -> str:
+    return percent(row["worst_spend"] / row["budget"]) if row["budget"] else DASH
+
+
+def _verdict(row: Row) -> str:
+    if row["reference"]:
+        return "reference"
+    broken = ["money"] * (row["overspent_runs"] > 0) + ["memory"] * ((row["worst_excess"] or 0) > 0)
+    return f"✗ {', '.join(broken)}" if broken else "✓"
+
+
+def share(closed: Estimate | None) -> str:
+    """Return what is closed of a gap, in percent with its interval; constant admission and the oracle have none.
+
+    >>> share(Estimate(0.4, 0.3, 0.5)), share(Estimate(0.4)), share(Estimate(1.0))
+    ('40 (30 … 50) %', '40 (– … –) %', '100 %')
+    """
+    if closed is None:
+        return DASH
+    ends = " (– … –)" if closed.low is None and closed.mean not in (0.0, 1.0) else ""
+    return f"{interval(closed.scaled(100), 0)}{ends} %"
+
+
+def dips_table(rows: Sequence[Row]) -> StackedTable:
+    """Return what changes of the world cost, one line a budget and policy."""
+    columns = by_column(
+        rows,
+        ("budget", lambda row: f"{row['budget']:g}"),
+        ("policy", lambda row: row["policy"]),
+        ("daily (%)", lambda row: _percent(row["daily"])),
+        ("dip (points)", lambda row: _percent(row["depth"])),
+        ("lasts (rounds)", lambda row: interval(_estimate(row["length"]), 1)),
+        ("recovered", lambda row: f"{row['dips_recovered']} of {row['dips']}"),
+        ("costs", lambda row: interval(_estimate(row["money"]), 0)),
+    )
+    return StackedTable("After changes of the world", *columns)
+
+
+def best_table(found: dict[Offer, list[Place]]) -> StackedTable:
+    """Return which policy is best within the limits, for each budget and measure, and by how much."""
+    lines = [
+        [
+            offer.text(found),
+            place.measure,
+            place.best.policy if place.best else "nobody kept both limits",
+            ", ".join(place.level_with) or DASH,
+            "; ".join(f"{name} {_gap(gap)}" for name, gap in place.against.items()) or DASH,
+        ]
+        for offer, own in found.items()
+        for place in own
+    ]
+    header = ["budget", "by", "policy", "no different (p > 0.05)", "ahead of the others by (points)"]
+    return StackedTable("Best within the limits", header, lines)
+
+
+def _gap(gap: Difference | None) -> str:
+    if gap is None:
+        return DASH
+    return plus_minus(gap.scaled(100), 2, signs=True) + (f" (p = {gap.p:.2g})".replace("-", "−") if gap.p is not None else "")
+
+
+# the page
+
+
+def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, Any], saved: Sequence[Saving]) -> str:
+    """Return the page NAME.md, with NAME.svg where one price makes a figure; `facts` say how the runs were made."""
+    text, compared, known = words(__file__)["comparison"], rows(found), measures(found)
+    drawn = figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""
+    opening = [escape(opened(saved)), drawn, savings_table(saved).markdown()] if saved else [drawn]
+    parts = [text["purpose"], *opening, setting, how_made(facts), text["how_to_read"]]
+    offers = _by_offer(compared)
+    for offer, own in offers.items():
+        table = budget_table(own, known, offer, offers)
+        parts += [f"## {escape(table.title)}", _price_offered(own[0]), table.markdown()]
+        if changing := [row for row in own if "dips" in row]:
+            parts += [text["how_to_read_dips"], dips_table(changing).markdown()]
+    best = best_table(places(found))
+    parts += [f"## {best.title}", best.markdown()]
+    return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
+
+
+def _price_offered(row: Row) -> str:
+    """Return what a sample cost, bought or not."""
+    if row["price_offered"] is None or not row["prices"]:
+        return ""
+    offered = money_in(row["unit"], row["price_offered"])
+    return f"Prices: {escape(row['prices'])}; {offered} a sample, mean over rounds and seeds."
+
+
+def savings_table(saved: Sequence[Saving]) -> StackedTable:
+    """Return what each policy needs for the rival's accuracy, with the 95 % interval."""
+    first = saved[0]
+    header = ["policy", f"a round for {percent(first.accuracy, 1)}", f"of what {first.rival} spends"]
+    return StackedTable("", header, [[one.policy, *needed(one)] for one in saved])

@@ -1,0 +1,98 @@
+"""Tables and sentences in a terminal, in a notebook and as text."""
+
+import io
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from headgate.escaping import markdown, printable
+
+WIDE = 200
+"""characters of a line where there is no terminal: tables keep their columns"""
+BROAD = 10_000
+"""characters that no table needs"""
+
+
+@dataclass(frozen=True)
+class StackedTable:
+    """A table. Where it is wider than its place it becomes several, one below the other, each with the first column."""
+
+    title: str
+    columns: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """Return the table as Markdown, without its title; nothing in a cell is markup.
+
+        >>> print(StackedTable("", ["a", "b"], [["1", "x|y"]]).markdown())
+        | a | b |
+        |---|---|
+        | 1 | x\\|y |
+        """
+        text = ["| " + " | ".join(map(markdown, line)) + " |" for line in (self.columns, *self.lines)]
+        return "\n".join([text[0], "|" + "---|" * len(self.columns), *text[1:]])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left = list(range(1, len(self.columns)))
+        title = self.title
+        while True:
+            taken = len(left)
+            while taken > 1 and self._width(console, options, left[:taken]) > options.max_width:
+                taken -= 1
+            yield self._of(left[:taken], title)
+            left, title = left[taken:], ""
+            if not left:
+                return
+
+    def _width(self, console: Console, options: ConsoleOptions, chosen: Sequence[int]) -> int:
+        """What the first column and these take if nothing is shortened."""
+        return console.measure(self._of(chosen, ""), options=options.update_width(BROAD)).maximum
+
+    def _of(self, chosen: Sequence[int], title: str) -> Table:
+        """The first column and these."""
+        style = {"title_justify": "left", "header_style": "bold", "box": SIMPLE_HEAD, "min_width": min(len(title), 100)}
+        table = Table(title=plain_text(title) if title else None, show_header=any(self.columns), **style)  # type: ignore[arg-type]
+        for i in (0, *chosen):
+            right = "right" if i and self.columns[i] else "left"
+            table.add_column(plain_text(self.columns[i]), justify=right, no_wrap=i == 0)  # type: ignore[arg-type]
+        for line in self.lines:
+            table.add_row(*(plain_text(line[i]) for i in (0, *chosen)))
+        return table
+
+
+def plain_text(text: str) -> Text:
+    """As it stands: names come from recipes and run folders, and nothing in them is markup or a command to the terminal."""
+    return Text("\n".join(map(printable, text.split("\n"))))
+
+
+def show(*things: RenderableType) -> None:
+    """To standard output."""
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(width=WIDE, highlight=False)
+    for thing in things:
+        console.print(plain_text(thing) if isinstance(thing, str) else thing)
+
+
+class Displayed(ABC):
+    """A result that displays itself in a notebook, and prints as text elsewhere."""
+
+    @abstractmethod
+    def render(self) -> Sequence[RenderableType]:
+        """Return tables and sentences."""
+
+    def _printed(self) -> Console:
+        console = Console(file=io.StringIO(), record=True, width=WIDE, highlight=False)
+        for thing in self.render():
+            console.print(plain_text(thing) if isinstance(thing, str) else thing)
+        return console
+
+    def __repr__(self) -> str:
+        return "\n".join(line.rstrip() for line in self._printed().export_text().splitlines()).strip("\n")
+
+    def _repr_html_(self) -> str:
+        return self._printed().export_html(inline_styles=True, code_format="<pre style='line-height:1.25'>{code}</pre>")

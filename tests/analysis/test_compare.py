@@ -1,0 +1,164 @@
+"""The whole chain on embedded data: runs, page, numbers, figure, and going on after a stop."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import headgate
+from headgate.analysis.runs import read_finished
+from headgate.cli.commands import app
+from headgate.errors import Interrupted, SettingError
+from headgate.records.sweeps import points_of
+
+SMALL = ["--rounds", "6", "--seeds", "3", "--quiet"]
+BUDGETS = ["--budgets", "20,55"]
+POLICIES = ["--policies", "oracle,constant,headgate,released"]
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["compare", *words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared") / "digits"
+    words = ["digits", *BUDGETS, *POLICIES, *SMALL, "--out", str(folder), "--processes", "1"]
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    return folder, words, result.output
+
+
+def test_the_page_says_what_the_runs_say(compared):
+    folder, _, output = compared
+    rows = json.loads((folder / "compare.json").read_text("utf-8"))["rows"]
+    assert [(row["budget"], row["policy"]) for row in rows] == [
+        (budget, policy) for budget in (20.0, 55.0) for policy in ("oracle", "constant", "headgate", "released")
+    ]
+    for run in points_of(folder):
+        for one in read_finished([run]):
+            row = next(row for row in rows if (row["budget"], row["policy"]) == (one.budget, one.policy))
+            assert row["best"][0] == pytest.approx(one.best.mean())
+            assert row["spend"] == pytest.approx(one.spend.mean())
+            assert row["best_by_seed"] == pytest.approx(one.best.tolist(), abs=1e-6)
+    held = [row for row in rows if row["policy"] != "oracle"]
+    assert all(row["kept_limits"] and row["worst_excess"] <= 0 and row["worst_spend"] <= row["budget"] for row in held)
+    text = (folder / "compare.md").read_text("utf-8")
+    assert "headgate compare digits --budgets 20,55 --policies oracle,constant,headgate,released --rounds 6 --seeds 3" in text
+    assert "Every policy kept its money and its buffers in every run." in output
+    assert (folder / "compare.svg").read_text("utf-8").count("<svg") == 1
+    assert "Money for the same accuracy" in (folder / "report.html").read_text("utf-8")
+
+
+def test_as_printed_policies_break_their_limits_and_that_is_said(tmp_path):
+    words = ["digits", "--budgets", "20", "--policies", "constant,headgate,released", "--as-printed", *SMALL]
+    output = call(*words, "--out", str(tmp_path / "out")).output
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
+    assert [row["policy"] for row in rows if not row["kept_limits"]][-1] == "released"
+    assert "Over its money or its buffers in some run: " in output
+    assert "--as-printed" in (tmp_path / "out" / "compare.md").read_text("utf-8")
+
+
+def test_what_was_paid_is_told_beside_what_was_offered(compared):
+    """Against the rows of the metrics themselves."""
+    folder, words, _ = compared
+    rows = json.loads((folder / "compare.json").read_text("utf-8"))["rows"]
+    for run in points_of(folder):
+        metrics, budget = headgate.open(run).frame, headgate.open(run).folders[0].budget
+        for row in (row for row in rows if row["budget"] == budget):
+            own = metrics.filter(policy=row["policy"])
+            assert row["paid"] == pytest.approx(own["spend"].sum() / 3)
+            assert row["price_paid"] == pytest.approx(own["spend"].sum() / own["admitted"].sum())
+            assert row["price_offered"] == pytest.approx(own["price"].mean())
+    text = (folder / "compare.md").read_text("utf-8")
+    offered = rows[0]["price_offered"]
+    assert f"Prices: uniform, low 1, high 10; {offered:.2f} a sample, mean over rounds and seeds." in text
+    (ours,) = (row for row in rows if (row["policy"], row["budget"]) == ("headgate", 20.0))
+    assert ours["price_paid"] < 0.9 * offered  # it waits for low prices
+    assert f"| {ours['paid']:.2f} | {ours['price_paid']:.2f}, {100 * ours['price_paid'] / offered:.0f} % |" in text
+    wide = call(*words, "--wide").output
+    assert "paid a sample" in wide
+    assert "Best within the limits" in wide
+
+
+def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
+    (tmp_path / "priced.toml").write_text(
+        'base = "digits"\n[run]\nrounds = 4\nseeds = 2\npolicies = ["headgate", "oracle", "constant"]\n[sweep]\nmode = "zip"\n'
+        'prices = [{ kind = "brent" }, { kind = "constant", value = 5.5 }]\nsystem.budget = [46.0, 46.0]\n'
+    )
+    words = ["--budgets", "recipe", "--policies", "recipe", "--quiet", "--processes", "1"]
+    output = call(str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")).output
+    text = (tmp_path / "out" / "compare.md").read_text("utf-8")
+    assert "## Budget 46 a round, brent, scale 0.1" in text
+    assert "## Budget 46 a round, constant, value 5.5" in text
+    assert "paid in all (\\$)" in text
+    assert "; 5.50 a sample, mean over rounds and seeds." in text
+    assert "compare.svg" not in text  # money means something else in each of them
+    assert not (tmp_path / "out" / "compare.svg").exists()
+    assert "at $ 46.0 a round, brent, scale 0.1" in output
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
+    assert [row["unit"] for row in rows] == ["$"] * 3 + [""] * 3
+    assert {row["price_paid"] for row in rows[3:]} == {5.5}
+    (report,) = (tmp_path / "out").glob("*brent*")
+    page = headgate.open(report).report().read_text("utf-8")
+    assert "Paid a sample" in page
+    assert "$ " in page
+
+
+def test_what_is_finished_is_not_run_again(compared):
+    folder, words, _ = compared
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")}
+    again = call(*words, "--format", "json")
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("metrics.parquet")} == before
+    told = json.loads(again.stdout[again.stdout.index("{") : again.stdout.rindex("}") + 1])
+    assert (len(told["rows"]), len(told["savings"])) == (8, 4)
+
+
+def test_pages_go_where_they_are_asked_to(compared, tmp_path):
+    _, words, _ = compared
+    call(*words, "--pages", str(tmp_path / "pages"))
+    assert sorted(path.name for path in (tmp_path / "pages").iterdir()) == ["digits.json", "digits.md", "digits.svg"]
+    assert "(digits.svg)" in (tmp_path / "pages" / "digits.md").read_text("utf-8")
+
+
+def test_a_stop_says_that_the_same_command_goes_on(tmp_path, monkeypatch):
+    from headgate.simulation import schedule
+
+    def stopped(*given, **more):
+        raise Interrupted("interrupted after 3 of 12 rounds", "go on with: headgate run --resume x")
+
+    monkeypatch.setattr(schedule, "perform", stopped)
+    with pytest.raises(Interrupted, match="after 3 of 12 rounds; nothing is lost, the same command goes on"):
+        call("digits", *BUDGETS, *SMALL, "--out", str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("budgets", ["20,x", "20,20", "-5"])
+def test_budgets_that_are_none_are_refused(budgets, tmp_path):
+    with pytest.raises(SettingError, match=re.escape(budgets)):
+        call("digits", "--budgets", budgets, "--out", str(tmp_path / "out"), *SMALL)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_ones_own_is_compared_with_its_own_policies(tmp_path, monkeypatch):
+    """A recipe that comes with headgate has a default set; both say which."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(
+        'base = "digits"\nrun = {rounds = 2, seeds = 1, policies = ["bare", "headgate"]}\n[policies.bare]\nkind = "constant"\n'
+    )
+    own = call("mine.toml", "--budgets", "20", "--quiet", "--out", "own", "--processes", "1")
+    assert own.stderr.splitlines()[0] == "comparing bare, headgate, each held to the money and the buffers"
+    assert {row["policy"] for row in json.loads((tmp_path / "own" / "compare.json").read_text())["rows"]} == {
+        "bare",
+        "headgate",
+    }
+    shipped = call("digits", "--budgets", "20", "--rounds", "2", "--seeds", "1", "-q", "--out", "shipped", "--processes", "1")
+    assert shipped.stderr.startswith("comparing headgate, constant, acdpp, below, oracle, each held")
+
+
+def test_a_price_for_each_client_leaves_out_who_needs_one_price(tmp_path):
+    words = ["ercot", "--budgets", "60,110", "--rounds", "3", "--seeds", "2", "--quiet", "--processes", "1"]
+    said = call(*words, "--out", str(tmp_path / "out"))
+    assert said.stderr.startswith("comparing headgate, constant, below, oracle, each held")
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
+    assert all(row["kept_limits"] for row in rows if row["policy"] != "oracle")
