@@ -35,7 +35,7 @@ SHARED_ORACLE = ("imagenette",)
 """where the oracle as written is the same run as the one as released: equal weights, and no price moves it"""
 SECONDS = {"cifar10": (0.0115, 200.0, 0.0225), "imagenette": (0.085, 400.0, 0.069)}
 """ResNet-9 in bfloat16, E = 10, on an H200: seconds for a round of one run with so many samples, and for judging one model,
-as the times on the pages of docs/results have them"""
+as the times in studies/results/paper have them"""
 
 
 class StudyRun(NamedTuple):
