@@ -115,7 +115,7 @@ screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews
 faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
 	$(BIN)/python tools/faults.py
 
-fuzz: $(READY)   # recipes, plans, data files, replies and federations in which anything happens: SECONDS for each
+fuzz: $(READY)   # recipes, run folders, replies and federations in which anything happens: SECONDS for each
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
 
 clean:

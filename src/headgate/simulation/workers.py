@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ from headgate.simulation.devices import give_back
 
 if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
+    from headgate.simulation.rounds import Round
     from headgate.simulation.run import Tick
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -35,6 +37,9 @@ class WatchedProgress(Protocol):
 
     def played(self, folder: Path, rows: list[dict[str, Any]]) -> None:
         """Take the rows of a round that this process has played."""
+
+    def finished(self, folder: Path, state: dict[str, Any]) -> None:
+        """Take the last state of a chunk that this process has played to its end."""
 
     def look(self) -> None:
         """Look for what other processes have written; called every now and then."""
@@ -83,6 +88,10 @@ class Datasets(dict[str, Any]):
         return self[data.key]
 
 
+def _report(progress: Progress, folder: Path, done: "Round") -> None:
+    progress.played(folder, done.metrics)
+
+
 class InProcess:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
@@ -106,22 +115,24 @@ class InProcess:
             if stop():
                 raise Interrupted("interrupted")
             try:
-                self._play(folder, experiment, device, lambda done: progress.played(folder, done.metrics), stop)  # noqa: B023
+                tick = partial(_report, progress, folder)
+                progress.finished(folder, self._play(folder, experiment, device, tick, stop))
             except Interrupted:
                 raise
             except HeadgateError as error:
                 raise ChunkError(folder, error) from None
             give_back(device)
 
-    def _play(self, folder: Path, experiment: Experiment | None, device: str, tick: "Tick", stop: Callable[[], bool]) -> None:
+    def _play(
+        self, folder: Path, experiment: Experiment | None, device: str, tick: "Tick", stop: Callable[[], bool]
+    ) -> dict[str, Any]:
         from headgate.simulation.run import play_folder, play_new
 
         if self._ready is not None and self._ready.experiment is experiment:
             simulation, self._ready = self._ready, None
-            play_new(folder, simulation, tick, stop)
-        else:
-            experiment = experiment or load(folder / CONFIG)
-            play_folder(folder, experiment, self._datasets.of(experiment.data), device, tick, stop)
+            return play_new(folder, simulation, tick, stop)
+        experiment = experiment or load(folder / CONFIG)
+        return play_folder(folder, experiment, self._datasets.of(experiment.data), device, tick, stop)
 
     def close(self) -> None:
         self._datasets.clear()
