@@ -139,9 +139,7 @@ def test_what_needs_another_device_or_precision_is_refused():
         choose(task_of(linear(), device=ON_CUDA), LocalTraining(0.1, 1), "gram")
     with pytest.raises(SettingError, match=r"^training.dtype = bfloat16: --executor batched does not do it$"):
         choose(task_of(linear(), bfloat16=True, device=ON_CUDA), LocalTraining(0.1, 1), "batched")
-    with pytest.raises(
-        SettingError, match=r"^--executor triton: needs (CUDA, the device is cpu|triton, which)"
-    ):
+    with pytest.raises(SettingError, match=r"^--executor triton: needs (CUDA, the device is cpu|triton, which)"):
         choose(task_of(build_model(ResNet9(), (3, 32, 32), 10), (3, 32, 32), 10), LocalTraining(0.1, 1), "triton")
 
 
