@@ -296,14 +296,15 @@ def errata(
     NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
     conventions. Each says whether the paper's conclusion survives. Tests: docs/understand/errata.md. A few seconds.
     """
-    from studies.paper.errata.listing import as_text, listed
+    from studies.paper.errata.listing import listed
+    from studies.paper.errata.page import entry
 
     known = listed()
     chosen = [known.numbered(number) for number in numbers] if numbers else list(known.errata)
     if format_ is Format.json:
         print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
     else:
-        for line in as_text(chosen).splitlines():
+        for line in (line for each in chosen for line in entry(each)):
             say(line)
 
 
