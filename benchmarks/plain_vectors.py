@@ -3,7 +3,7 @@
 
 from numba import njit
 
-from headgate.simulation.executors.compiled_shapes import LANES
+from headgate.kernels.compiled_shapes import LANES
 
 plain = njit(fastmath=True, error_model="numpy")  # not inlined by numba: the liberties would be lost
 

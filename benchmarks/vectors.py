@@ -31,7 +31,7 @@ WIDTHS = (4, 8, 16)
 
 def calls() -> dict[str, str]:
     """As the kernels of LeNet call them: convolutions, their slopes, and the first linear layer of ten samples."""
-    from headgate.simulation.executors.compiled_shapes import LANES, LONG, LONG_WIDE, WIDE, Grid, Window
+    from headgate.kernels.compiled_shapes import LANES, LONG, LONG_WIDE, WIDE, Grid, Window
 
     tile = Window(5, 2, True, Grid(1, 28, 28, 2), Grid(6, 14, 14)).tile
     block = f"{tile.lanes}, {tile.places}, {tile.vectors}, {tile.terms % LANES}, 5, {tile.terms // LANES}"
@@ -48,7 +48,7 @@ def calls() -> dict[str, str]:
 
 def kernels_with(plain: str | None) -> ModuleType:
     """The kernels, one function of theirs plain."""
-    from headgate.simulation.executors import kernel_calls, kernels
+    from headgate.kernels import kernel_calls, kernels
 
     made = ModuleType(kernels.__name__)
     made.__file__ = kernels.__file__
@@ -84,7 +84,7 @@ def working(plain: str | None) -> Callable[[], Any]:
     import loops
     import torch
 
-    from headgate.simulation.executors.compiled import Compiled
+    from headgate.kernels.compiled import Compiled
 
     work = loops.make("lenet", 1)
     executor = Compiled(work.task)
@@ -112,7 +112,7 @@ def timed(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, list
 def by_themselves(names: list[str], repeats: int) -> list[dict[str, Any]]:
     import plain_vectors
 
-    from headgate.simulation.executors import vectors
+    from headgate.kernels import vectors
 
     cases = []
     for name in names:
@@ -150,7 +150,7 @@ def widths(some: list[int], repeats: int) -> dict[str, Any]:
 
 def at_width(lanes: int) -> float:
     """Seconds of the fastest of some, with vectors of up to this width; 512 bits only in blocks that fill them."""
-    from headgate.simulation.executors import processor
+    from headgate.kernels import processor
 
     found = processor.vector_registers()
     processor.vector_registers = lambda: (min(lanes, 8), lanes, found[2])

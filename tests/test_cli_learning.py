@@ -209,7 +209,7 @@ def test_the_same_recipe_goes_on_in_its_folder(headgate, tmp_path, monkeypatch):
     (tmp_path / "own_steps.py").write_text((EXAMPLES / "my_policy.py").read_text("utf-8"))
     words = ("run", "digits", *SMALL[:4], "--policies", "own_steps:BelowAverage", "--progress", "none", "--out", "r")
     with monkeypatch.context() as killed:
-        killed.setattr("headgate.simulation.schedule.conclude", lambda *_: None)
+        killed.setattr("headgate.simulation.schedule.finish", lambda run, elapsed: run)
         headgate(*words)
     assert not (tmp_path / "r" / "metrics.parquet").exists()
     assert "report: r/report.html" in headgate(*words)[0]

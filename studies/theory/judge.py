@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import plain
+from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import means
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
@@ -116,5 +116,5 @@ def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
     named = {name: getattr(outcome, name) for name in ("quick", "rounds", "seeds", "L")}
     variance = variance_step(outcome.stages[0].points)
     told = {"data": outcome.name, **named, "never_learning": outcome.idle, "variance_step": variance}
-    made: dict[str, Any] = plain({**told, "stages": stages, "points": rows})
+    made: dict[str, Any] = jsonable({**told, "stages": stages, "points": rows})
     return made

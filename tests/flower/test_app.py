@@ -21,14 +21,13 @@ from grids import FakeGrid, Node
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.cli import main
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.flower.app.write import AROUND, FILES, OURS, OWN, TEMPLATE, app_settings, package_name, single, write_app
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.quiet import ENVIRONMENT
-from headgate.flower.run_folder import LEDGER
 from headgate.learning.partition import Dirichlet, Iid
 from headgate.records.reader import RunFolder
 from headgate.simulation.schedule import perform

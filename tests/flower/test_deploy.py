@@ -20,14 +20,14 @@ from deployed import brought_up, patiently, playing, stage
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
+from headgate.books.ledger_store import LedgerStore
+from headgate.books.replay import replay
 from headgate.control.controller import Controller
 from headgate.control.types import Report
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.deploy.loopback import SERVER_APP, progress
 from headgate.flower.deploy.services import FLEET
-from headgate.flower.ledger_store import LedgerStore
-from headgate.flower.replay import replay
 
 pytestmark = [
     pytest.mark.deploy,

@@ -141,18 +141,18 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """What JSON can hold: it has no infinity (null), no tuples with names (objects) and no data classes."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: jsonable(getattr(value, f.name)) for f in fields(value)}
     if hasattr(value, "_asdict"):
-        return plain(value._asdict())
+        return jsonable(value._asdict())
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: jsonable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [jsonable(each) for each in value]
     return value
 
 

@@ -76,6 +76,6 @@ def status(format_: Format, text: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    from headgate.analysis.formatting import plain
+    from headgate.analysis.formatting import jsonable
 
-    print(json_text(json.dumps(plain(value), indent=2, ensure_ascii=False)))
+    print(json_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False)))

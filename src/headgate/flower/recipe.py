@@ -19,6 +19,8 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from headgate.books.durable import Watch
+from headgate.books.messages import Order
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
 from headgate.control.selection import Selection
@@ -26,8 +28,6 @@ from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.client import HeldSamples, headgate_client
-from headgate.flower.durable import Watch
-from headgate.flower.messages import Order
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, unpack
 from headgate.flower.strategy import AdmissionStrategy
@@ -45,7 +45,7 @@ from headgate.learning.slopes import ClientSlopes
 from headgate.learning.streams import Served, Stream
 from headgate.registry import shown_kind
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
 """test images at once"""
 
@@ -72,7 +72,7 @@ class RecipeTask:
     def dtype(self) -> torch.dtype:
         name = self.experiment.training.dtype
         if name not in DTYPES:
-            raise SettingError(f"training.dtype = {name}: clients on Flower compute in {' or '.join(DTYPES)}")
+            raise SettingError(f"training.dtype = {name}: clients on Flower compute in float32 or float64")
         return DTYPES[name]
 
     @cached_property
@@ -132,7 +132,7 @@ class RecipeTask:
             logits = model(x)
             told = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
-                told |= held.told(cross_entropy(logits, y, reduction="none").numpy())
+                told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
         own = self.training
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         parameters = list[Tensor](model.parameters())

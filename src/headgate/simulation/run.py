@@ -79,7 +79,6 @@ def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -
 def _environment(simulation: Simulation) -> dict[str, Any]:
     return {
         **simulation.learner.facts(),
-        "dtype": simulation.experiment.training.dtype,
         "threads": 1,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         MEAN_PRICE: simulation.experiment.prices.mean(simulation.experiment.rounds),

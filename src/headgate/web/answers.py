@@ -17,7 +17,7 @@ from headgate.analysis.curves import heat, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
-from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, told
+from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.escaping import cell
 from headgate.records.reader import RunFolder
@@ -287,7 +287,7 @@ def detail(library: Library, name: str) -> RunDetail:
         environment=run.environment,
         conclusion=conclusion(found),
         warning=breakdown_note([run]),
-        summary=[told(each) for each in summaries],
+        summary=[each.to_dict() for each in summaries],
         table=_summary_table(summaries, run.target),
     )
 

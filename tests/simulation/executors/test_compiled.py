@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
-from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 

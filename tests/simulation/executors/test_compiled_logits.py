@@ -10,13 +10,13 @@ import torch
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from headgate.kernels.compiled import Compiled
 from headgate.learning.data import Digits
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors.compiled import Compiled
-from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.types import Task
 
 from .compiled_nets import COLOUR, GREY, like_lenet, without_linear
@@ -90,7 +90,7 @@ def test_lenet_is_judged_to_the_last_image_as_in_float64():
     task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, digits.mean, digits.std)
     executor, judged, model = Compiled(task), [], copy.deepcopy(task.model).double()
     theta, exact = initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None], replace(task, dtype=torch.float64)
-    work = Packed(images[:400], labels[:400], np.arange(0, 401, 50))
+    work = RaggedBatch(images[:400], labels[:400], np.arange(0, 401, 50))
     for t in range(1, 9):
         theta, _ = executor.advance(theta, work, torch.full((1, 8), 1 / 8), LocalTraining(0.2, 10), [0], t)
         if t in (1, 5, 8):

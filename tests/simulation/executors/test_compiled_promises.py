@@ -6,10 +6,10 @@ import threading
 import pytest
 import torch
 
+from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
-from headgate.simulation.executors.compiled import Compiled
 
 from .compiled_nets import GREY, like_lenet, wide_rows
 from .worlds import CLASSES, ONE_RUN, THREE_RUNS, world

@@ -11,7 +11,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram_host import GramHost
+from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import native_kernels
 
@@ -124,7 +124,7 @@ def test_gram_refuses_a_label_that_is_no_class(wrong):
     case = world(linear(), ONE_RUN)
     case.packed.labels[2] = wrong
     with pytest.raises(IndexError, match="labels are"):
-        case.advance(GramHost(case.task), LocalTraining(0.1, 2))
+        case.advance(Gram(case.task), LocalTraining(0.1, 2))
 
 
 def test_gram_does_not_hang_on_the_number_of_threads_and_puts_it_back():
@@ -135,7 +135,7 @@ def test_gram_does_not_hang_on_the_number_of_threads_and_puts_it_back():
             torch.set_num_threads(threads)
             with blas.limit(limits=threads, user_api="blas"):
                 before = [each.num_threads for each in blas.lib_controllers]
-                given.append(case.advance(GramHost(case.task), LocalTraining(0.1, 5))[0])
+                given.append(case.advance(Gram(case.task), LocalTraining(0.1, 5))[0])
                 assert [each.num_threads for each in blas.lib_controllers] == before
                 assert torch.get_num_threads() == threads
     finally:
