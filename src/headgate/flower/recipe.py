@@ -148,7 +148,7 @@ class RecipeTask:
         return _record(dict(model.named_parameters())), told
 
     def _factors(self, held: HeldSamples) -> Tensor | None:
-        """How much each sample counts, where that hangs on when it came; None: all count alike."""
+        """How much each sample counts, if that depends on when it came; None: all count alike."""
         if not self.experiment.objective.by_age:
             return None
         return torch.from_numpy(self.experiment.objective.factors(held.new, np.array([0, len(held)]))).to(self.dtype)
