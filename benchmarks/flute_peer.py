@@ -20,7 +20,7 @@ from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, load_dataset
 from headgate.learning.local import LocalTraining
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.types import Task
 
 USERS, COHORT, ROUNDS, EVERY = 1000, 10, 100, 20
@@ -63,14 +63,14 @@ def main(rounds: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Sigmoid())
     task = Task(model, data.shape, len(data.classes), (0.0,), (1.0,))
-    executor = pick(task, TRAINING)
+    executor = choose(task, TRAINING)
     judge = Evaluator(task, torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
     theta, samples, accuracy = nn.utils.parameters_to_vector(model.parameters()).detach()[None], 0, []
     for t in range(1, rounds + 1):
         own = [owned[user] for user in draw_cohort(0, t, USERS, COHORT)]
         sizes = np.array([len(rows) for rows in own])
         rows = torch.from_numpy(np.concatenate(own))
-        packed = Packed(images[rows], labels[rows], np.concatenate([[0], np.cumsum(sizes)]))
+        packed = RaggedBatch(images[rows], labels[rows], np.concatenate([[0], np.cumsum(sizes)]))
         weights = torch.from_numpy(sizes / sizes.sum()).float()[None]
         theta, _ = executor.advance(theta, packed, weights, TRAINING, [0], t)
         samples += int(sizes.sum())

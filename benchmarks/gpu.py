@@ -40,7 +40,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, ResNet9
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Executor, Packed, pick
+from headgate.simulation.executors import Executor, RaggedBatch, choose
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
@@ -51,7 +51,7 @@ FLOPS = {"resnet9": 2.27e9, "lenet": 2.264e6}
 """Operations for a sample in a step, forward and backward, two for a multiplication and addition."""
 TRAINING = {"resnet9": LocalTraining(lr=5e-3, steps=10)}
 OTHERS = LocalTraining(lr=0.05, steps=10)
-EVALUATED = (("lenet", 40, False, ("batched", "packed")), ("resnet9", 10, True, ("streams", "packed")))
+EVALUATED = (("lenet", 40, False, ("batched", "triton")), ("resnet9", 10, True, ("streams", "triton")))
 """model, runs, whether in bfloat16, and by which executors; the first one leaves it to the model"""
 
 
@@ -62,7 +62,7 @@ class Work:
     name: str
     task: Task
     theta: Tensor
-    packed: Packed
+    packed: RaggedBatch
     weights: Tensor
 
     @property
@@ -76,7 +76,7 @@ class Work:
     def part(self, runs: int) -> "Work":
         """Only the first runs."""
         offsets = self.packed.offsets[: runs * CLIENTS + 1]
-        packed = Packed(self.packed.images[: offsets[-1]], self.packed.labels[: offsets[-1]], offsets)
+        packed = RaggedBatch(self.packed.images[: offsets[-1]], self.packed.labels[: offsets[-1]], offsets)
         return Work(self.name, self.task, self.theta[:runs], packed, self.weights[:runs])
 
     def flops(self) -> float:
@@ -103,7 +103,7 @@ def make(name: str, runs: int, bfloat16: bool = False, sizes: np.ndarray | None 
     task = Task(model, shape, CLASSES, (0.4,) * shape[0], (0.3,) * shape[0], device=DEVICE, bfloat16=bfloat16)
     theta = torch.stack([initial_parameters(MODEL.kinds[name](), shape, CLASSES, seed) for seed in range(runs)]).to(DEVICE)
     weights = torch.from_numpy(sizes / sizes.sum(axis=1, keepdims=True)).to(theta)
-    return Work(name, task, theta, Packed(images, labels, offsets), weights)
+    return Work(name, task, theta, RaggedBatch(images, labels, offsets), weights)
 
 
 # the ways to do it
@@ -243,50 +243,50 @@ def check(name: str, work: Work, way: Callable[[], Tensor]) -> dict[str, Any]:
 
 def resnet9(repeats: int, peak: dict[str, float]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     single, many = make("resnet9", 1, bfloat16=True), make("resnet9", 10, bfloat16=True)
-    streams, one = (pick(single.task, single.training, name) for name in ("streams", "packed"))
-    ten = pick(many.task, many.training, "packed")
+    streams, one = (choose(single.task, single.training, name) for name in ("streams", "triton"))
+    ten = choose(many.task, many.training, "triton")
     ways = [
         Way("lean loop", make("resnet9", 1), lean_loop(make("resnet9", 1))),
         Way("streams bfloat16", single, by_executor(single, streams), precision="bfloat16"),
-        Way("packed bfloat16", single, by_executor(single, one), precision="bfloat16"),
-        Way("packed bfloat16, together", many, by_executor(many, ten), precision="bfloat16"),
+        Way("triton bfloat16", single, by_executor(single, one), precision="bfloat16"),
+        Way("triton bfloat16, together", many, by_executor(many, ten), precision="bfloat16"),
     ]
     rows = measure(ways, repeats, peak)
     print("streams:", getattr(streams, "note", None) or "compiled and recorded")
     sizes = np.array([[5, 0, 20, 33, 1, 17, 40, 9, 55, 20]])
     fine, coarse = make("resnet9", 1, False, sizes), make("resnet9", 1, True, sizes)
     checks = [
-        check("packed", coarse, by_executor(coarse, pick(coarse.task, coarse.training, "packed"))),
-        check("packed", fine, by_executor(fine, pick(fine.task, fine.training, "packed"))),
+        check("triton", coarse, by_executor(coarse, choose(coarse.task, coarse.training, "triton"))),
+        check("triton", fine, by_executor(fine, choose(fine.task, fine.training, "triton"))),
         check("lean loop", fine, lean_loop(fine)),
         check("streams", single, ways[1].round),
-        check("packed", single, ways[2].round),
+        check("triton", single, ways[2].round),
     ]
     return rows, checks
 
 
 def forty(name: str, executor: str, repeats: int, peak: dict[str, float]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     work = make(name, 40)
-    two, ours = work.part(2), pick(work.task, work.training, executor)
+    two, ours = work.part(2), choose(work.task, work.training, executor)
     ways = [Way("lean loop", two, lean_loop(two), scale=20.0), Way(executor, work, by_executor(work, ours))]
     rows = measure(ways, repeats, peak)
     print(f"{executor}:", getattr(ours, "note", None) or "nothing given up")
-    return rows, [check(executor, two, by_executor(two, pick(two.task, two.training, executor)))]
+    return rows, [check(executor, two, by_executor(two, choose(two.task, two.training, executor)))]
 
 
 def evaluate(repeats: int) -> list[dict[str, Any]]:
     """10,000 test images: forty LeNets and ten ResNet-9, by the model itself and by executors that offer it."""
     rows = []
     for model, runs, bfloat16, names in (
-        ("lenet", 40, False, ("batched", "packed")),
-        ("resnet9", 10, True, ("streams", "packed")),
+        ("lenet", 40, False, ("batched", "triton")),
+        ("resnet9", 10, True, ("streams", "triton")),
     ):
         work, rng, shape = make(model, runs, bfloat16=bfloat16), np.random.default_rng(0), SHAPES[model]
         images = torch.from_numpy(rng.integers(0, 256, (10_000, *shape), dtype=np.uint8)).to(DEVICE)
         labels, hits = torch.from_numpy(rng.integers(0, CLASSES, 10_000)).to(DEVICE), []
         for name in names:
-            executor = pick(work.task, work.training, name)
-            if name == "packed":
+            executor = choose(work.task, work.training, name)
+            if name == "triton":
                 by_executor(work, executor)()  # what it has made for training serves here too
             judge = Evaluator(work.task, images, labels, executor)
             judge(work.theta)
@@ -307,7 +307,7 @@ def accuracy(name: str, rounds: int, seeds: int) -> list[dict[str, Any]]:
 
     data = load_dataset(name)
     rows = []
-    for executor, coarse in (("streams", False), ("packed", True)):
+    for executor, coarse in (("streams", False), ("triton", True)):
         accuracies = learn(data, executor, coarse, rounds, seeds)
         rows.append({"executor": executor, "bfloat16": coarse, "rounds": rounds, "accuracies": accuracies})
         print(rows[-1], flush=True)
@@ -325,7 +325,7 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
         build_model(ResNet9(), data.shape, classes), data.shape, classes, data.mean, data.std, device=DEVICE, bfloat16=coarse
     )
     # several sizes for a few rounds each: float32 is not worth compiling
-    ours = pick(task, training, executor) if coarse else CudaStreams(task, compiled=False)
+    ours = choose(task, training, executor) if coarse else CudaStreams(task, compiled=False)
     theta = torch.stack([initial_parameters(ResNet9(), data.shape, classes, seed) for seed in range(seeds)]).to(DEVICE)
     images, labels = torch.from_numpy(data.train_images).to(DEVICE), torch.from_numpy(data.train_labels).to(DEVICE)
     owners = []
@@ -338,7 +338,7 @@ def learn(data: Any, executor: str, coarse: bool, rounds: int, seeds: int) -> li
         rows = np.concatenate([own[max(0, admitted * t - kept) : admitted * t] for own in owners])
         sizes = [min(kept, admitted * t)] * len(owners)
         chosen = torch.from_numpy(rows).to(DEVICE)
-        packed = Packed(images[chosen], labels[chosen], np.concatenate([[0], np.cumsum(sizes)]))
+        packed = RaggedBatch(images[chosen], labels[chosen], np.concatenate([[0], np.cumsum(sizes)]))
         weights = torch.full((seeds, CLIENTS), 1 / CLIENTS, device=DEVICE)
         theta, _ = ours.advance(theta, packed, weights, training, range(seeds), t)
     judge = Evaluator(task, torch.from_numpy(data.test_images).to(DEVICE), torch.from_numpy(data.test_labels).to(DEVICE), ours)
@@ -379,7 +379,7 @@ def main() -> None:
             if case == "evaluate":
                 record["evaluation"] = evaluate(given.repeats)
                 continue
-            found = forty(case, "packed", given.repeats, peak) if case == "lenet" else resnet9(given.repeats, peak)
+            found = forty(case, "triton", given.repeats, peak) if case == "lenet" else resnet9(given.repeats, peak)
             rows += found[0]
             checks += found[1]
     out = given.out or Path(__file__).parent / "results" / ("gpu_accuracy.json" if given.accuracy else "gpu.json")

@@ -14,10 +14,10 @@ import numpy as np
 import same_work
 
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.executor import RaggedBatch
 
 MEAN, STD = (same_work.MEAN,), (same_work.STD,)
-Advance = Callable[[Any, Packed, Any, LocalTraining, range, int], tuple[Any, Any]]
+Advance = Callable[[Any, RaggedBatch, Any, LocalTraining, range, int], tuple[Any, Any]]
 
 
 def linear() -> tuple[Advance, Callable[[Any], Any]]:
@@ -33,12 +33,12 @@ def net(name: str, training: LocalTraining) -> tuple[Advance, Callable[[Any], An
 
     from headgate.learning.models import MODEL
     from headgate.learning.networks import build_model
-    from headgate.simulation.executors import pick
+    from headgate.simulation.executors import choose
     from headgate.simulation.executors.types import Task
 
     model = build_model(MODEL.kinds[name](), same_work.SHAPE, same_work.CLASSES)
     task = Task(model, same_work.SHAPE, same_work.CLASSES, MEAN, STD)
-    return pick(task, training).advance, torch.from_numpy
+    return choose(task, training).advance, torch.from_numpy
 
 
 def main(name: str, rounds: int, result: str, runs: int) -> None:
@@ -52,7 +52,7 @@ def main(name: str, rounds: int, result: str, runs: int) -> None:
         sizes = np.array([len(each) for each in own])
         rows = np.concatenate(own * runs)
         offsets = np.concatenate([[0], np.cumsum(np.tile(sizes, runs))])
-        packed = Packed(put(pool.pixels[rows]), put(pool.labels[rows]), offsets)
+        packed = RaggedBatch(put(pool.pixels[rows]), put(pool.labels[rows]), offsets)
         weights = put(np.tile(sizes / sizes.sum(), (runs, 1)).astype(np.float32))
         theta, _ = advance(theta, packed, weights, training, range(runs), t)
         ends.append(time.time())

@@ -23,11 +23,11 @@ def measure(threads: int, repeats: int, images_: int) -> dict[str, Any]:
     import torch
 
     from headgate.simulation.evaluate import Evaluator
-    from headgate.simulation.executors import pick
+    from headgate.simulation.executors import choose
 
     torch.set_num_threads(threads)
     work, random = loops.make("lenet", RUNS), torch.Generator().manual_seed(0)
-    executor = pick(work.task, work.training, "compiled")
+    executor = choose(work.task, work.training, "compiled")
     theta, _ = executor.advance(work.theta, work.packed, work.weights, work.training, range(RUNS), 1)
     images = torch.randint(0, 256, (images_, *loops.SHAPE), dtype=torch.uint8, generator=random)
     labels = torch.randint(0, loops.CLASSES, (images_,), generator=random)

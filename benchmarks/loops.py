@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL
 from headgate.learning.networks import build_model, initial_parameters
-from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.executors.types import Task
 
@@ -45,7 +45,7 @@ class Work:
     name: str
     task: Task
     theta: Tensor
-    packed: Packed
+    packed: RaggedBatch
     weights: Tensor
 
     @property
@@ -55,7 +55,7 @@ class Work:
     def part(self, runs: int) -> "Work":
         """Only the first runs."""
         offsets = self.packed.offsets[: runs * CLIENTS + 1]
-        packed = Packed(self.packed.images[: offsets[-1]], self.packed.labels[: offsets[-1]], offsets)
+        packed = RaggedBatch(self.packed.images[: offsets[-1]], self.packed.labels[: offsets[-1]], offsets)
         return Work(self.name, self.task, self.theta[:runs], packed, self.weights[:runs])
 
     @cached_property
@@ -107,7 +107,7 @@ def make(name: str, runs: int) -> Work:
     task = Task(module(name), SHAPE, CLASSES, (MEAN,), (STD,))
     theta = torch.stack([begun(name, seed) for seed in range(runs)])
     weights = torch.from_numpy(sizes / sizes.sum(axis=1, keepdims=True)).float()
-    return Work(name, task, theta, Packed(images, labels, offsets), weights)
+    return Work(name, task, theta, RaggedBatch(images, labels, offsets), weights)
 
 
 # the ways to do it
@@ -188,14 +188,14 @@ def lean_loop(work: Work) -> Callable[[], Tensor]:
 def gram(work: Work) -> Callable[[], NDArray[np.float32]]:
     """As in a run: on numpy's arrays, without torch."""
     ours = Gram(LinearTask(SHAPE, CLASSES, (MEAN,), (STD,), np.dtype(np.float32)))
-    packed = Packed(work.packed.images.numpy(), work.packed.labels.numpy(), work.packed.offsets)
+    packed = RaggedBatch(work.packed.images.numpy(), work.packed.labels.numpy(), work.packed.offsets)
     theta, weights = work.theta.numpy(), work.weights.numpy()
     return one_thread()(lambda: ours.advance(theta, packed, weights, work.training, range(work.runs), 1)[0])
 
 
 def executor(name: str) -> Callable[[Work], Callable[[], Tensor]]:
     def prepare(work: Work) -> Callable[[], Tensor]:
-        ours = pick(work.task, work.training, name)
+        ours = choose(work.task, work.training, name)
         return lambda: ours.advance(work.theta, work.packed, work.weights, work.training, range(work.runs), 1)[0]
 
     return prepare

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, batch_order
-from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.types import Task
 
 USERS, EACH, SHAPE, CLASSES, MEAN, STD = 200, 50, (3, 32, 32), 10, (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
@@ -68,7 +68,7 @@ class Ours:
     def __init__(self, images: Tensor, labels: Tensor, cohort: int, name: str) -> None:
         self.images, self.labels, self.cohort = images, labels, cohort
         self.task = Task(net(), SHAPE, CLASSES, MEAN, STD, device=images.device)
-        self.executor = pick(self.task, TRAINING, name)
+        self.executor = choose(self.task, TRAINING, name)
         self.theta = nn.utils.parameters_to_vector(self.task.model.parameters()).detach()[None].to(images.device)
         self.offsets = np.arange(cohort + 1) * EACH
         self.weights = torch.full((1, cohort), 1 / cohort, device=images.device)
@@ -90,7 +90,7 @@ class Ours:
     def take(self, rows: np.ndarray) -> None:
         self.t += 1
         own = torch.from_numpy(rows.reshape(-1)).to(self.images.device)
-        packed = Packed(self.images[own], self.labels[own], self.offsets)
+        packed = RaggedBatch(self.images[own], self.labels[own], self.offsets)
         self.theta, _ = self.executor.advance(self.theta, packed, self.weights, TRAINING, [0], self.t)
 
 

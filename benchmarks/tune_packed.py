@@ -18,12 +18,12 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from headgate.kernels.packed_tiles import TUNED, Kind, Tile, count_tiles, power_in, tiles
+from headgate.kernels.residual_net import Block, read_blocks
+from headgate.kernels.residual_steps import Room, Workspace
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import ResNet9
 from headgate.learning.networks import build_model
-from headgate.simulation.executors.packed_net import Block, read_blocks
-from headgate.simulation.executors.packed_steps import Room, Workspace
-from headgate.simulation.executors.packed_tiles import TUNED, Kind, Tile, count_tiles, power_in, tiles
 from headgate.simulation.executors.types import Task
 
 CLIENTS = 10

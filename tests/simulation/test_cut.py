@@ -51,7 +51,7 @@ def test_light_work_stays_together_and_heavy_work_is_cut(monkeypatch):
     assert most_runs(heavy, "gram") == 40
     assert most_runs(heavy, "compiled") == 2
     assert most_runs(light, "batched", fit=7) == most_runs(heavy, "batched", fit=7) == 7
-    assert most_runs(heavy, "packed", fit=1000) == cutting.MOST_NETS
+    assert most_runs(heavy, "triton", fit=1000) == cutting.MOST_NETS
 
 
 @pytest.mark.parametrize(

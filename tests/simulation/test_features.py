@@ -10,14 +10,13 @@ import torch
 from torch import nn
 
 from headgate.experiment import load
+from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.simulation.engine import Simulation
-from headgate.simulation.executors import Packed
+from headgate.simulation.executors import RaggedBatch
 from headgate.simulation.executors.batched import Batched
-from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram import LinearTask
-from headgate.simulation.executors.gram_host import GramHost
+from headgate.simulation.executors.gram import Gram, LinearTask
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 from headgate.simulation.linear import Judged
@@ -48,7 +47,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(
     ("make", "model"),
-    [(GramHost, linear), (FlatLoop, net), (Batched, net), (Compiled, net)],
+    [(Gram, linear), (FlatLoop, net), (Batched, net), (Compiled, net)],
     ids=lambda each: each.__name__,
 )
 def test_executors_do_with_features_what_the_reference_does(make, model, dtype):
@@ -56,7 +55,7 @@ def test_executors_do_with_features_what_the_reference_does(make, model, dtype):
     random = torch.Generator().manual_seed(1)
     images = 3 * torch.randn(9, 1, 1, 5, generator=random)
     before = images.clone()
-    packed = Packed(images, torch.randint(0, 3, (9,), generator=random), np.array([0, 4, 4, 9]))
+    packed = RaggedBatch(images, torch.randint(0, 3, (9,), generator=random), np.array([0, 4, 4, 9]))
     theta = torch.randn(1, task.size, generator=random).to(dtype)
     weights, training = torch.tensor([[0.3, 0.2, 0.5]], dtype=dtype), LocalTraining(0.1, 4)
     done, judged = (each(task).advance(theta, packed, weights, training, [1], 1) for each in (make, Reference))

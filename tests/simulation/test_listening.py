@@ -91,7 +91,7 @@ def test_what_is_told_is_a_forward_pass_before_the_local_steps(executor, setting
     for t in range(1, 7):
         now, theta, before = own._prepare(t, own.ledgers, own.purchases), own.theta.copy(), own.ledgers
         rows = {(row["policy"], row["seed"]): row for row in own.step().clients}
-        told = by_hand(now, theta, own.learner._packed(now.batch))
+        told = by_hand(now, theta, own.learner._ragged(now.batch))
         for run, (name, seed) in enumerate((name, seed) for name in own.names for seed in (0, 1)):
             row = rows[name, seed]
             if name == "headgate":

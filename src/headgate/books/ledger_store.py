@@ -18,8 +18,7 @@ import numpy as np
 
 from headgate.books.durable import Durable
 from headgate.books.messages import one_line
-from headgate.control.terms import Terms
-from headgate.control.types import Floats, Ledger, Losses
+from headgate.control.types import Floats, Ledger, Losses, Terms
 from headgate.errors import LedgerError
 
 LEDGER = "ledger.sqlite"

@@ -111,8 +111,8 @@ class Training:
     """write down what clients' samples lose before they are trained on, for every policy; left out: for those that listen"""
     target: float | None = None
     """test accuracy whose first round is reported"""
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
-    """bfloat16: products in it, parameters in float32; on CUDA only"""
+    dtype: Literal["auto", "float32", "float64", "bfloat16"] = "auto"
+    """bfloat16: products in it, parameters in float32; on CUDA only. auto: bfloat16 where the executor does it, else float32"""
 
     def __post_init__(self) -> None:
         self.local()  # refuses what no client could do

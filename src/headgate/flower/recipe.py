@@ -38,14 +38,14 @@ from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.judgement import judgement, sets_to_judge_by
 from headgate.learning.last_layer import last_layer, with_features
-from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.local import schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream, StreamRows
 from headgate.registry import shown_kind
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
 EVALUATED = 2_000
 """test images at once"""
 
@@ -72,12 +72,8 @@ class RecipeTask:
     def dtype(self) -> torch.dtype:
         name = self.experiment.training.dtype
         if name not in DTYPES:
-            raise SettingError(f"training.dtype = {name}: clients on Flower compute in {' or '.join(DTYPES)}")
+            raise SettingError(f"training.dtype = {name}: clients on Flower compute in float32 or float64")
         return DTYPES[name]
-
-    @cached_property
-    def training(self) -> LocalTraining:
-        return self.experiment.local
 
     @cached_property
     def world(self) -> World:
@@ -102,7 +98,7 @@ class RecipeTask:
         """The stream in every concept."""
         return self.world.stream(self.stream, self.experiment.rounds)
 
-    def served(self, client: int, positions: Ints, t: int | None) -> Served:
+    def served(self, client: int, positions: Ints, t: int | None) -> StreamRows:
         """What comes at these positions of a client's stream when it is read in round t."""
         clients = np.full_like(positions, client)
         if t is None and self.experiment.data.changes is not None:
@@ -133,7 +129,7 @@ class RecipeTask:
             told = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
                 told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
-        own = self.training
+        own = self.experiment.local
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         parameters = list[Tensor](model.parameters())
         velocity = [torch.zeros_like(each) for each in parameters]
@@ -173,8 +169,8 @@ class RecipeTask:
             return None
         layer = last_layer(model, self.dataset.shape)
         if layer is None:
-            kind, rule = self.experiment.model.kind, "a rule"
-            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {rule} needs the gradients")
+            kind = self.experiment.model.kind
+            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which a rule needs the gradients")
         return layer
 
     def _place(self, order: Order) -> int:

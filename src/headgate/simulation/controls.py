@@ -11,7 +11,7 @@ import numpy as np
 
 from headgate.learning.local import LocalTraining
 from headgate.limits import check_memory
-from headgate.simulation.executors.executor import Array, Executor, Packed
+from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
 
 
 def no_controls(arrays: Any, theta: Array, clients: int) -> Array:
@@ -27,7 +27,7 @@ def advance_with_controls(
     arrays: Any,
     theta: Array,
     controls: Array,
-    packed: Packed,
+    batch: RaggedBatch,
     weights: Array,
     training: LocalTraining,
     seeds: Sequence[int],
@@ -44,16 +44,16 @@ def advance_with_controls(
     alone = arrays.where(trains, 1.0, weights).reshape(-1, 1)
     each = [seed for seed in seeds for _ in range(clients)]
     tilt = (common - controls).reshape(-1, size)
-    ends, losses = executor.advance(start, packed, alone, training, each, t, tilt)
+    ends, losses = executor.advance(start, batch, alone, training, each, t, tilt)
     moves = ends.reshape(controls.shape) - theta[:, None]
     after = theta + (weights[:, :, None] * moves).sum(1)
     found = controls - common - moves / (training.lr * training.steps)
-    return after, _mean(arrays, losses, packed, weights), arrays.where(trains[:, :, None], found, controls)
+    return after, _mean(arrays, losses, batch, weights), arrays.where(trains[:, :, None], found, controls)
 
 
-def _mean(arrays: Any, losses: Array, packed: Packed, weights: Array) -> Array:
+def _mean(arrays: Any, losses: Array, batch: RaggedBatch, weights: Array) -> Array:
     """Of all samples of a run, from the means of its clients; nan where there is none."""
-    sizes = np.diff(packed.offsets).reshape(tuple(weights.shape)).astype(np.float64)
+    sizes = np.diff(batch.offsets).reshape(tuple(weights.shape)).astype(np.float64)
     shares = arrays.asarray(sizes / sizes.sum(axis=1, keepdims=True), dtype=losses.dtype)
     if hasattr(shares, "to"):
         shares = shares.to(losses.device)

@@ -3,7 +3,7 @@ the one on torch, which is imported only where it is needed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +18,7 @@ from headgate.learning.datasets import Dataset
 from headgate.learning.models import Logistic
 from headgate.learning.server import State
 from headgate.simulation.controls import advance_with_controls, no_controls
-from headgate.simulation.executors import names
-from headgate.simulation.executors.executor import Array, Executor, Packed
+from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
 
 EVALUATED = 2_000
 """test images at once: bounds memory"""
@@ -86,7 +85,7 @@ class Learner(ABC):
         A model that is no longer finite keeps its last finite state; its run is said to be broken.
         """
         given, here = self.experiment, self.arrays
-        work = self._packed(batch), self._put(batch.weights), self.training, seeds, t
+        work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
         clients = models.clients
         if self.training.objective.controls:
             known = models.theta, clients[CONTROLS], *work
@@ -105,17 +104,17 @@ class Learner(ABC):
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
         """What the samples of these runs lose under the models before the round, one after the other; `read` waits for it.
 
-        A forward pass of each run by itself, so that its numbers hang on no other.
+        A forward pass of each run by itself, so that its numbers depend on no other.
         """
         ends = batch.offsets[:: batch.weights.shape[1]].tolist()
-        packed = ((run, self._packed(batch.part(slice(ends[run], ends[run + 1])))) for run in runs.tolist())
-        parts = [self._losses(models.theta[run : run + 1], own) for run, own in packed]
+        own = ((run, self._ragged(batch.part(slice(ends[run], ends[run + 1])))) for run in runs.tolist())
+        parts = [self._losses(models.theta[run : run + 1], each) for run, each in own]
         return self.arrays.concatenate(parts)
 
     def scores(self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints) -> Scores:
         """What models say of rows of the training set, `runs` being whose model judges each, one after the other.
 
-        A forward pass of each run by itself, so that its numbers hang on no other. Images are not moved. Waits.
+        A forward pass of each run by itself, so that its numbers depend on no other. Images are not moved. Waits.
         """
         if not len(rows):
             one = self.scores(models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -176,10 +175,10 @@ class Learner(ABC):
     def _beginning(self, seeds: Sequence[int]) -> Array: ...
 
     @abstractmethod
-    def _packed(self, batch: RoundSamples) -> Packed: ...
+    def _ragged(self, batch: RoundSamples) -> RaggedBatch: ...
 
     @abstractmethod
-    def _losses(self, theta: Array, packed: Packed) -> Array:
+    def _losses(self, theta: Array, batch: RaggedBatch) -> Array:
         """Of each sample under the one model theta (1, P)."""
 
     @abstractmethod
@@ -201,14 +200,12 @@ class Learner(ABC):
 
 def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: str) -> Learner:
     """Logistic regression is learnt by numpy where the Gram form fits and there is no other device; all else by torch."""
-    if executor not in names():
-        raise SettingError(f"--executor {executor}: must be {', '.join(names())}")
     linear = type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
-    if linear and device == "cpu" and executor in ("auto", "gram"):
+    fits = executor == "gram" or (executor == "auto" and experiment.local.batch_size is None)
+    if linear and device == "cpu" and fits:
         from headgate.simulation.linear import LinearLearner
 
-        with suppress(SettingError) if executor == "auto" else nullcontext():
-            return LinearLearner(experiment, dataset)
+        return LinearLearner(experiment, dataset)
     try:
         from headgate.simulation.nets import NetLearner
     except ModuleNotFoundError as error:

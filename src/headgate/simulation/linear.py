@@ -15,7 +15,7 @@ from headgate.learning.averaging import between
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.shift import shifted
-from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
 
@@ -127,11 +127,12 @@ class LinearLearner(Learner):
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
         super().__init__(experiment, dataset)
-        self.dtype = np.dtype(experiment.training.dtype)
+        dtype = experiment.training.dtype
+        self.dtype = np.dtype("float32" if dtype == "auto" else dtype)
         scale = (dataset.mean, dataset.std)
         self.task = LinearTask(dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit)
+        Gram.cost(self.task, self.training)  # which refuses what it does not do
         self.executor = Gram(self.task)
-        self.executor.check(self.training)
         self._judged = [Judged(self.task, *own) for own in dataset.judged]
 
     def launch(
@@ -161,21 +162,21 @@ class LinearLearner(Learner):
         return one_thread()
 
     def facts(self) -> dict[str, Any]:
-        return {"executor": self.executor.name, "device": "cpu"}
+        return {"executor": self.executor.name, "device": "cpu", "dtype": self.dtype.name}
 
     def _beginning(self, seeds: Sequence[int]) -> Floats:
         return np.zeros((len(seeds), self.task.size), self.dtype)
 
-    def _packed(self, batch: RoundSamples) -> Packed:
+    def _ragged(self, batch: RoundSamples) -> RaggedBatch:
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
-        return Packed(images, self.dataset.train_labels[batch.rows], batch.offsets, self._factors(batch))
+        return RaggedBatch(images, self.dataset.train_labels[batch.rows], batch.offsets, self._factors(batch))
 
-    def _losses(self, theta: Floats, packed: Packed) -> Floats:
-        samples, logits = self._logits(theta, packed.images)
+    def _losses(self, theta: Floats, batch: RaggedBatch) -> Floats:
+        samples, logits = self._logits(theta, batch.images)
         logits -= logits.max(axis=0)
-        return np.asarray(np.log(np.exp(logits).sum(axis=0)) - logits[packed.labels, np.arange(len(samples))])
+        return np.asarray(np.log(np.exp(logits).sum(axis=0)) - logits[batch.labels, np.arange(len(samples))])
 
     def _answers(self, theta: Floats, rows: Ints, features: bool) -> tuple[Floats, Floats | None]:
         samples, logits = self._logits(theta, self.dataset.train_images[rows])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import pick
-from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors import choose
+from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.types import Task, to_device
 from headgate.simulation.learner import Learner, RoundSamples
 
@@ -35,7 +36,9 @@ class NetLearner(Learner):
         if device == "cuda":  # float32 means float32, by kernels that repeat their bits
             torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
-        task = Task(
+        if dtype == "bfloat16" and device != "cuda":
+            raise SettingError(f"training.dtype = bfloat16: needs CUDA, the device is {device}")
+        plain = Task(
             model=build_model(experiment.model, dataset.shape, len(dataset.classes)),
             shape=dataset.shape,
             classes=len(dataset.classes),
@@ -44,9 +47,11 @@ class NetLearner(Learner):
             unit=dataset.unit,
             dtype=torch.float64 if dtype == "float64" else torch.float32,
             device=where,
-            bfloat16=dtype == "bfloat16",
         )
-        self.task, self.executor = task, pick(task, self.training, executor)
+        coarse = replace(plain, bfloat16=True)
+        first = coarse if dtype == "bfloat16" or (dtype == "auto" and device == "cuda") else plain
+        self.executor = choose(first, self.training, executor, or_else=plain if dtype == "auto" else None)
+        self.task = task = self.executor.task
 
         def there(images: Pixels, labels: Labels) -> tuple[Tensor, Tensor]:
             return torch.from_numpy(np.ascontiguousarray(images)).to(where), torch.from_numpy(labels).to(where)
@@ -77,22 +82,23 @@ class NetLearner(Learner):
 
     def facts(self) -> dict[str, Any]:
         device = torch.cuda.get_device_name() if self.device == "cuda" else "cpu"
-        return {"torch": torch.__version__, "executor": self.executor.name, "device": device}
+        used = str(self.task.arithmetic).removeprefix("torch.")
+        return {"torch": torch.__version__, "executor": self.executor.name, "device": device, "dtype": used}
 
     def _beginning(self, seeds: Sequence[int]) -> Tensor:
         model, shape, classes = self.experiment.model, self.dataset.shape, self.task.classes
         start = {seed: initial_parameters(model, shape, classes, seed) for seed in dict.fromkeys(seeds)}
         return torch.stack([start[seed] for seed in seeds]).to(self.task.device, self.task.dtype)
 
-    def _packed(self, batch: RoundSamples) -> Packed:
+    def _ragged(self, batch: RoundSamples) -> RaggedBatch:
         rows = to_device(batch.rows, self.task.device)
         images = self.images.index_select(0, rows)
         if batch.moves is not None:
             images = shifted(images, to_device(batch.moves, self.task.device), self.experiment.training.shift)
-        return Packed(images, self.labels.index_select(0, rows), batch.offsets, self._factors(batch))
+        return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets, self._factors(batch))
 
-    def _losses(self, theta: Tensor, packed: Packed) -> Tensor:
-        return self.evaluators[0].losses(theta, packed.images, packed.labels)
+    def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
+        return self.evaluators[0].losses(theta, batch.images, batch.labels)
 
     def _answers(self, theta: Tensor, rows: Ints, features: bool) -> tuple[Tensor, Tensor | None]:
         images = self.images.index_select(0, to_device(rows, self.task.device))

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Residual
-from headgate.simulation.executors.executor import Packed
+from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
@@ -89,8 +89,8 @@ def each_client():
 def test_convolution_its_slope_and_its_descent(height, width, positions, momentum, boxes):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    from headgate.simulation.executors import triton_boxes, triton_kernels
-    from headgate.simulation.executors.packed_tiles import count_tiles, tiles
+    from headgate.kernels import triton_boxes, triton_kernels
+    from headgate.kernels.packed_tiles import count_tiles, tiles
 
     random, inward, outward = torch.Generator().manual_seed(0), 32, 64
     samples, clients, area = sum(SIZES), len(SIZES), height * width
@@ -146,7 +146,7 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(("pool", "add"), [(False, False), (False, True), (True, False)])
 def test_normalisation_mish_and_pool(pool, add, at_once):
-    from headgate.simulation.executors import triton_norms as kernels
+    from headgate.kernels import triton_norms as kernels
 
     random, channels, group, height, width = torch.Generator().manual_seed(1), 32, 4, 4, 8
     samples, clients = sum(SIZES), len(SIZES)
@@ -227,17 +227,17 @@ def world(sizes, net=tiny_net):
     weights = torch.rand(len(sizes), len(sizes[0]), generator=random)
     if len(sizes[0]) > 1:
         weights[0, 0] = 0
-    return task, theta, Packed(images, labels, offsets), weights
+    return task, theta, RaggedBatch(images, labels, offsets), weights
 
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 @pytest.mark.parametrize("training", [LocalTraining(0.2, 1), LocalTraining(0.1, 2, momentum=0.9, weight_decay=0.02)])
 def test_the_executor_does_what_the_reference_does(net, training):
-    from headgate.simulation.executors.packed import PackedKernels
+    from headgate.kernels.triton_executor import TritonKernels
 
     task, theta, packed, weights = world([[2, 0, 1], [0, 0, 0], [1, 0, 0]], net)
     given = theta.clone()
-    executor = PackedKernels(task)
+    executor = TritonKernels(task)
     after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
     expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
     assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
@@ -252,9 +252,9 @@ def test_the_executor_does_what_the_reference_does(net, training):
 
 def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch):
     """Otherwise both are held at once, and what was said to fit does not."""
-    from headgate.simulation.executors.packed import PackedKernels
+    from headgate.kernels.triton_executor import TritonKernels
 
-    made, plain = [], PackedKernels._space
+    made, plain = [], TritonKernels._space
 
     def space(self, room, momentum):
         assert [each() for each in made if each() is not None] == []
@@ -262,9 +262,9 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
         made.append(weakref.ref(fresh))
         return fresh
 
-    monkeypatch.setattr(PackedKernels, "_space", space)
+    monkeypatch.setattr(TritonKernels, "_space", space)
     task, theta, packed, weights = world([[1], [3]], tiny_net)
-    executor = PackedKernels(task)
+    executor = TritonKernels(task)
     executor.memory = 1
     executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     assert len(made) == 2
@@ -272,9 +272,9 @@ def test_a_chunk_of_runs_is_let_go_before_the_next_takes_its_memory(monkeypatch)
 
 def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
     """As where somebody else takes memory that was free a moment ago. A single run cannot be cut: then it is said."""
-    from headgate.simulation.executors.packed import PackedKernels
+    from headgate.kernels.triton_executor import TritonKernels
 
-    plain, most = PackedKernels._space, 2
+    plain, most = TritonKernels._space, 2
 
     def space(self, room, momentum):
         if room.samples > most:
@@ -282,25 +282,25 @@ def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
         return plain(self, room, momentum)
 
     task, theta, packed, weights = world([[1], [2], [1], [1]], tiny_stack)
-    whole, _ = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
-    monkeypatch.setattr(PackedKernels, "_space", space)
-    executor = PackedKernels(task)
+    whole, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
+    monkeypatch.setattr(TritonKernels, "_space", space)
+    executor = TritonKernels(task)
     again, _ = executor.advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
     assert torch.equal(whole, again)
     assert executor.memory is not None
     most = 1
     with pytest.raises(torch.OutOfMemoryError):
-        PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
+        TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
 
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 def test_a_run_that_has_broken_down_leaves_the_others_alone(net):
-    from headgate.simulation.executors.packed import PackedKernels
+    from headgate.kernels.triton_executor import TritonKernels
 
     task, theta, packed, weights = world([[1], [1]], net)
-    alone, _ = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    alone, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     theta[0, 0] = torch.nan
-    together, loss = PackedKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
+    together, loss = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     assert torch.equal(together[1], alone[1])
     assert not torch.isfinite(together[0]).all()
     assert torch.isnan(loss[0])
@@ -308,10 +308,10 @@ def test_a_run_that_has_broken_down_leaves_the_others_alone(net):
 
 @pytest.mark.parametrize("net", [tiny_net, tiny_stack])
 def test_logits_are_those_of_the_model(net):
-    from headgate.simulation.executors.packed import PackedKernels
+    from headgate.kernels.triton_executor import TritonKernels
 
     task, theta, packed, _ = world([[2], [1]], net)
-    executor = PackedKernels(task)
+    executor = TritonKernels(task)
     for images in (packed.images, packed.images[:1]):
         logits = executor.logits(theta, images)
         for run, vector in enumerate(theta):
@@ -321,7 +321,7 @@ def test_logits_are_those_of_the_model(net):
 
 
 def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
-    from headgate.simulation.executors.packed import PackedKernels
+    from headgate.kernels.triton_executor import TritonKernels
 
     def pools():
         return nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 5))
@@ -329,8 +329,8 @@ def test_of_several_largest_the_first_is_chosen_and_a_nan_is_not_lost():
     task, theta, packed, weights = world([[2]], pools)
     packed.images[:] = packed.images[:, :, :1, :1]  # all positions of an image are alike
     training = LocalTraining(0.5, 2)
-    after, _ = PackedKernels(task).advance(theta, packed, weights, training, [0], 1)
+    after, _ = TritonKernels(task).advance(theta, packed, weights, training, [0], 1)
     expected, _ = Reference(task).advance(theta, packed, weights, training, [0], 1)
     assert (after - expected).norm() <= 1e-5 * (expected - theta).norm()
     theta[0, 0] = torch.nan
-    assert torch.isnan(PackedKernels(task).logits(theta, packed.images)).all()
+    assert torch.isnan(TritonKernels(task).logits(theta, packed.images)).all()

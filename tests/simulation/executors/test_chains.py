@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
+from headgate.kernels.stack_net import read_stack
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors import pick
+from headgate.simulation.executors import choose
 from headgate.simulation.executors.layers import is_chain
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.stack_net import read_stack
 
 from .worlds import CLASSES, ONE_RUN, assert_same, world
 
@@ -55,7 +55,7 @@ ALTERED = [
 def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, alter):
     case = world(alter(make), ONE_RUN)
     assert not is_chain(case.task.model)
-    chosen = pick(case.task, LocalTraining(0.1, 3))
+    chosen = choose(case.task, LocalTraining(0.1, 3))
     assert chosen.name not in ("gram", "compiled")
     training = LocalTraining(0.1, 3)
     judged = case.advance(Reference(case.task), training)
@@ -65,7 +65,7 @@ def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, alter):
     assert not torch.allclose(other, judged[0])  # it does make a difference
     for name in ("gram", "compiled"):
         with pytest.raises(SettingError):
-            pick(case.task, training, name)
+            choose(case.task, training, name)
     with pytest.raises(SettingError):
         read_stack(case.task)
 
@@ -73,7 +73,7 @@ def test_a_forward_of_ones_own_is_done_and_not_its_layers(make, alter):
 def test_a_subclass_that_adds_a_name_alone_is_read_as_what_it_is():
     training = LocalTraining(0.1, 3)
     case = world(linear(NamedChain), ONE_RUN)
-    assert pick(case.task, training).name == "gram"
-    assert_same(case.advance(pick(case.task, training), training), case.advance(Reference(case.task), training), case.theta)
+    assert choose(case.task, training).name == "gram"
+    assert_same(case.advance(choose(case.task, training), training), case.advance(Reference(case.task), training), case.theta)
     pytest.importorskip("numba")
-    assert pick(world(net(NamedChain), ONE_RUN).task, training, "compiled").name == "compiled"
+    assert choose(world(net(NamedChain), ONE_RUN).task, training, "compiled").name == "compiled"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulation.executors import compiled_shapes
-from headgate.simulation.executors.compiled_shapes import BLOCK, LIST, MOST_MOVED, NEAR, SAMPLES, WIDE, Grid, Window, zeros
+from headgate.kernels import compiled_shapes
+from headgate.kernels.compiled_shapes import BLOCK, LIST, MOST_MOVED, NEAR, SAMPLES, WIDE, Grid, Window, zeros
 
 small = st.integers(1, 12)
 vectors = st.sampled_from([(4, 4, 32), (4, 4, 16), (8, 8, 32), (8, 8, 16), (8, 16, 32)])

@@ -11,7 +11,7 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import Residual, build_model
 from headgate.simulation.evaluate import Evaluator
-from headgate.simulation.executors import Packed, pick
+from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
@@ -48,7 +48,7 @@ def world(model, shape, seed=0, bfloat16=False, dtype=torch.float32):
     theta = start + 0.02 * torch.randn(len(counts), task.flat.size, generator=random)
     weights = torch.rand(counts.shape, generator=random)
     weights[:, 0] = 0
-    packed = Packed(images.cuda(), labels.cuda(), offsets)
+    packed = RaggedBatch(images.cuda(), labels.cuda(), offsets)
     return task, theta.to(device, dtype), packed, weights.to(device, dtype)
 
 
@@ -56,8 +56,8 @@ def world(model, shape, seed=0, bfloat16=False, dtype=torch.float32):
 @pytest.mark.parametrize(
     ("name", "bfloat16", "tolerance"),
     [
-        pytest.param("packed", False, 1e-3, marks=with_triton),
-        pytest.param("packed", True, 0.15, marks=with_triton),
+        pytest.param("triton", False, 1e-3, marks=with_triton),
+        pytest.param("triton", True, 0.15, marks=with_triton),
         ("streams", False, 1e-3),
         ("streams", True, 0.3),
     ],
@@ -67,7 +67,7 @@ def test_residual_nets_as_the_reference(name, bfloat16, tolerance, training):
     model, executor = residual_net(), None
     for seed in range(2):  # what was recorded is played for other data
         task, theta, packed, weights = world(model, (3, 16, 16), seed, bfloat16)
-        executor = executor or pick(task, training, name)
+        executor = executor or choose(task, training, name)
         after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
         again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
         expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
@@ -84,8 +84,8 @@ def test_stacks_as_the_reference(training):
     model, executor = build_model(LeNet(), (1, 28, 28), 10), None
     for seed in range(3):  # what was recorded is played for other data
         task, theta, packed, weights = world(model, (1, 28, 28), seed)
-        executor = executor or pick(task, training)
-        assert executor.name == "packed"
+        executor = executor or choose(task, training)
+        assert executor.name == "triton"
         after, loss = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
         again, _ = executor.advance(theta, packed, weights, training, [0, 1, 2], 1)
         expected, expected_loss = Reference(task).advance(theta, packed, weights, training, [0, 1, 2], 1)
@@ -95,15 +95,15 @@ def test_stacks_as_the_reference(training):
         assert torch.equal(after[1], theta[1])
         clients = weights.shape[1]
         first, last = packed.offsets[2 * clients], packed.offsets[-1]
-        alone = Packed(packed.images[first:last], packed.labels[first:last], packed.offsets[2 * clients :] - first)
-        own, _ = pick(task, training).advance(theta[2:], alone, weights[2:], training, [2], 1)
+        alone = RaggedBatch(packed.images[first:last], packed.labels[first:last], packed.offsets[2 * clients :] - first)
+        own, _ = choose(task, training).advance(theta[2:], alone, weights[2:], training, [2], 1)
         assert torch.equal(own[0], after[2])  # whoever is beside it
 
 
 @with_triton
 def test_evaluation_of_a_stack_is_that_of_the_model():
     task, theta, packed, _ = world(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28))
-    executor = pick(task, LocalTraining(0.1, 1))
+    executor = choose(task, LocalTraining(0.1, 1))
     own = Evaluator(task, packed.images, packed.labels, executor)(theta)
     plain = Evaluator(task, packed.images, packed.labels)(theta)
     torch.testing.assert_close(own[1], plain[1], rtol=1e-5, atol=0)
@@ -113,7 +113,7 @@ def test_evaluation_of_a_stack_is_that_of_the_model():
 @with_triton
 def test_evaluation_with_the_packed_kernels_is_that_of_the_model():
     task, theta, packed, _ = world(residual_net(), (3, 16, 16))
-    executor = pick(task, LocalTraining(0.1, 1), "packed")
+    executor = choose(task, LocalTraining(0.1, 1), "triton")
     own = Evaluator(task, packed.images, packed.labels, executor)(theta)
     plain = Evaluator(task, packed.images, packed.labels)(theta)
     torch.testing.assert_close(own[1], plain[1], rtol=1e-4, atol=0)

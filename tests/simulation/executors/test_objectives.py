@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import functional_call
 
-from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.objectives import (
     CalibratedLogits,
@@ -20,13 +19,10 @@ from headgate.learning.objectives import (
     RestrictedSoftmax,
 )
 from headgate.learning.slopes import ClientSlopes
-from headgate.simulation.executors import pick
 from headgate.simulation.executors.batched import Batched
-from headgate.simulation.executors.compiled import Compiled
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram_host import GramHost
+from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.streams import CudaStreams
 
 from ...learning import losses_written_out as written
 from .worlds import (
@@ -35,9 +31,7 @@ from .worlds import (
     assert_same,
     linear,
     linear_without_bias,
-    stand_in,
     tanh_net,
-    task_of,
     tiny_convolution,
     world,
 )
@@ -51,7 +45,7 @@ OBJECTIVES = {
     "scaffold": (ControlVariates(), written.plain),
 }
 TAKING = {
-    "gram": (GramHost, [linear, linear_without_bias]),
+    "gram": (Gram, [linear, linear_without_bias]),
     "flat": (FlatLoop, [linear, tiny_convolution]),
     "batched": (Batched, [tanh_net, tiny_convolution]),
     "batched, few shapes": (lambda task: Batched(task, few_shapes=True), [tanh_net]),
@@ -116,16 +110,15 @@ def test_the_reference_descends_the_loss_that_the_paper_writes(name, model):
         torch.testing.assert_close(before, plain[1])  # what is told of the round is cross-entropy, whatever is minimised
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.8])
-@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize(("steps", "momentum", "decay"), [(1, 0.0, 0.0), (4, 0.0, 0.1), (4, 0.8, 0.1)])
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize(("kind", "model"), [(kind, model) for kind, (_, models) in TAKING.items() for model in models])
-def test_executors_do_what_the_reference_does(kind, model, name, steps, momentum):
+def test_executors_do_what_the_reference_does(kind, model, name, steps, momentum, decay):
     objective = OBJECTIVES[name][0]
     case = world(model(), THREE_RUNS)
     case = factored(case) if objective.by_age else case
-    tilt = 0.3 * torch.randn_like(case.theta) if objective.controls and not momentum else None
-    training = LocalTraining(0.3, steps, momentum, objective=objective)
+    tilt = 0.3 * torch.randn_like(case.theta) if objective.controls else None
+    training = LocalTraining(0.3, steps, momentum, decay, objective=objective)
     executor = TAKING[kind][0](case.task)
     given, judged = played(case, executor, training, tilt), played(case, Reference(case.task), training, tilt)
     assert_same(given, judged, case.theta)
@@ -143,7 +136,7 @@ def test_gram_and_flat_agree_on_any_buffers(sizes, name, seed, steps):
     case = factored(world(linear(), sizes, seed=seed), seed=seed)
     training = LocalTraining(0.2, steps, objective=objective)
     judged = played(case, Reference(case.task), training)
-    for make in (GramHost, FlatLoop):
+    for make in (Gram, FlatLoop):
         assert_same(played(case, make(case.task), training), judged, case.theta)
 
 
@@ -178,38 +171,10 @@ def test_runs_together_are_runs_alone_and_one_that_broke_down_harms_no_other(kin
     assert torch.isfinite(loss[1])
 
 
-@pytest.mark.parametrize("make", [FlatLoop, Batched, Reference, GramHost])
+@pytest.mark.parametrize("make", [FlatLoop, Batched, Reference, Gram])
 def test_cross_entropy_is_descended_as_before(make, monkeypatch):
     """No slope is ever made where nothing but cross-entropy is minimised."""
     monkeypatch.setattr(PlainLoss, "slope", lambda *_: pytest.fail("a slope"))
     monkeypatch.setattr(ClientSlopes, "__init__", lambda *_: pytest.fail("slopes"))
     case = world(linear(), ONE_RUN)
     played(case, make(case.task), LocalTraining(0.3, 2))
-
-
-@pytest.mark.parametrize("make", [Compiled, lambda task: CudaStreams(task, compiled=False)])
-def test_what_takes_cross_entropy_alone_says_so(make):
-    case = world(linear(), ONE_RUN)
-    executor = make(case.task)
-    training = LocalTraining(0.3, 2, objective=RestrictedSoftmax())
-    refusal = f"^--executor {executor.name}: plain cross-entropy only, objective.kind = fedrs$"
-    with pytest.raises(SettingError, match=refusal):
-        played(case, executor, training)
-
-
-@pytest.mark.parametrize(
-    ("model", "training", "expected"),
-    [(linear, {}, "gram"), (linear, {"batch_size": 2}, "flat"), (tanh_net, {}, "flat")],
-)
-def test_auto_takes_one_that_does_it(model, training, expected):
-    own = LocalTraining(0.1, 1, objective=CalibratedLogits(), **training)
-    assert pick(task_of(model()), own).name == expected
-
-
-def test_on_cuda_auto_takes_batched_also_for_large_models(monkeypatch):
-    stand_in(monkeypatch, "flat", "batched", "streams")
-    monkeypatch.setattr("headgate.simulation.executors.stack_net.LARGE", 1)
-    task = task_of(tiny_convolution(), device=torch.device("cuda"))
-    assert pick(task, LocalTraining(0.1, 1)).name == "streams"
-    assert pick(task, LocalTraining(0.1, 1, objective=CalibratedLogits())).name == "batched"
-    assert pick(task, LocalTraining(0.1, 1, batch_size=2, objective=CalibratedLogits())).name == "flat"

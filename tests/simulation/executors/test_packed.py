@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.errors import SettingError
+from headgate.kernels.packed_tiles import TUNED, count_tiles, tile_for, tiles
+from headgate.kernels.residual_net import read_blocks
 from headgate.learning.local import LocalTraining
-from headgate.learning.models import MODEL, ResNet9
+from headgate.learning.models import ResNet9
 from headgate.learning.networks import Residual, build_model
-from headgate.simulation.executors import pick
-from headgate.simulation.executors.packed_net import PackedNet, read_blocks
-from headgate.simulation.executors.packed_tiles import TUNED, count_tiles, tile_for, tiles
 from headgate.simulation.executors.types import Task
-
-from .worlds import stand_in
 
 with_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 ON_CUDA = torch.device("cuda")
@@ -78,7 +75,7 @@ def test_parameters_go_to_their_places_and_back(channels):
     ],
 )
 def test_other_nets_are_refused(model, reason):
-    with pytest.raises(SettingError, match=rf"^--executor packed: .*{reason}"):
+    with pytest.raises(SettingError, match=rf"^--executor triton: .*{reason}"):
         read_blocks(task_of(model, (32 if isinstance(model[0], Residual) else 3, 8, 8)))
 
 
@@ -114,7 +111,7 @@ def test_tuned_tiles_divide_what_they_must():
 
 @with_triton
 def test_a_workspace_takes_the_memory_it_was_said_to_take():
-    from headgate.simulation.executors.packed_steps import Room, Workspace, bytes_needed
+    from headgate.kernels.residual_steps import Room, Workspace, bytes_needed
 
     net, room = read_blocks(task_of(nn.Sequential(block(3, 32), nn.MaxPool2d(2), head(32)), (3, 8, 8))), Room(5, 3)
     for momentum in (False, True):
@@ -130,11 +127,11 @@ def test_a_workspace_takes_the_memory_it_was_said_to_take():
 @with_triton
 @given(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
-    from headgate.simulation.executors.packed import PackedKernels
-    from headgate.simulation.executors.packed_steps import Room, bytes_needed
+    from headgate.kernels.residual_steps import Room, bytes_needed
+    from headgate.kernels.triton_executor import TritonKernels
     from headgate.simulation.executors.types import rung
 
-    executor = PackedKernels.__new__(PackedKernels)
+    executor = TritonKernels.__new__(TritonKernels)
     executor.task = task_of(nn.Sequential(block(3, 32), head(32)), (3, 4, 4))
     executor.net, executor.memory = read_blocks(executor.task), memory
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -144,40 +141,3 @@ def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
         held = np.array(sizes[first:last])
         room = Room(rung(int(held.sum())), rung(int((held > 0).sum())))
         assert last - first == 1 or bytes_needed(executor.net, room, False, torch.float32) <= memory
-
-
-# bfloat16 as a setting
-
-
-def test_bfloat16_is_for_cuda_and_two_executors():
-    training, model = LocalTraining(0.1, 1), build_model(ResNet9(), (3, 32, 32), 10)
-    with pytest.raises(SettingError) as raised:
-        pick(task_of(model, bfloat16=True), training)
-    assert str(raised.value) == "training.dtype = bfloat16: needs CUDA, the device is cpu"
-    with pytest.raises(SettingError) as raised:
-        pick(task_of(model, bfloat16=True, device=ON_CUDA), training, "batched")
-    assert str(raised.value) == "training.dtype = bfloat16: only for --executor packed or streams, not batched"
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "options", "training", "expected"),
-    [
-        pytest.param("resnet9", (3, 32, 32), {"bfloat16": True}, {}, "packed", marks=with_triton),
-        ("resnet9", (3, 32, 32), {"bfloat16": True}, {"batch_size": 4}, "streams"),
-        ("lenet", (1, 28, 28), {"bfloat16": True}, {}, "streams"),
-        ("resnet9", (3, 32, 32), {}, {}, "streams"),
-        pytest.param("lenet", (1, 28, 28), {}, {}, "packed", marks=with_triton),
-        ("lenet", (1, 28, 28), {"dtype": torch.float64}, {}, "batched"),
-    ],
-)
-def test_on_cuda_the_model_and_its_precision_decide(name, shape, options, training, expected, monkeypatch):
-    stand_in(monkeypatch, "flat", "batched", "streams")
-    monkeypatch.setattr(PackedNet, "to", lambda net, device: net)  # there may be no such device
-    task = task_of(build_model(MODEL.kinds[name](), shape, 10), shape, device=ON_CUDA, **options)
-    assert pick(task, LocalTraining(0.1, 1, **training)).name == expected
-
-
-@with_triton
-def test_without_cuda_packed_is_refused():
-    with pytest.raises(SettingError, match=r"^--executor packed: needs CUDA, the device is cpu$"):
-        pick(task_of(build_model(ResNet9(), (3, 32, 32), 10)), LocalTraining(0.1, 1), "packed")

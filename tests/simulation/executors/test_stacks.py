@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
+from headgate.kernels.stack_net import DenseLayer, PooledConvolution, is_small_stack, read_stack
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
-from headgate.simulation.executors.stack_net import DenseLayer, PooledConvolution, is_small_stack, read_stack
 from headgate.simulation.executors.types import Task
 
 from .worlds import CLASSES, task_of
@@ -56,7 +56,7 @@ def test_a_layer_without_parameters_may_come_twice():
     ],
 )
 def test_other_nets_are_refused(model, reason):
-    with pytest.raises(SettingError, match=rf"^--executor packed: .*{reason}"):
+    with pytest.raises(SettingError, match=rf"^--executor triton: .*{reason}"):
         read_stack(task_of(model))
 
 
@@ -68,8 +68,8 @@ def test_shared_parameters_are_refused():
 
 @with_triton
 def test_a_space_takes_the_memory_it_was_said_to_take():
-    from headgate.simulation.executors.packed_space import Room
-    from headgate.simulation.executors.stack_steps import StackSpace, bytes_needed
+    from headgate.kernels.packed_space import Room
+    from headgate.kernels.stack_steps import StackSpace, bytes_needed
 
     net, room = read_stack(lenet()), Room(5, 3)
     for momentum in (False, True):

@@ -51,7 +51,7 @@ def compiled(kernel, types, sizes, warps):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_kernel_compiles_for_hopper(name):
-    from headgate.simulation.executors import triton_stacks
+    from headgate.kernels import triton_stacks
 
     compiled(getattr(triton_stacks, name), TYPES, SIZES[name], 2)
 
@@ -65,7 +65,7 @@ def test_a_kernel_compiles_for_hopper(name):
     ],
 )
 def test_boxes_come_by_the_copy_engine_and_feed_whole_warp_groups(name, boxes, sizes):
-    from headgate.simulation.executors import triton_boxes
+    from headgate.kernels import triton_boxes
 
     types = NARROW | {argument: f"tensordesc<bf16[{shape}]>" for argument, shape in boxes.items()}
     text = compiled(getattr(triton_boxes, name), types, BOX | TILE | sizes, 4)
@@ -76,6 +76,6 @@ def test_boxes_come_by_the_copy_engine_and_feed_whole_warp_groups(name, boxes, s
 
 @pytest.mark.parametrize(("name", "sizes"), [("norm_mish", {"ADD": False, "LEARN": True}), ("norm_mish_slope", {})])
 def test_normalisation_compiles_for_hopper(name, sizes):
-    from headgate.simulation.executors import triton_norms
+    from headgate.kernels import triton_norms
 
     assert "ex2.approx.ftz" in compiled(getattr(triton_norms, name), NARROW, STRIP | sizes, 4)

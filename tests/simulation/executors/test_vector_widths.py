@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.simulation.executors import processor
+from headgate.kernels import processor
 
 pytest.importorskip("numba")
 
@@ -16,9 +16,9 @@ OTHERS = {(4, 4, 32), (8, 8, 16)} - {processor.vector_registers()}
 PROCESS = """
 import sys
 import pytest
-from headgate.simulation.executors import processor
+from headgate.kernels import processor
 processor.vector_registers = lambda: {kind}
-from headgate.simulation.executors import compiled_shapes
+from headgate.kernels import compiled_shapes
 assert (compiled_shapes.LANES, compiled_shapes.LONG, compiled_shapes.REGISTERS) == {kind}
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", {file!r}, "-k", {which!r}]))
 """
@@ -29,7 +29,7 @@ WHICH = "many_channels or wide_rows and shapes"
 def test_other_vectors_give_what_the_reference_gives(kind, tmp_path):
     file = str(Path(__file__).with_name("test_compiled.py"))
     process = PROCESS.format(kind=kind, file=file, which=WHICH)
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     told = subprocess.run([sys.executable, "-c", process], capture_output=True, text=True, timeout=600, env=environment)
     assert told.returncode == 0, told.stdout + told.stderr  # 5 if there is no such test
 

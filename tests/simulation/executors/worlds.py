@@ -1,6 +1,5 @@
 """Small models, random buffers and the executors of every kind: what these tests are played with."""
 
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headgate.simulation.executors import _KINDS, Packed
+from headgate.kernels.compiled import Compiled
+from headgate.simulation.executors import RaggedBatch, find
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
-from headgate.simulation.executors.gram_host import GramHost
+from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
@@ -22,9 +22,9 @@ THREE_RUNS = [[3, 0, 1, 5, 60], [0, 0, 0, 0, 0], [1, 2, 0, 9, 50]]
 
 
 def stand_in(monkeypatch, *names):
-    """Executors that take everything and are never made, as there may be no device for them."""
+    """Executors that are chosen and not made, as there may be no device for them."""
     for name in names:
-        monkeypatch.setitem(_KINDS, name, lambda task, name=name: SimpleNamespace(name=name, check=lambda training: None))
+        monkeypatch.setattr(find(name), "__init__", lambda executor, task: None)
 
 
 def linear():
@@ -43,21 +43,35 @@ def tiny_convolution():
     return nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, CLASSES))
 
 
+def pooled_net():
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(27, 5),
+        nn.ReLU(),
+        nn.Linear(5, CLASSES),
+    )
+
+
 KINDS = {
-    "gram": GramHost,
+    "gram": Gram,
+    "compiled": Compiled,
     "flat": FlatLoop,
     "batched": Batched,
     "batched, few shapes": lambda task: Batched(task, few_shapes=True),
     "batched, little memory": lambda task: Batched(task, memory=1),
 }
 ALL = {"reference": Reference, **KINDS}
-FITTING = [pytest.param(make, linear if name.startswith("gram") else tiny_convolution, id=name) for name, make in ALL.items()]
+FITTED = {"gram": linear, "compiled": pooled_net}
+FITTING = [pytest.param(make, FITTED.get(name, tiny_convolution), id=name) for name, make in ALL.items()]
 
 
 class World(NamedTuple):
     task: Task
     theta: Tensor
-    packed: Packed
+    packed: RaggedBatch
     weights: Tensor
     seeds: list[int]
 
@@ -69,7 +83,7 @@ class World(NamedTuple):
         clients, offsets = self.weights.shape[1], self.packed.offsets
         first, last = offsets[r * clients], offsets[(r + 1) * clients]
         own = offsets[r * clients : (r + 1) * clients + 1] - first
-        packed = Packed(self.packed.images[first:last], self.packed.labels[first:last], own)
+        packed = RaggedBatch(self.packed.images[first:last], self.packed.labels[first:last], own)
         return World(self.task, self.theta[r : r + 1], packed, self.weights[r : r + 1], self.seeds[r : r + 1])
 
 
@@ -89,7 +103,7 @@ def world(model, sizes, shape=SHAPE, classes=CLASSES, dtype=torch.float64, *, se
         weights[:, 0] = 0
     task = task_of(model, shape, classes, dtype=dtype, device=torch.device(device))
     theta = spread * torch.randn(len(counts), task.flat.size, dtype=torch.float64, generator=random)
-    packed = Packed(images.to(device), labels.to(device), offsets)
+    packed = RaggedBatch(images.to(device), labels.to(device), offsets)
     return World(task, theta.to(device, dtype), packed, weights.to(device, dtype), [11 + r for r in range(len(counts))])
 
 

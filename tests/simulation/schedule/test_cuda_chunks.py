@@ -61,7 +61,7 @@ def test_the_numbers_of_chunks_are_those_of_one(tmp_path, monkeypatch, small):
     assert len(shard_folders(cut_up)) == 4
     monkeypatch.setattr(schedule, "most_runs", lambda *_: 8)
     whole = perform(small, tmp_path / "whole", device=DEVICE, processes=1)[0].path
-    assert "packed" in (whole / "environment.json").read_text()
+    assert "triton" in (whole / "environment.json").read_text()
     assert tables(cut_up) == tables(whole)
 
 

@@ -1,91 +1,94 @@
 """Executors do the local training of all clients of all runs for a round. They agree to rounding and differ in speed.
 
-Bits differ between executors, so one table of results takes one executor.
+An executor is a class with a `name`, a `cost` and a `train`. It is found by an entry point of the group
+`headgate.executors`, or named as `module:Class`. Bits differ between executors, so one table of results takes one executor.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.executor import Executor, Packed
+from headgate.registry import find_outside, in_one_line
+from headgate.simulation.executors.executor import Executor, RaggedBatch, TrainingTask, Work
 
-if TYPE_CHECKING:
-    from headgate.simulation.executors.types import Task
-
-
-def _of(module: str, kind: str) -> Callable[["Task"], Executor[Any]]:
-    """One that is imported when it is made."""
-
-    def made(task: "Task") -> Executor[Any]:
-        executor: Executor[Any] = getattr(import_module(f"{__name__}.{module}"), kind)(task)
-        return executor
-
-    return made
-
-
-def _packed(task: "Task") -> Executor[Any]:
-    from headgate.simulation.executors.packed_net import check_packed_form
-
-    check_packed_form(task)
-    return _of("packed", "PackedKernels")(task)  # only where triton is installed
-
-
-_KINDS: dict[str, Callable[["Task"], Executor[Any]]] = {
-    "reference": _of("reference", "Reference"),
-    "gram": _of("gram_host", "GramHost"),
-    "compiled": _of("compiled", "Compiled"),
-    "flat": _of("flat", "FlatLoop"),
-    "batched": _of("batched", "Batched"),
-    "streams": _of("streams", "CudaStreams"),
-    "packed": _packed,
+GROUP = "headgate.executors"
+SHIPPED = {
+    "reference": "headgate.simulation.executors.reference:Reference",
+    "gram": "headgate.simulation.executors.gram:Gram",
+    "flat": "headgate.simulation.executors.flat:FlatLoop",
+    "batched": "headgate.simulation.executors.batched:Batched",
+    "streams": "headgate.simulation.executors.streams:CudaStreams",
+    "compiled": "headgate.kernels.compiled:Compiled",
+    "triton": "headgate.kernels.triton_executor:TritonKernels",
 }
+"""Entry points of this package. They stand here and not in its metadata, so that a checkout needs no installation."""
 
 
-def names() -> tuple[str, ...]:
-    """What `pick` takes for a name."""
-    return ("auto", *_KINDS)
+def available() -> dict[str, EntryPoint]:
+    """Return the entry points of all executors by name: ours, then those of other installed packages."""
+    ours = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
+    return ours | {each.name: each for each in entry_points(group=GROUP) if each.name not in ours}
 
 
-def pick(task: "Task", training: LocalTraining, name: str = "auto") -> Executor[Any]:
-    """The executor `name`, or the fastest that fits: on CUDA packed for residual nets in bfloat16 and for small
-    stacks of convolutions and linear layers, streams for other large models, batched for small ones; on the CPU gram for linear
-    models, compiled for small stacks, flat for all else.
+def find(name: str) -> type[Executor[Any]]:
+    """Return the executor class called `name`, or that of `module:Class`.
+
+    Raises
+    ------
+    SettingError
+        If there is none, or if it cannot be imported.
     """
-    if name not in names():
-        raise SettingError(f"--executor {name}: must be {', '.join(names())}")
-    if task.bfloat16 and task.device.type != "cuda":
-        raise SettingError(f"training.dtype = bfloat16: needs CUDA, the device is {task.device.type}")
-    if task.bfloat16 and name not in ("auto", "packed", "streams"):
-        raise SettingError(f"training.dtype = bfloat16: only for --executor packed or streams, not {name}")
-    for choosy in _choosy(task) if name == "auto" else ():
-        with suppress(SettingError):
-            return _made(choosy, task, training)
-    return _made(_else(task, training) if name == "auto" else name, task, training)
+    if ":" in name:
+        return find_outside("--executor", name, (Executor,))
+    known = available()
+    if name not in known:
+        raise SettingError(f"--executor {name}: must be auto, {', '.join(known)}, or module:Class")
+    try:
+        found: type[Executor[Any]] = known[name].load()
+    except ImportError as error:
+        raise SettingError(f"--executor {name}: needs {error.name or in_one_line(error)}, which is not installed") from error
+    return found
 
 
-def _choosy(task: "Task") -> tuple[str, ...]:
-    """Those that are the fastest where they fit."""
-    from headgate.simulation.executors.stack_net import is_small_stack
+def choose(
+    task: TrainingTask, training: LocalTraining, name: str = "auto", or_else: TrainingTask | None = None
+) -> Executor[Any]:
+    """Return the executor that trains the task at the least cost.
 
-    if task.bfloat16:
-        return ("packed",)
-    return ("packed",) if task.device.type == "cuda" and is_small_stack(task) else ("gram", "compiled")
+    Parameters
+    ----------
+    task : TrainingTask
+        What is trained.
+    training : LocalTraining
+        What a client does in a round.
+    name : str
+        `auto` asks all executors, anything else only the one of this name.
+    or_else : TrainingTask, optional
+        The same task in another precision, where either will do.
 
-
-def _made(name: str, task: "Task", training: LocalTraining) -> Executor[Any]:
-    """Refused where the executor does not do this, or not here: layers are looked at, not a name."""
-    executor = _KINDS[name](task)
-    executor.check(training)
-    return executor
-
-
-def _else(task: "Task", training: LocalTraining) -> str:
-    """For any model."""
-    from headgate.simulation.executors.stack_net import LARGE
-
-    if task.bfloat16 or (task.device.type == "cuda" and task.flat.size >= LARGE and training.plain):
-        return "streams"
-    return "batched" if task.device.type == "cuda" and training.batch_size is None else "flat"
+    Raises
+    ------
+    SettingError
+        If nobody can do it: what the last one said that was asked.
+    """
+    offers: list[tuple[float, int, type[Executor[Any]], TrainingTask]] = []
+    refusal = SettingError(f"--executor {name}: cannot train this model with these settings")
+    for kind in available() if name == "auto" else [name]:
+        for each in (task,) if or_else is None else (task, or_else):
+            try:
+                own = find(kind)
+                if getattr(each, "bfloat16", False) and not own.bfloat16:
+                    raise SettingError(f"training.dtype = bfloat16: --executor {kind} does not do it")
+                if (cost := own.cost(each, training)) is not None:
+                    offers.append((cost, len(offers), own, each))
+            except SettingError as error:
+                refusal = error
+    for _, _, own, each in sorted(offers, key=lambda offer: offer[:2]):
+        try:
+            made = own(each)
+            made.name = name if ":" in name else own.name  # by which it is found again
+            return made
+        except SettingError as error:  # what shows only when it is tried
+            refusal = error
+    raise refusal

@@ -5,7 +5,7 @@ they cost time and change nothing. On CUDA a client step is many short kernels, 
 running them; a CUDA graph starts all steps at once, but only for shapes it has seen. There groups are therefore
 filled up to few shapes.
 
-It is here for small models of any form on CUDA, where `packed` knows none of it; on the CPU nobody chooses it, although forty
+It is here for small models of any form on CUDA, where `triton` knows none of it; on the CPU nobody chooses it, although forty
 logistic runs take 285 ms and 1,380 by `flat` (benchmarks/results/executors.json at a7da4c6): `gram` and `compiled` take less.
 """
 
@@ -21,13 +21,11 @@ from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy, one_hot
 
-from headgate.errors import SettingError
 from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining
 from headgate.learning.objectives import LocalAnswers
-from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, rung, to_device
+from headgate.simulation.executors.types import Group, Task, grouped, native_kernels, recording, rung, to_device
 
 GRAPHS = 64
 """How many recorded shapes are kept."""
@@ -41,14 +39,14 @@ Outputs = tuple[Tensor, Tensor]
 class Batched(Executor[Task]):
     """For any model that torch.func can vmap, full-batch. `note` says so when CUDA graphs had to be given up.
 
-    It is here for small models on CUDA that `packed` does not take: 40 runs of LeNet took it 62 ms a round, the lean loop
+    It is here for small models on CUDA that `triton` does not take: 40 runs of LeNet took it 62 ms a round, the lean loop
     5130. On the CPU `compiled`, `gram` or `flat` is faster.
 
     `memory` bounds, roughly, the bytes a group takes; a larger group is cut. `few_shapes` fills groups up to few
     shapes, as CUDA graphs want it.
     """
 
-    name, full_batch_only, objectives = "batched", True, True
+    name = "batched"
 
     def __init__(self, task: Task, memory: int | None = None, few_shapes: bool | None = None) -> None:
         cuda = task.device.type == "cuda"
@@ -67,20 +65,25 @@ class Batched(Executor[Task]):
         # A group costs as much as the rows computed while its kernels are started: in saved numbers, measured.
         self.overhead = (3e6 if cuda else 2.5e5) / self.saved
 
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, *_, tilt = work
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        cls.need_full_batch(training)
+        return 0.3 if task.device.type == "cuda" else 1.3
+
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, batch, weights, training, *_, tilt = work
         runs, clients = weights.shape
-        sizes, shares = np.diff(packed.offsets), weights.reshape(-1)
-        images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
+        sizes, shares = np.diff(batch.offsets), weights.reshape(-1)
+        images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
         after, losses = theta.clone(), theta.new_zeros(runs * clients)
         with native_kernels():
-            for group, members in self._groups(packed.offsets, np.flatnonzero(sizes)):
+            for group, members in self._groups(batch.offsets, np.flatnonzero(sizes)):
                 rows, real = self._index(group.rows), self._index(group.real).to(theta.dtype)
                 own = self._index(group.members)
                 inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
                 inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
                 if not training.plain:
-                    factors = torch.ones_like(real) if packed.factors is None else packed.factors[rows]
+                    factors = torch.ones_like(real) if batch.factors is None else batch.factors[rows]
                     inputs += (factors, torch.zeros_like(inputs[0]) if tilt is None else tilt[own // clients])
                 moves, before = self._train(inputs, training)
                 own = own[: len(members)]
@@ -121,7 +124,7 @@ class Batched(Executor[Task]):
         return {name: view.clone(memory_format=torch.contiguous_format) for name, view in views}
 
     def _descend_slopes(self, inputs: Inputs, training: LocalTraining) -> Outputs:
-        """The same down another objective. A client's answers hang on its own parameters alone, so one pass back serves all."""
+        """The same down another objective; a client's answers depend on its own parameters, so one pass back serves all."""
         start, pixels, labels, share, factors, tilt = inputs
         images, parameters = self.task.normalised(pixels), self._parameters(start)
         places, added = list(parameters.values()), list(self.task.flat.views(tilt).values())
@@ -212,9 +215,7 @@ class Batched(Executor[Task]):
             self._descend((start, images, labels, torch.ones_like(labels, dtype=task.dtype)), LocalTraining(1.0, 1))
         except RuntimeError as error:
             reason = " ".join(str(error).split())
-            raise SettingError(
-                f"--executor batched: the model does not run under torch.func.vmap ({reason}): take flat"
-            ) from error
+            raise self.refused(f"the model does not run under torch.func.vmap ({reason}): take flat") from error
         return max(saved, 1)
 
 

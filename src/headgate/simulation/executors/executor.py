@@ -20,7 +20,7 @@ Array = Any
 """numpy's or torch's"""
 
 
-class Packed(NamedTuple):
+class RaggedBatch(NamedTuple):
     """All samples of a round, run by run and within a run client by client; client (r, m) is segment r·M + m."""
 
     images: Array
@@ -38,7 +38,7 @@ class Work(NamedTuple):
 
     theta: Array
     """(R, P) the global models before"""
-    packed: Packed
+    batch: RaggedBatch
     weights: Array
     """(R, M) of the clients' updates"""
     training: LocalTraining
@@ -72,11 +72,11 @@ class TrainingTask(ABC):
 
     def check(self, work: Work) -> None:
         """Refuse what does not belong together before it turns into a wrong number."""
-        theta, packed, (runs, clients) = work.theta, work.packed, work.weights.shape
+        theta, batch, (runs, clients) = work.theta, work.batch, work.weights.shape
         if tuple(theta.shape) != (runs, self.size) or theta.dtype != self.dtype:
             wanted = f"({runs}, {self.size}) {self.dtype}"
             raise ValueError(f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}")
-        samples, offsets = len(packed.labels), packed.offsets
+        samples, offsets = len(batch.labels), batch.offsets
         if (
             len(offsets) != runs * clients + 1
             or offsets[0] != 0
@@ -84,8 +84,8 @@ class TrainingTask(ABC):
             or (offsets[1:] < offsets[:-1]).any()
         ):
             raise ValueError(f"offsets do not divide {samples} samples among {runs} runs of {clients} clients")
-        if tuple(packed.images.shape) != (samples, *self.shape) or _name(packed.images.dtype) != self.given:
-            given = f"{tuple(packed.images.shape)} {packed.images.dtype}"
+        if tuple(batch.images.shape) != (samples, *self.shape) or _name(batch.images.dtype) != self.given:
+            given = f"{tuple(batch.images.shape)} {batch.images.dtype}"
             raise ValueError(f"images are {given}, must be {(samples, *self.shape)} {self.given}")
 
 
@@ -100,13 +100,13 @@ Task = TypeVar("Task", bound=TrainingTask)
 class Executor(ABC, Generic[Task]):
     """Does the local training of all clients of all runs for one round, and the server's sum of their updates.
 
-    One that has a faster way to the answers of models (R, P) for images (n, C, H, W) offers `logits(theta, images)`.
+    A subclass has a `name`, a `cost` and a `train`. One that has a faster way to the answers of models (R, P) to images
+    (n, C, H, W) also offers `logits(theta, images)`.
     """
 
     name: str
-    full_batch_only = False
-    objectives = False
-    """whether it takes other objectives than cross-entropy, factors and tilts"""
+    bfloat16 = False
+    """whether it does products in bfloat16 where the task asks for it"""
     memory: int | None = None
     """bound on the bytes it takes for itself, where it has one"""
     at_first: str | None = None
@@ -116,41 +116,57 @@ class Executor(ABC, Generic[Task]):
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.check(None)
 
-    def check(self, training: LocalTraining | None) -> None:
-        """Refuse what it does not do, or not here; without a training, what it does with none."""
-        if self.full_batch_only and training is not None and training.batch_size is not None:
-            raise SettingError(f"--executor {self.name}: full-batch only, training.batch_size = {training.batch_size}")
-        if training is not None and not training.plain and not self.objectives:
-            kind = shown_kind(OBJECTIVE, training.objective)
-            raise SettingError(f"--executor {self.name}: plain cross-entropy only, objective.kind = {kind}")
+    @classmethod
+    @abstractmethod
+    def cost(cls, task: Any, training: LocalTraining) -> float | None:
+        """Return about how long a round takes, as a multiple of that of `flat`; `auto` takes the least.
+
+        None means that the task cannot be trained so. A SettingError means the same and says why.
+        """
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int | None:
-        """What a run takes of the memory while it trains, where that is known."""
+        """Return what a run takes of the memory while it trains, where that is known."""
         return None
 
     def advance(
         self,
         theta: Array,
-        packed: Packed,
+        batch: RaggedBatch,
         weights: Array,
         training: LocalTraining,
         seeds: Sequence[int],
         t: int,
         tilt: Array | None = None,
     ) -> tuple[Array, Array]:
-        """The global models after round t, (R, P), and each run's loss before it, (R,).
+        """Check what belongs together, then `train`."""
+        work = Work(theta, batch, weights, training, seeds, t, tilt)
+        self.task.check(work)
+        return self.train(work)
+
+    @abstractmethod
+    def train(self, work: Work) -> tuple[Array, Array]:
+        """Return the global models after a round, (R, P), and each run's loss before it, (R,).
 
         theta[r] becomes theta[r] + Σ_m weights[r, m]·(what client m makes of it − theta[r]). A client without
         samples or with weight 0 adds nothing, so a run of only such clients stays as it is, to the bit. The loss
         is the mean cross-entropy over all samples of the run at theta[r], nan where there are none, whatever the clients
         minimise. Arguments are left alone.
         """
-        self.check(training)
-        work = Work(theta, packed, weights, training, seeds, t, tilt)
-        self.task.check(work)
-        return self._advance(work)
 
-    @abstractmethod
-    def _advance(self, work: Work) -> tuple[Array, Array]: ...
+    @classmethod
+    def refused(cls, why: str) -> SettingError:
+        """Return an error that names this executor."""
+        return SettingError(f"--executor {cls.name}: {why}")
+
+    @classmethod
+    def need_full_batch(cls, training: LocalTraining) -> None:
+        """Refuse mini-batches."""
+        if training.batch_size is not None:
+            raise cls.refused(f"full-batch only, training.batch_size = {training.batch_size}")
+
+    @classmethod
+    def need_plain_loss(cls, training: LocalTraining) -> None:
+        """Refuse other objectives than cross-entropy, factors and tilts."""
+        if not training.plain:
+            raise cls.refused(f"plain cross-entropy only, objective.kind = {shown_kind(OBJECTIVE, training.objective)}")

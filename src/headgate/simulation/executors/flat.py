@@ -25,7 +25,7 @@ class FlatLoop(Executor[Task]):
     A run's numbers do not depend on the runs beside it, to the bit.
     """
 
-    name, objectives = "flat", True
+    name = "flat"
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -36,12 +36,16 @@ class FlatLoop(Executor[Task]):
         for parameter, place in zip(self.parameters, self.places, strict=True):
             parameter.data = place
 
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t, tilt = work
-        clients, offsets, shares = weights.shape[1], packed.offsets.tolist(), weights.tolist()
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        return 1.0
+
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, batch, weights, training, seeds, t, tilt = work
+        clients, offsets, shares = weights.shape[1], batch.offsets.tolist(), weights.tolist()
         after, losses = theta.clone(), []
         with native_kernels():
-            images, labels = self.task.normalised(packed.images), packed.labels.to(self.task.device)
+            images, labels = self.task.normalised(batch.images), batch.labels.to(self.task.device)
             for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
                 total = theta.new_zeros(())
                 for m, share in enumerate(shares[r]):
@@ -56,7 +60,7 @@ class FlatLoop(Executor[Task]):
                     if training.plain:
                         total += n * self._descend(images[own], labels[own], training, seed, m, t)
                     else:
-                        factors, added = packed.factors, None if tilt is None else tilt[r]
+                        factors, added = batch.factors, None if tilt is None else tilt[r]
                         beside = None if factors is None else factors[own], added
                         total += n * self._descend_slopes(images[own], labels[own], beside, training, seed, m, t)
                     after[r].add_(self.vector - start, alpha=share)

@@ -2,9 +2,10 @@
 
 A client's gradient is C·X with X its n samples (n x features) and C = (P − Y)/n the coefficients, where P is the
 predicted and Y the true class of each sample (classes x n). So its model only moves along its own samples, and
-its logits Z on them follow Z ← Z − lr·C·(XXᵀ): a step needs the n x n Gram matrix, not the features. The server's
-update is one product of all clients' summed coefficients, weighted, with all samples of the run. This is exact. It is here
-because a round of a logistic run takes 0.98 ms, and 3.62 by `compiled` (benchmarks/results/executors.json at a7da4c6).
+its logits Z on them follow Z ← Z − lr·C·(XXᵀ): a step needs the n x n Gram matrix, not the features. Weight decay λ shrinks
+all of it, Z ← (1 − lr·λ)·Z − lr·C·(XXᵀ). The server's update is one product of all clients' summed coefficients, weighted,
+with all samples of the run. This is exact. It is here because a round of a logistic run takes 0.98 ms, and 3.62 by `compiled`
+(benchmarks/results/executors.json at a7da4c6).
 
 Two things make it fast. Neighbouring small clients of a run share a bin, one Gram matrix whose entries between
 different clients are zero: fewer and larger products. And everything is class-major, (classes, samples), so that
@@ -27,12 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-from headgate.errors import SettingError
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
-from headgate.simulation.executors.executor import Executor, Ints, Task, TrainingTask, Work
-from headgate.simulation.executors.gram_slopes import descended_by_slopes
+from headgate.learning.objectives import LocalAnswers
+from headgate.simulation.executors.executor import Executor, Ints, RaggedBatch, TrainingTask, Work
 
 BIN = 48
 """Rows of a bin of small clients: more make the products of a step dearer, fewer make more of them. Measured."""
@@ -92,26 +92,46 @@ class LinearTask(TrainingTask):
         return weight, models[:, size:, None] if self.bias else None
 
 
-class GramForm(Executor[Task]):
-    """Full-batch and without weight decay."""
+class Gram(Executor[Any]):
+    """Full-batch, on the CPU: for a `LinearTask` on numpy's arrays, within `one_thread`, and for a torch task that is one."""
 
-    name, full_batch_only = "gram", True
+    name = "gram"
 
-    def check(self, training: LocalTraining | None) -> None:
-        super().check(training)
-        if training is not None and training.weight_decay != 0:
-            raise SettingError(f"--executor gram: no weight decay, training.weight_decay = {training.weight_decay}")
+    def __init__(self, task: Any) -> None:
+        super().__init__(task)
+        self.linear = task if isinstance(task, LinearTask) else _linear_task(task)
 
+    @classmethod
+    def cost(cls, task: Any, training: LocalTraining) -> float:
+        cls.need_full_batch(training)
+        if not isinstance(task, LinearTask):
+            from headgate.simulation.executors.layers import is_linear
 
-class Gram(GramForm[LinearTask]):
-    """On the CPU, on numpy's arrays; to be called within `one_thread`."""
+            if not is_linear(task.model):
+                raise cls.refused("the model must be exactly a Flatten and a Linear")
+            if task.device.type != "cpu":
+                raise cls.refused(f"only on the CPU, the device is {task.device.type}")
+        return 0.03
 
-    objectives = True
+    def train(self, work: Work) -> tuple[Any, Any]:
+        if isinstance(work.theta, np.ndarray):
+            return self._train(work)
+        import torch
 
-    def _advance(self, work: Work) -> tuple[Floats, Floats]:
+        def plain(tensor: Any) -> Any:
+            return None if tensor is None else tensor.detach().numpy()
+
+        images, labels, offsets, factors = work.batch
+        batch = RaggedBatch(plain(images), plain(labels), offsets, plain(factors))
+        given = work._replace(theta=plain(work.theta), batch=batch, weights=plain(work.weights), tilt=plain(work.tilt))
+        with one_thread():
+            after, losses = self._train(given)
+        return torch.from_numpy(after), torch.from_numpy(losses)
+
+    def _train(self, work: Work) -> tuple[Floats, Floats]:
         models, (images, labels, offsets, factors), weights, training, *_, tilt = work
-        if labels.size and labels.view(np.uint64).max() >= self.task.classes:  # a negative one is huge there
-            raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.task.classes}")
+        if labels.size and labels.view(np.uint64).max() >= self.linear.classes:  # a negative one is huge there
+            raise IndexError(f"labels are {labels.min()} to {labels.max()}, must be less than {self.linear.classes}")
         runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
         bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
         # A run that has broken down is the caller's business.
@@ -121,14 +141,17 @@ class Gram(GramForm[LinearTask]):
             if training.plain:
                 moves, losses = self._descended(logits, labels, sizes, weights, training, spans)
             else:
-                pull = None if tilt is None else -training.lr * self._answered(tilt, samples, runs)
-                moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors, pull)
+                tilts = None if tilt is None else self._answered(tilt, samples, runs)
+                moves, losses = descended_by_slopes(logits, labels, sizes, weights, training, spans, factors, tilts)
             held = sizes.reshape(weights.shape).sum(axis=1)
             means = np.bincount(np.arange(len(held)).repeat(held), losses, minlength=len(held)) / held  # 0/0 is nan
             after = self._moved(models, samples, moves, runs)
+            received, tilted = shares_after(training)[-1]
+            trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
+            if training.weight_decay:
+                after += np.where(trained == 0, 0, (received - 1) * trained) * models
             if tilt is not None:
-                trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(axis=1, keepdims=True)
-                after -= training.lr * training.steps * trained * tilt
+                after += tilted * trained * tilt
         return after, means.astype(after.dtype)
 
     def _measured(
@@ -138,14 +161,14 @@ class Gram(GramForm[LinearTask]):
 
         Run by run, so that a run's samples are still in the cache when they are multiplied.
         """
-        weight, bias = self.task.matrices(models)
-        room = np.empty((len(images) + 1, weight.shape[2]), self.task.dtype)
+        weight, bias = self.linear.matrices(models)
+        room = np.empty((len(images) + 1, weight.shape[2]), self.linear.dtype)
         samples, room[-1] = room[:-1], 0  # one more row, for `_inner`
-        logits = np.empty((self.task.classes, len(samples)), self.task.dtype)
+        logits = np.empty((self.linear.classes, len(samples)), self.linear.dtype)
         grams: list[Floats] = []
         waiting = iter(clients)
         for r, run in enumerate(runs):
-            self.task.normalise(images[run], samples[run])
+            self.linear.normalise(images[run], samples[run])
             own = np.matmul(weight[r], samples[run].T, logits[:, run])
             if bias is not None:
                 own += bias[r]
@@ -156,7 +179,7 @@ class Gram(GramForm[LinearTask]):
     def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
         """The Gram matrix (p, p) of a bin of samples, zero between samples of different clients."""
         gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
-        more = 1 if self.task.bias else 0  # the weight of one more feature, which is always 1
+        more = 1 if self.linear.bias else 0  # the weight of one more feature, which is always 1
         for client in clients:
             at = slice(client.start - span.start, client.stop - span.start)
             np.add(_inner(room, client), more, gram[at, at])
@@ -181,12 +204,12 @@ class Gram(GramForm[LinearTask]):
         own = labels * len(labels) + np.arange(len(labels))  # of each sample, where its class is
         truth.put(own, share)
         places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
-        factor, losses = np.empty_like(share), np.empty_like(share)
+        factor, losses, received = np.empty_like(share), np.empty_like(share), shares_after(training)
         for step in range(training.steps):
             if step:
                 for moved, gram, place in places:
                     np.matmul(moved, gram, place)
-                here += logits
+                here += received[step][0] * logits if training.weight_decay else logits
             here -= np.maximum.reduce(here, axis=0, out=factor)
             if not step:
                 here.take(own, None, losses, "clip")  # as they are inside, there is nothing to clip, nor to look for
@@ -196,6 +219,8 @@ class Gram(GramForm[LinearTask]):
                 np.subtract(np.log(factor), losses, losses)
             here *= np.divide(share, factor, factor)
             here -= truth
+            if training.weight_decay:
+                here -= training.lr * training.weight_decay * total
             if training.momentum:
                 velocity *= training.momentum
                 velocity += here
@@ -205,20 +230,94 @@ class Gram(GramForm[LinearTask]):
 
     def _answered(self, models: Floats, samples: Floats, runs: list[slice]) -> Floats:
         """What the models of their runs say to samples, (classes, S)."""
-        weight, bias = self.task.matrices(models)
+        weight, bias = self.linear.matrices(models)
         said = [weight[r] @ samples[run].T + (0 if bias is None else bias[r]) for r, run in enumerate(runs)]
         return np.concatenate(said, axis=1)
 
     def _moved(self, models: Floats, samples: Floats, moves: Floats, runs: list[slice]) -> Floats:
         """The models after their samples' moves: one product for each run."""
         after = np.empty(models.shape, models.dtype)
-        weight, bias = self.task.matrices(after)
+        weight, bias = self.linear.matrices(after)
         for r, run in enumerate(runs):
             np.matmul(moves[:, run], samples[run], weight[r])
             if bias is not None:
                 np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
         after += models
         return after
+
+
+def descended_by_slopes(
+    logits: Floats,
+    labels: Ints,
+    sizes: Ints,
+    weights: Floats,
+    training: LocalTraining,
+    bins: list[tuple[slice, Floats]],
+    factors: Floats | None,
+    tilts: Floats | None,
+) -> tuple[Floats, Floats]:
+    """What each sample adds to its run's model, as a factor for each class, (classes, S), and its cross-entropy before, (S,).
+
+    `logits` (classes, S) are the received models', `sizes` those of the clients, `bins` the Gram matrices of neighbouring
+    samples, `tilts` (classes, S) what the tilt of a run, taken for a model, answers to them.
+    """
+    weight = weights.reshape(-1)
+    # A client of weight 0 stands still: what it would have become is worth exactly nothing.
+    share = np.repeat((-training.lr * (weight != 0) / sizes).astype(logits.dtype), sizes)
+    if factors is not None:
+        share *= factors
+    truth = np.zeros_like(logits)
+    truth[labels, np.arange(len(labels))] = 1
+    held = np.repeat(_classes_held(labels, sizes, len(logits)).astype(logits.dtype), sizes, axis=1)
+    here, velocity, total = logits.copy(), np.zeros_like(logits), np.zeros_like(logits)
+    shares = shares_after(training)
+    for step in range(training.steps):
+        if step:
+            for span, gram in bins:
+                np.matmul(total[:, span], gram, here[:, span])
+            received, tilted = shares[step]
+            here += received * logits
+            if tilts is not None:
+                here += tilted * tilts
+        change = training.objective.slope(LocalAnswers(here, logits, truth, held, np)) * share
+        if training.weight_decay:
+            change -= training.lr * training.weight_decay * total
+        if training.momentum:
+            velocity = training.momentum * velocity + change
+            change = velocity
+        total += change
+    total *= np.repeat(weight, sizes)
+    most = logits.max(axis=0)
+    return total, most + np.log(np.exp(logits - most).sum(axis=0)) - (truth * logits).sum(axis=0)
+
+
+def shares_after(training: LocalTraining) -> list[tuple[float, float]]:
+    """Return by how much a client's model is the received one and the tilt, before and after each step.
+
+    Weight decay shrinks a model towards zero, so the model is received·(the received one) + tilted·tilt + what its samples
+    add. Without it the received model stays whole.
+
+    >>> shares_after(LocalTraining(lr=0.5, steps=2, weight_decay=0.5))
+    [(1.0, 0.0), (0.75, -0.5), (0.5625, -0.875)]
+    """
+    received, tilted, made = 1.0, 0.0, [(1.0, 0.0)]
+    shrinking = pulling = 0.0
+    for _ in range(training.steps):
+        shrinking = training.momentum * shrinking - training.lr * training.weight_decay * received
+        pulling = training.momentum * pulling - training.lr * (1 + training.weight_decay * tilted)
+        received, tilted = received + shrinking, tilted + pulling
+        made.append((received, tilted))
+    return made
+
+
+def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
+    """How many samples of each class each client holds, (classes, clients).
+
+    >>> _classes_held(np.array([1, 1, 0]), np.array([2, 0, 1]), 2).tolist()
+    [[0, 0, 1], [2, 0, 0]]
+    """
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return np.bincount(labels * len(sizes) + owner, minlength=classes * len(sizes)).reshape(classes, len(sizes))
 
 
 def _inner(room: Floats, own: slice) -> Floats:
@@ -230,6 +329,13 @@ def _inner(room: Floats, own: slice) -> Floats:
     few = own.stop - own.start <= FEW
     products = room[own] @ room[own.start : own.stop + few].T
     return products[:, :-1] if few else products
+
+
+def _linear_task(task: Any) -> LinearTask:
+    """A torch task that is a Flatten and a Linear, as numpy takes it."""
+    bias = task.size > task.classes * math.prod(task.shape)
+    dtype = np.dtype(str(task.dtype).removeprefix("torch."))
+    return LinearTask(task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat
 from headgate.learning.slopes import ClientSlopes
-from headgate.simulation.executors.executor import Executor, Packed, Work
+from headgate.simulation.executors.executor import Executor, RaggedBatch, Work
 from headgate.simulation.executors.types import Task
 from headgate.theory.labels import paper
 
@@ -28,21 +28,25 @@ class Reference(Executor[Task]):
     It is here to judge the others.
     """
 
-    name, objectives = "reference", True
+    name = "reference"
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, torch.float64)
 
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t, tilt = work
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        return 2.0
+
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, batch, weights, training, seeds, t, tilt = work
         runs, clients = weights.shape
         models, losses = [], []
         for r in range(runs):
             start = theta[r].double()
             update, loss, samples = torch.zeros_like(start), 0.0, 0
             for m in range(clients):
-                images, labels = self._buffer(packed, r * clients + m)
+                images, labels = self._buffer(batch, r * clients + m)
                 n = len(labels)
                 if n == 0:
                     continue
@@ -65,17 +69,17 @@ class Reference(Executor[Task]):
             losses.append(loss / samples if samples else float("nan"))
         return torch.stack(models).to(theta.dtype), torch.tensor(losses, dtype=theta.dtype, device=theta.device)
 
-    def _buffer(self, packed: Packed, segment: int) -> tuple[Tensor, Tensor]:
-        first, last = packed.offsets[segment], packed.offsets[segment + 1]
+    def _buffer(self, batch: RaggedBatch, segment: int) -> tuple[Tensor, Tensor]:
+        first, last = batch.offsets[segment], batch.offsets[segment + 1]
         task = self.task
         mean, std = (torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1) for x in (task.mean, task.std))
-        images = packed.images[first:last].to(task.device, torch.float64)
-        return (images / task.unit - mean) / std, packed.labels[first:last].to(task.device)
+        images = batch.images[first:last].to(task.device, torch.float64)
+        return (images / task.unit - mean) / std, batch.labels[first:last].to(task.device)
 
     def _slopes(self, work: Work, segment: int, start: Tensor, images: Tensor, labels: Tensor) -> ClientSlopes:
-        received, factors = functional_call(self.model, Flat(self.model).views(start), (images,)), work.packed.factors
+        received, factors = functional_call(self.model, Flat(self.model).views(start), (images,)), work.batch.factors
         if factors is not None:
-            factors = factors[work.packed.offsets[segment] : work.packed.offsets[segment + 1]].double()
+            factors = factors[work.batch.offsets[segment] : work.batch.offsets[segment + 1]].double()
         return ClientSlopes(work.training.objective, received.detach(), labels, factors)
 
 

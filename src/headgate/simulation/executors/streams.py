@@ -2,7 +2,7 @@
 
 A gradient step is compiled by torch.compile and recorded as a CUDA graph for every stream and size; sizes are filled up to
 few. Parameters are kept in the task's dtype, and arithmetic is done on copies in bfloat16 where the task asks for it,
-images and weights with channels last, as the tensor cores want them. It is here for large models that `packed` does not know:
+images and weights with channels last, as the tensor cores want them. It is here for large models that `triton` does not know:
 a round of ResNet-9 takes 49.0 ms on an H200, and 453 by a lean loop (benchmarks/results/gpu.json at f27e21c).
 """
 
@@ -20,9 +20,8 @@ from torch.nn.functional import cross_entropy
 from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining, schedule
 from headgate.registry import in_one_line
-from headgate.simulation.executors.cuda_graph import recording
 from headgate.simulation.executors.executor import Executor, Work
-from headgate.simulation.executors.types import Task, native_kernels, rung, to_device
+from headgate.simulation.executors.types import LARGE, Task, native_kernels, recording, rung, to_device
 
 STREAMS = 5
 """fewer leave the GPU idle between small kernels, more only share it"""
@@ -31,7 +30,7 @@ STREAMS = 5
 class CudaStreams(Executor[Task]):
     """`note` says so when a step could not be compiled or recorded. A run's numbers do not depend on the runs beside it."""
 
-    name = "streams"
+    name, bfloat16 = "streams", True
 
     def __init__(self, task: Task, streams: int | None = None, compiled: bool | None = None) -> None:
         cuda = task.device.type == "cuda"
@@ -43,10 +42,17 @@ class CudaStreams(Executor[Task]):
         self._fast_loss: Callable[..., Tensor] = torch.compile(self._loss) if self.compiled else self._loss
         self.lanes = [_Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))]
 
-    def _advance(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, packed, weights, training, seeds, t, _ = work
-        clients, offsets = weights.shape[1], packed.offsets.tolist()
-        images, labels = packed.images.to(self.task.device), packed.labels.to(self.task.device)
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        cls.need_plain_loss(training)
+        if task.device.type != "cuda" or task.size < LARGE:
+            return 1.5
+        return 0.1 if task.bfloat16 else 0.2
+
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
+        theta, batch, weights, training, seeds, t, _ = work
+        clients, offsets = weights.shape[1], batch.offsets.tolist()
+        images, labels = batch.images.to(self.task.device), batch.labels.to(self.task.device)
         after, losses = theta.clone(), []
         with native_kernels(), _repeating():
             for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
@@ -64,7 +70,7 @@ class CudaStreams(Executor[Task]):
                         lane.finish(start, weights[r, m], loss * sizes[m])
                 for lane in self.lanes:
                     lane.join()
-                # lanes are added in their order, and a client's lane hangs on the sizes alone: the sum repeats to the bit
+                # lanes are added in their order, and a client's lane depends on the sizes alone: the sum repeats to the bit
                 if busy:
                     after[r] += sum(lane.moved for lane in self.lanes)
                 total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))

@@ -1,5 +1,6 @@
 """A task for executors on torch, and how ragged buffers become few rectangles."""
 
+import gc
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from headgate.learning.models import Shape
 from headgate.learning.networks import Flat
 from headgate.simulation.executors.executor import Ints, TrainingTask
 
+LARGE = 1_000_000
+"""parameters from which on one client keeps a GPU busy: then clients go side by side, not together"""
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
@@ -76,6 +79,23 @@ def native_kernels() -> Iterator[None]:
             yield
     finally:
         torch.backends.mkldnn.enabled = before
+
+
+@contextmanager
+def recording(graph: Any, **where: Any) -> Iterator[None]:
+    """torch.cuda.graph, during which no garbage is collected.
+
+    An older graph that is garbage may be freed at any moment. While another one is recorded CUDA does not permit it, and
+    the recording fails.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph, **where):
+            yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def rung(n: int) -> int:

@@ -1,0 +1,144 @@
+"""How kernels are compiled, and how compiled code calls them one after the other. Importing this needs numba.
+
+Between two kernels Python would take its lock, and read a dozen arguments off their objects. Here all kernels take the same:
+the room of a thread, and numbers that say where in it their arrays begin. So one compiled loop can call any of them by its
+address, and a kernel needs no form that Python can call.
+"""
+# mypy: allow-untyped-calls
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import config, from_dtype, njit, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+_user = getattr(os, "getuid", lambda: -1)
+"""where there are no users, no folder is known to be one's own, and nothing is kept"""
+_MADE_FROM = sorted(Path(__file__).parent.glob("*.py"))
+_SOURCES = hashlib.sha256(b"".join(each.read_bytes() for each in _MADE_FROM)).hexdigest()[:16]
+"""numba looks at the file of a function alone; a constant or a helper may stand in another"""
+
+
+def kernel_folder() -> Path:
+    """Return `headgate-kernels` in $XDG_CACHE_HOME or ~/.cache; a relative path is ignored."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache")) / "headgate-kernels"
+
+
+def objection() -> str | None:
+    """Return why compiled kernels are not kept on disk, or None if they are.
+
+    numba runs whatever it finds there, so the folder must be this user's, and nobody else may write to it.
+    """
+    folder = kernel_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = folder.lstat()
+    except OSError as error:
+        return f"compiled kernels are not kept: {folder} cannot be made ({error.strerror})"
+    alone = stat.S_ISDIR(seen.st_mode) and seen.st_uid == _user() and not seen.st_mode & 0o077
+    return None if alone else f"compiled kernels are not kept: {folder} is not this user's alone"
+
+
+def is_empty() -> bool:
+    """Return whether nothing is kept yet, so that the first round has to wait for the compiler."""
+    return objection() is not None or not any(kernel_folder().rglob("*.nbc"))
+
+
+def compiled(function: Callable[..., Any], origin: object = None, **options: Any) -> Callable[..., Any]:
+    """Compile for Python, without its lock, and keep the result for the next process.
+
+    `origin` is what a closure was made from. The linker knows a function by its name, and numba makes names differ by a
+    number that each process counts from 1: so two closures of one name, compiled by two processes and found by a third,
+    would be taken for each other. Here the name says what the function was made from, and the folder from which sources.
+    """
+    if origin is not None:
+        function.__qualname__ += f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
+    settings: Any = config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(kernel_folder() / _SOURCES)
+    try:
+        made: Callable[..., Any] = njit(cache=objection() is None, nogil=True, error_model="numpy", **options)(function)
+        return made
+    finally:
+        settings.CACHE_DIR = before
+
+
+class Kernel:
+    """A function kernel(floats, marks, ints, args, n) for n samples, which only compiled code can call."""
+
+    def __init__(self, function: Callable[..., Any], origin: object = None) -> None:
+        self.function = compiled(function, origin, no_cpython_wrapper=True)
+
+    def address(self, dtype: Any) -> int:
+        """Of its version for floats of this type, compiled or found on disk."""
+        kinds, made = _kinds(from_dtype(dtype)), self.function
+        made.compile(kinds)  # type: ignore[attr-defined]
+        result = made.overloads[kinds]  # type: ignore[attr-defined]
+        return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+
+def _kinds(number: Any) -> tuple[Any, ...]:
+    """What a kernel takes."""
+    return number[::1], types.uint16[::1], types.int64[::1], types.int64[::1], types.int64
+
+
+def _known(typed: Callable[..., Any]) -> Callable[..., Any]:
+    """To numba, which writes its instructions down where it is called."""
+    made: Callable[..., Any] = intrinsic(prefer_literal=True)(typed)
+    return made
+
+
+@_known
+def call(_: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any) -> Any:
+    """Calls a kernel. No kernel raises anything, so no status is checked."""
+    kinds = _kinds(floats.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = context.call_conv.get_function_type(types.none, kinds)
+        callee = builder.inttoptr(values[0], kind.as_pointer())
+        context.call_conv.call_function(builder, callee, types.none, kinds, values[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, *kinds), generate
+
+
+@_known
+def parts(_: Any, count: Any, array: Any, args: Any, first: Any) -> Any:
+    """The arrays that begin in `array` where the `count` numbers args[first], args[first + 1], … say. They know no ends."""
+    if not isinstance(count, types.IntegerLiteral) or not isinstance(first, types.IntegerLiteral):
+        return None
+    number, skipped = count.literal_value, first.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        whole = context.make_array(array)(context, builder, values[1])
+        starts = context.make_array(args)(context, builder, values[2])
+        made = []
+        for i in range(number):
+            start = builder.load(builder.gep(starts.data, [ir.IntType(64)(skipped + i)]))
+            part = context.make_array(array)(context, builder)
+            populate_array(part, builder.gep(whole.data, [start]), whole.shape, whole.strides, whole.itemsize, meminfo=None)
+            made.append(part._getvalue())
+        return context.make_tuple(builder, signature.return_type, made)
+
+    return types.UniTuple(array, number)(count, array, args, first), generate
+
+
+@_known
+def numbers(_: Any, count: Any, args: Any, first: Any) -> Any:
+    """args[first], args[first + 1], … as `count` whole numbers."""
+    if not isinstance(count, types.IntegerLiteral) or not isinstance(first, types.IntegerLiteral):
+        return None
+    number, skipped = count.literal_value, first.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = context.make_array(args)(context, builder, values[1]).data
+        made = [builder.load(builder.gep(data, [ir.IntType(64)(skipped + i)])) for i in range(number)]
+        return context.make_tuple(builder, signature.return_type, made)
+
+    return types.UniTuple(args.dtype, number)(count, args, first), generate

@@ -1,0 +1,345 @@
+"""Layers for some samples, compiled by numba when first asked for. Importing this needs numba.
+
+A kernel finds its arrays in the room of a thread, among floats, marks of uint16 and ints of int64. `args` says where each
+begins, in the order in which they are named, and then other numbers. Arrays hold sample after sample, each a
+`compiled_shapes.Grid`. A vector that sticks out of a pixel is overwritten by the next pixel; behind a row, where nothing may
+stick out, zeros are written.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
+from headgate.kernels.kernel_calls import Kernel, numbers, parts
+from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
+from headgate.simulation.executors.executor import Ints
+
+Floats = Any
+"""A contiguous array of float32 or float64; numba makes a version for each."""
+Marks = Any
+"""A contiguous array of uint16."""
+kernel = Kernel
+
+# activations
+
+
+@njit(error_model="numpy")
+def rectify(values: Floats, count: int) -> None:
+    """In place: of two arrays numba would have to ask whether they are one."""
+    zero = values.dtype.type(0)
+    for i in range(count):
+        here = values[i]
+        values[i] = zero if here <= zero else here
+
+
+@njit(error_model="numpy")
+def rectify_slope(out: Floats, slope: Floats, count: int) -> None:
+    zero = out.dtype.type(0)
+    for i in range(count):
+        here = slope[i]
+        slope[i] = zero if out[i] <= zero else here
+
+
+@kernel
+def relu(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    for i in range(n * args[2]):
+        out[i] = x[i]
+    rectify(out, n * args[2])
+
+
+@kernel
+def relu_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    out, slope, x_slope = parts(3, floats, args, 0)
+    for i in range(n * args[3]):
+        x_slope[i] = slope[i]
+    rectify_slope(out, x_slope, n * args[3])
+
+
+@kernel
+def tanh(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    for i in range(n * args[2]):
+        out[i] = np.tanh(x[i])
+
+
+@kernel
+def tanh_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    out, slope, x_slope = parts(3, floats, args, 0)
+    one = out.dtype.type(1)
+    for i in range(n * args[3]):
+        x_slope[i] = slope[i] * (one - out[i] * out[i])
+
+
+# convolution, with the pooling that follows it
+
+
+@cache
+def convolution(window: Window) -> Kernel:
+    k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
+    inputs, row, pitch = before.channels, before.row, before.pitch
+    outputs, high, wide = after.channels, after.height, after.width
+    out_start, out_row, out_pitch = after.start, after.row, after.pitch
+    width, together, vectors, groups, places, terms = window.tile
+    run, block, lanes, fits = window.run, places * together, vectors * width, -(-outputs // LANES)
+    whole, tail, columns = terms // LANES, terms % LANES, wide * pool
+    behind = out_row - wide * outputs + LANES  # up to the next row, and what may stick out
+
+    def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+        """`table` and `bands` are for its own use, the table zeros at first."""
+        x, weight, bias, table, bands, out = parts(6, floats, args, 0)
+        (chosen,) = parts(1, marks, args, 6)
+        biases = groups * k * terms * lanes
+        for pixel in range(together):
+            for o in range(outputs):
+                place = pixel * outputs + o
+                table[biases + place] = bias[o]
+                for i in range(k):
+                    at = ((place // lanes * k + i) * terms + pixel * inputs) * lanes + place % lanes
+                    for j in range(k * inputs):
+                        table[at + j * lanes] = weight[(o * k + i) * run + j]
+        for s in range(n):
+            for y in range(high):
+                for v in range(pool):
+                    for start in range(0, columns, block):
+                        first = min(start, columns - block)
+                        at, to = s * pitch + (y * pool + v) * row + first * inputs, (v * columns + first) * outputs
+                        for group in range(groups - 1, -1, -1):  # what sticks out of the last is overwritten by the first
+                            multiply(
+                                width, places, vectors, tail, k, whole, x, at, together * inputs, row,
+                                table, group * k * terms * lanes, lanes, table, biases + group * lanes,
+                                bands, to + group * lanes, together * outputs,
+                            )  # fmt: skip
+                to, which = s * out_pitch + out_start + y * out_row, (s * high + y) * wide * outputs
+                for z in range(wide):
+                    from_, o = z * pool * outputs, z * outputs
+                    largest(pool, fits, relu, bands, from_, columns * outputs, outputs, out, to + o, chosen, which + o)
+                to += wide * outputs
+                for j in range(behind):
+                    out[to + j] = 0
+
+    return Kernel(forward, window)
+
+
+@njit(inline="always")
+def collect(
+    count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
+    place_step: int, values: Floats, places: Ints,
+) -> int:  # fmt: skip
+    """Appends to `values` each of `length` slopes that is not 0, and to `places` place + i·place_step + shifts[chosen[i]].
+
+    Slopes and chosen are `step` apart. Gives how many there are now; beyond the last, one may be written. numba does not ask
+    of a uintp whether it is less than 0.
+    """
+    for i in range(length):
+        value = slope[np.uintp(at + i * step)]
+        values[np.uintp(count)] = value
+        places[np.uintp(count)] = place + i * place_step + shifts[chosen[np.uintp(which + i * step)]]
+        count += value != 0
+    return count
+
+
+@cache
+def slope_of_convolution(window: Window) -> Kernel:
+    k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
+    inputs, row, pitch = before.channels, before.row, before.pitch
+    outputs, high, wide = after.channels, after.height, after.width
+    out_start, out_row, out_pitch = after.start, after.row, after.pitch
+    run, vectors, fits, (samples, rows) = window.run, window.run // LANES, -(-outputs // LANES), window.strip
+
+    def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+        """Only from the pixels that were chosen. That of the images, if wanted; `table` is for it, zeros at first."""
+        x, out, slope, weight, weights, bias, x_slope, table, values = parts(9, floats, args, 0)
+        (chosen,) = parts(1, marks, args, 9)
+        places, shifts = parts(2, ints, args, 10)
+        wanted, biased = numbers(2, args, 12)
+        if relu:
+            rectify_slope(out, slope, n * out_pitch)
+        for pixel in range(pool * pool):
+            shifts[pixel] = pixel // pool * row + pixel % pool * inputs
+        for i in range(outputs * k * run):
+            weights[i] = 0
+        for o in range(fits * LANES):
+            bias[o] = 0
+        for s in range(n if biased else 0):
+            for y in range(high):
+                for z in range(wide):
+                    for o in range(outputs):
+                        bias[o] += slope[s * out_pitch + out_start + y * out_row + z * outputs + o]
+        if wanted:
+            for i in range(n * pitch):
+                x_slope[i] = 0
+            for i in range(outputs * k):
+                for j in range(k * inputs):
+                    table[i * run + j] = weight[i * run + j]
+        for some in range(0, n, samples):
+            for top in range(0, high, rows):
+                for o in range(outputs):
+                    count = 0
+                    for s in range(some, min(n, some + samples)):
+                        for y in range(top, min(high, top + rows)):
+                            at, which = s * out_pitch + out_start + y * out_row + o, (s * high + y) * wide * outputs + o
+                            corner = s * pitch + y * pool * row
+                            count = collect(
+                                count, slope, at, chosen, which, outputs, wide, shifts, corner, pool * inputs, values, places
+                            )
+                    add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
+                    if wanted:
+                        spread_scaled(k, vectors, values, places, count, table, o * k * run, run, x_slope, row)
+
+    return Kernel(backward, window)
+
+
+@cache
+def slope_of_images(window: Window) -> Kernel:
+    k, pool, before, after = window.k, window.pool, window.before, window.after
+    inputs, row, pitch = before.channels, before.row, before.pitch
+    outputs, high, wide = after.channels, after.height, after.width
+    out_start, out_row, out_pitch = after.start, after.row, after.pitch
+    run, deep, broad = window.run, window.deep, window.broad
+    rows, vectors = k + pool - 1, window.spread // LANES
+
+    def backward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+        """The same, window by window: faster where the table is small, as sums stay in registers.
+
+        The table, zeros at first, holds the kernels with zeros around them: it is read from where the chosen pixel says.
+        """
+        weight, slope, x_slope, table, values = parts(5, floats, args, 0)
+        (chosen,) = parts(1, marks, args, 5)
+        places, shifts = parts(2, ints, args, 6)
+        for o in range(outputs):
+            for i in range(k):
+                to = (o * deep + pool - 1 + i) * broad + (pool - 1) * inputs
+                for j in range(k * inputs):
+                    table[to + j] = weight[(o * k + i) * run + j]
+        for pixel in range(pool * pool):
+            shifts[pixel] = (pool - 1 - pixel // pool) * broad + (pool - 1 - pixel % pool) * inputs
+        for s in range(n):
+            for i in range(pitch):
+                x_slope[s * pitch + i] = 0
+            for y in range(high):
+                for z in range(wide):
+                    at = s * out_pitch + out_start + y * out_row + z * outputs
+                    which = ((s * high + y) * wide + z) * outputs
+                    count = collect(0, slope, at, chosen, which, 1, outputs, shifts, 0, deep * broad, values, places)
+                    to = s * pitch + y * pool * row + z * pool * inputs
+                    add_scaled(rows, vectors, values, places, count, table, broad, x_slope, to, row)
+
+    return Kernel(backward, window)
+
+
+# linear layers: rows of weights `pitch` apart, samples in whole blocks
+
+
+@kernel
+def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, weight, bias, out = parts(4, floats, args, 0)
+    pitch, out_pitch, outputs, rectified = numbers(4, args, 4)
+    for q in range(0, outputs, LANES):
+        for s in range(0, n, WIDE):
+            to = s * out_pitch + q
+            dots(LONG, WIDE, pitch // LONG, x, s * pitch, pitch, weight, q * pitch, pitch, bias, q, out, to, out_pitch)
+    if rectified:
+        rectify(out, n * out_pitch)
+
+
+@kernel
+def slope_of_linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out, slope, weights, bias = parts(5, floats, args, 0)
+    pitch, out_pitch, outputs, rectified, biased = numbers(5, args, 5)
+    if rectified:
+        rectify_slope(out, slope, n * out_pitch)
+    for o in range(outputs):
+        bias[o] = 0
+    for s in range(n if biased else 0):
+        for o in range(outputs):
+            bias[o] += slope[s * out_pitch + o]
+    for i in range(0, pitch, BLOCK):
+        for o in range(0, outputs, LANES):
+            outer(LONG, LONG_WIDE, n, slope, o, out_pitch, x, i, pitch, weights, o * pitch + i, pitch)
+
+
+@kernel
+def slope_of_features(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    """`nothing` is zeros, as many as a block is wide."""
+    weight, slope, x_slope, nothing = parts(4, floats, args, 0)
+    pitch, out_pitch, outputs = numbers(3, args, 4)
+    for i in range(0, pitch, BLOCK):
+        for s in range(0, n, SAMPLES):
+            multiply(
+                LONG, SAMPLES, LONG_WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
+                weight, i, pitch, nothing, 0, x_slope, s * pitch + i, pitch,
+            )  # fmt: skip
+
+
+# pooling that follows no convolution: k x k windows side by side
+
+
+@kernel
+def max_pool(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    (chosen,) = parts(1, marks, args, 2)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 3)
+    for s in range(n):
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    to = s * out_pitch + out_start + y * out_row + z * channels + c
+                    best, which = x[at], 0
+                    for pixel in range(1, k * k):
+                        here = x[at + pixel // k * row + pixel % k * channels]
+                        if here > best or here != here:
+                            best, which = here, pixel
+                    out[to], chosen[to] = best, which
+
+
+@kernel
+def max_pool_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    slope, x_slope = parts(2, floats, args, 0)
+    (chosen,) = parts(1, marks, args, 2)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 3)
+    for i in range(n * pitch):
+        x_slope[i] = 0
+    for s in range(n):
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    to = s * out_pitch + out_start + y * out_row + z * channels + c
+                    pixel = np.int64(chosen[to])
+                    x_slope[at + pixel // k * row + pixel % k * channels] = slope[to]
+
+
+@kernel
+def average_pool(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    x, out = parts(2, floats, args, 0)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 2)
+    for s in range(n):
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    total = x[at]
+                    for pixel in range(1, k * k):
+                        total += x[at + pixel // k * row + pixel % k * channels]
+                    out[s * out_pitch + out_start + y * out_row + z * channels + c] = total / (k * k)
+
+
+@kernel
+def average_pool_slope(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    slope, x_slope = parts(2, floats, args, 0)
+    k, high, wide, channels, start, row, pitch, out_start, out_row, out_pitch = numbers(10, args, 2)
+    for i in range(n * pitch):
+        x_slope[i] = 0
+    for s in range(n):
+        for y in range(high):
+            for z in range(wide):
+                for c in range(channels):
+                    at = s * pitch + start + k * (y * row + z * channels) + c
+                    steep = slope[s * out_pitch + out_start + y * out_row + z * channels + c] / (k * k)
+                    for pixel in range(k * k):
+                        x_slope[at + pixel // k * row + pixel % k * channels] = steep

@@ -1,0 +1,104 @@
+"""Which tile of a packed convolution belongs to which client, and how large tiles are."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from headgate.kernels.residual_net import Block
+from headgate.simulation.executors.executor import Ints
+
+
+class Tile(NamedTuple):
+    """The matrix product of one program: rows x columns, `deep` summands at a time."""
+
+    rows: int
+    columns: int
+    deep: int
+    warps: int
+    stages: int
+
+
+Kind = Literal["forward", "backward", "descend"]
+TUNED: dict[tuple[Kind, int, int], Tile] = {
+    ("forward", 32, 64): Tile(128, 64, 32, 4, 4),
+    ("forward", 64, 128): Tile(128, 128, 64, 4, 3),
+    ("forward", 128, 128): Tile(128, 128, 64, 8, 3),
+    ("forward", 128, 256): Tile(256, 128, 64, 8, 3),
+    ("forward", 256, 512): Tile(256, 128, 64, 8, 4),
+    ("forward", 512, 512): Tile(64, 256, 64, 8, 4),
+    ("backward", 64, 128): Tile(128, 64, 64, 8, 3),
+    ("backward", 128, 128): Tile(128, 128, 64, 8, 3),
+    ("backward", 128, 256): Tile(256, 128, 64, 8, 4),
+    ("backward", 256, 512): Tile(256, 128, 64, 8, 4),
+    ("backward", 512, 512): Tile(64, 256, 64, 8, 4),
+    ("descend", 32, 64): Tile(32, 64, 128, 4, 5),
+    ("descend", 64, 128): Tile(64, 128, 64, 4, 4),
+    ("descend", 128, 128): Tile(128, 128, 64, 8, 4),
+    ("descend", 128, 256): Tile(128, 256, 64, 8, 3),
+    ("descend", 256, 512): Tile(128, 128, 64, 4, 3),
+    ("descend", 512, 512): Tile(64, 128, 64, 4, 3),
+}
+"""bfloat16 on an H200 by kind, inward and outward channels, as `benchmarks/tune_packed.py` finds them for ResNet-9: good for
+one run and for ten"""
+
+
+def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
+    tuned = TUNED.get((kind, block.inward, block.outward))
+    if tuned and itemsize == 2:
+        return tuned
+    deep, most = (64, 128) if itemsize == 2 else (32, 64)
+    if kind == "descend":
+        return Tile(power_in(block.inward, most), power_in(block.outward, most), deep, 8, 3)
+    made, summed = (block.outward, block.inward) if kind == "forward" else (block.inward, block.outward)
+    return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
+
+
+class Strip(NamedTuple):
+    """What one program of four warps normalises: channels of a sample, so many rows at a time, windows where a pool follows."""
+
+    channels: int
+    rows: int
+
+
+def strip_for(block: Block) -> Strip:
+    """As much as a program's registers take; of few positions all, so that they are read once."""
+    channels = power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
+    if block.pool:
+        return Strip(channels, power_in(block.positions // 4, max(16, block.width)))
+    return Strip(channels, power_in(block.positions, 256 if block.positions <= 256 else 128))
+
+
+def fits_boxes(block: Block, rows: int) -> bool:
+    """Whether so many positions are whole rows of an image, of whole images where there are several."""
+    return rows % block.width == 0 and (block.positions % rows == 0 or rows % block.positions == 0)
+
+
+def power_in(n: int, most: int) -> int:
+    """The largest power of two that divides n, at most `most`.
+
+    >>> power_in(96, 64), power_in(512, 64)
+    (32, 64)
+    """
+    return min(n & -n, most)
+
+
+def count_tiles(samples: int, clients: int, positions: int, rows: int) -> int:
+    """As many tiles as so many samples can need, however they are shared out."""
+    return -(-samples * positions // rows) + clients
+
+
+def tiles(offsets: Ints, positions: int, rows: int, count: int) -> Ints:
+    """(2, count): the client of each tile, -1 for none, and where it starts. A tile has the rows of one client only.
+
+    >>> tiles(np.array([0, 2, 2, 3]), positions=4, rows=5, count=5)
+    array([[ 0,  0,  2, -1, -1],
+           [ 0,  5,  8,  0,  0]])
+    """
+    needed = -(-np.diff(offsets) * positions // rows)
+    client = np.repeat(np.arange(len(needed)), needed)
+    turn = np.arange(len(client)) - np.repeat(np.cumsum(needed) - needed, needed)
+    table = np.full((2, count), -1)
+    table[1] = 0
+    table[0, : len(client)] = client
+    table[1, : len(client)] = offsets[client] * positions + turn * rows
+    return table

@@ -1,0 +1,238 @@
+"""A residual net of 3x3 convolution, GroupNorm and Mish, read off a module, as the packed kernels take it."""
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from headgate.errors import SettingError
+from headgate.learning.networks import Flat, Residual
+from headgate.simulation.executors.layers import is_chain, is_plain, side
+from headgate.simulation.executors.types import Task
+
+ALIGNED = 16
+"""a packed vector's length is a multiple of it, so that kernels load many numbers at once"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Convolution, GroupNorm, Mish, and perhaps a 2x2 max-pool or the addition of what an earlier block was given."""
+
+    inward: int
+    outward: int
+    taps: int
+    """9, or 1 where the nine neighbours of a position are among its channels already"""
+    height: int
+    width: int
+    group: int
+    """channels normalised together"""
+    eps: float
+    weights: int
+    """where its weights begin in a packed vector: [tap, inward, outward]"""
+    affine: int
+    """where its scale begins among the affine parameters; its shift follows"""
+    pool: bool = False
+    added: int | None = None
+    """the block whose input is added to the output"""
+
+    @property
+    def positions(self) -> int:
+        return self.height * self.width
+
+    @property
+    def out(self) -> tuple[int, int]:
+        """Height and width of its output."""
+        return (self.height // 2, self.width // 2) if self.pool else (self.height, self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualNet:
+    """Blocks, then the average over all positions and a linear layer."""
+
+    blocks: tuple[Block, ...]
+    classes: int
+    affine: int
+    """where the affine parameters begin in a packed vector, after all weights"""
+    head: int
+    """where the linear layer begins: weight, then bias"""
+    order: Tensor
+    """(size,): which number of a flat vector stands at each place of a packed one; one past its end: a zero"""
+    place: Tensor
+    """(flat size,): where each number of a flat vector stands in a packed one"""
+
+    @property
+    def size(self) -> int:
+        return len(self.order)
+
+    @property
+    def channels(self) -> int:
+        """Of the linear layer."""
+        return self.blocks[-1].outward
+
+    def to(self, device: torch.device) -> "ResidualNet":
+        return replace(self, order=self.order.to(device), place=self.place.to(device))
+
+    def packed(self, theta: Tensor) -> Tensor:
+        """Flat vectors (R, flat size) as packed ones (R, size)."""
+        return pad(theta, (0, 1)).index_select(1, self.order)
+
+    def flat(self, vectors: Tensor) -> Tensor:
+        return vectors.index_select(1, self.place)
+
+
+def read_blocks(task: Task) -> ResidualNet:
+    """The task's model; a SettingError says what is not of this form."""
+    flat, found = Flat(task.model), _Found()
+    channels, height, width = task.shape
+    layers = list(_layers(task.model))
+    if len(layers) < 4 or not _is_head(layers[-3:], task.classes):
+        _refuse("the model must end in AdaptiveAvgPool2d(1), Flatten and Linear")
+    _read(layers[:-3], found, channels, height, width)
+    linear = layers[-1]
+    assert isinstance(linear, nn.Linear)  # as _is_head has seen
+    if linear.in_features != found.blocks[-1].outward:
+        _refuse(f"a Linear of {linear.in_features} features after {found.blocks[-1].outward} channels")
+    named = {id(parameter): name for name, parameter in task.model.named_parameters()}
+    numbers = flat.views(torch.arange(flat.size))
+
+    def own(parameter: Tensor) -> Tensor:
+        return numbers[named[id(parameter)]]
+
+    weights = [_by_tap(own(each), block, flat.size) for each, block in zip(found.weights, found.blocks, strict=True)]
+    affine = [own(each).flatten() for each in found.affine]
+    last = [own(each).flatten() for each in (linear.weight, linear.bias)]
+    order = torch.cat([*weights, *affine, *last])
+    order = pad(order, (0, -len(order) % ALIGNED), value=flat.size)
+    real = order < flat.size
+    if not torch.equal(order[real].sort().values, torch.arange(flat.size)):
+        _refuse("a parameter of the model is shared or not used")
+    place = torch.empty(flat.size, dtype=torch.int64)
+    place[order[real]] = torch.arange(len(order))[real]
+    before_affine = sum(map(len, weights))
+    return ResidualNet(tuple(found.blocks), task.classes, before_affine, before_affine + sum(map(len, affine)), order, place)
+
+
+@dataclass
+class _Found:
+    """What has been read so far."""
+
+    blocks: list[Block] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    affine: list[Tensor] = field(default_factory=list)
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    """The layers of nested Sequentials, one after the other."""
+    if is_chain(module):
+        for part in module:
+            yield from _layers(part)
+    else:
+        yield module
+
+
+def _read(layers: list[nn.Module], found: _Found, channels: int, height: int, width: int) -> tuple[int, int, int]:
+    """Adds the blocks in these layers; the shape after them."""
+    place = 0
+    while place < len(layers):
+        layer = layers[place]
+        if type(layer) is Residual:
+            first, shape = len(found.blocks), (channels, height, width)
+            if first == 0:
+                _refuse("the model begins with a Residual")
+            if _read(list(_layers(layer.f)), found, *shape) != shape:
+                _refuse("a Residual that changes the shape")
+            if any(block.added is not None for block in found.blocks[first:]):
+                _refuse("a Residual in a Residual")
+            found.blocks[-1] = replace(found.blocks[-1], added=first)
+            place += 1
+        elif type(layer) is nn.MaxPool2d:
+            halves = is_plain(layer) and side(layer.kernel_size) == 2
+            # a pool of a sum would have to send its slope two ways
+            if not found.blocks or found.blocks[-1].pool or found.blocks[-1].added is not None or not halves:
+                _refuse(f"{layer} where it stands")
+            if height % 2 or width % 2:
+                _refuse(f"a max-pool of {height}x{width}")
+            found.blocks[-1] = replace(found.blocks[-1], pool=True)
+            height, width, place = height // 2, width // 2, place + 1
+        else:
+            _add_block(layers[place : place + 3], found, channels, height, width)
+            channels, place = found.blocks[-1].outward, place + 3
+    return channels, height, width
+
+
+def _add_block(layers: list[nn.Module], found: _Found, channels: int, height: int, width: int) -> None:
+    if [type(each) for each in layers] != [nn.Conv2d, nn.GroupNorm, nn.Mish]:
+        _refuse(f"{', '.join(type(each).__name__ for each in layers)} instead of Conv2d, GroupNorm, Mish")
+    convolution, norm, _ = layers
+    assert isinstance(convolution, nn.Conv2d)
+    assert isinstance(norm, nn.GroupNorm)
+    asked = (convolution.kernel_size, convolution.padding, convolution.bias)
+    if asked != ((3, 3), (1, 1), None) or not is_plain(convolution):
+        _refuse(f"{convolution}, must be 3x3 with padding=1 and bias=False")
+    outward, group = convolution.out_channels, norm.num_channels // norm.num_groups
+    if convolution.in_channels != channels or norm.num_channels != outward:
+        _refuse(f"{norm} after {convolution} on {channels} channels")
+    if outward % 32 or group & (group - 1) or group > 64 or outward % max(group, 32) or not norm.affine:
+        _refuse(f"{norm}, must be affine on a multiple of 32 channels, in groups of 1, 2, 4, ..., 64")
+    spread = channels % 32 != 0
+    if spread and found.blocks:
+        _refuse(f"{convolution}, channels must be multiples of 32")
+    found.blocks.append(
+        Block(
+            inward=-(-9 * channels // 16) * 16 if spread else channels,
+            outward=outward,
+            taps=1 if spread else 9,
+            height=height,
+            width=width,
+            group=group,
+            eps=norm.eps,
+            weights=sum(block.taps * block.inward * block.outward for block in found.blocks),
+            affine=sum(2 * block.outward for block in found.blocks),
+        )
+    )
+    found.weights.append(convolution.weight)
+    found.affine += [norm.weight, norm.bias]
+
+
+def _by_tap(numbers: Tensor, block: Block, none: int) -> Tensor:
+    """(outward, inward, 3, 3) as a flat [tap, inward, outward], filled up where a block takes more than there is."""
+    rows = numbers.permute(2, 3, 1, 0).reshape(-1, block.outward)
+    return pad(rows, (0, 0, 0, block.taps * block.inward - len(rows)), value=none).flatten()
+
+
+def _is_head(layers: list[nn.Module], classes: int) -> bool:
+    average, flatten, linear = layers
+    return (
+        type(average) is nn.AdaptiveAvgPool2d
+        and average.output_size in (1, (1, 1))
+        and type(flatten) is nn.Flatten
+        and is_plain(flatten)
+        and type(linear) is nn.Linear
+        and linear.out_features == classes
+        and linear.bias is not None
+    )
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise SettingError(f"--executor triton: {reason}")
+
+
+def check_machine(task: Task) -> None:
+    """Refuse what these kernels do not do, or not here."""
+    if importlib.util.find_spec("triton") is None:
+        raise SettingError("--executor triton: needs triton, which is not installed (extra gpu)")
+    if task.device.type != "cuda" and not interpreted():
+        raise SettingError(f"--executor triton: needs CUDA, the device is {task.device.type}")
+    if task.dtype != torch.float32:
+        raise SettingError(f"--executor triton: training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}")
+
+
+def interpreted() -> bool:
+    """Whether Triton's own interpreter stands in for a GPU: slow, and meant for tests."""
+    from triton import knobs
+
+    return bool(knobs.runtime.interpret)

@@ -1,0 +1,196 @@
+"""All clients of all runs at once and without padding, in Triton kernels: residual nets with GroupNorm and Mish
+(`triton_kernels`), and stacks of convolutions and linear layers (`triton_stacks`).
+
+A step of all clients is a few dozen kernels on arrays that stay where they are, so on CUDA it is
+recorded once as a graph and played for every step of every round. Sizes change from round to round; what is recorded
+is the number of programs, on a ladder of few sizes, and programs without work end at once. It is here because on an H200 a
+round of forty LeNets takes 21.9 ms, and 5,930 by a lean loop; one of ResNet-9 17.7, and 49.0 by `streams`
+(benchmarks/results/gpu.json at f27e21c).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headgate.errors import SettingError
+from headgate.kernels.packed_space import Room, Space
+from headgate.kernels.residual_net import ResidualNet, check_machine, read_blocks
+from headgate.kernels.stack_net import StackNet, read_stack
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.executor import Executor, Ints, Work
+from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
+
+SPARE = 0.8
+"""of the device's free memory are taken at most"""
+
+
+class TritonKernels(Executor[Task]):
+    """For the nets of `residual_net` and `stack_net`, full-batch: bfloat16 products on float32 parameters, or float32.
+
+    A run's numbers do not depend on the runs beside it, to the bit. `memory` bounds the bytes of a chunk of runs; a
+    single run is never cut.
+    """
+
+    name, bfloat16 = "triton", True
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        stack = None if task.bfloat16 else _stack(task)
+        self.net: ResidualNet | StackNet = stack or read_blocks(task).to(task.device)
+        from headgate.kernels import residual_steps, stack_steps  # which need triton
+
+        self.steps: Any = stack_steps if stack else residual_steps
+        self.workspace: Space | None = None
+        self.judge: Any = None
+        self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
+
+    @classmethod
+    def cost(cls, task: Task, training: LocalTraining) -> float:
+        check_machine(task)
+        cls.need_full_batch(training)
+        cls.need_plain_loss(training)
+        if task.bfloat16:
+            read_blocks(task)
+            return 0.05
+        stack = _stack(task)
+        if stack is None:
+            read_blocks(task)
+        return 0.05 if stack is not None and stack.size < LARGE else 0.25
+
+    def train(self, work: Work) -> tuple[Tensor, Tensor]:
+        """Nothing here waits for the device."""
+        theta, batch, weights, training, *_ = work
+        runs, clients = weights.shape
+        start = self.net.packed(theta.detach())
+        after, means = torch.empty_like(start), theta.new_empty(runs)
+        done = 0
+        while done < runs:
+            first, last = next(self._chunks(batch.offsets, clients, training, done))
+            try:
+                self._train_runs(first, last, work, start, after, means)
+                done = last
+            except torch.OutOfMemoryError:
+                if last - first == 1:
+                    raise
+                half = self._bytes(_room(batch.offsets, clients, first, last), training.momentum > 0) // 2
+            if done < last:  # and no longer in the hands of the error
+                self._take_less(half)
+        return self.net.flat(after), means
+
+    def _train_runs(self, first: int, last: int, work: Work, start: Tensor, after: Tensor, means: Tensor) -> None:
+        """The runs from `first` to before `last`. Nothing of it outlives it: the next ones may need all of the memory."""
+        _, batch, weights, training, *_ = work
+        clients = weights.shape[1]
+        segments = np.arange(first * clients, last * clients)
+        members = segments[batch.offsets[segments + 1] > batch.offsets[segments]]
+        rows = slice(int(batch.offsets[first * clients]), int(batch.offsets[last * clients]))
+        sizes, run_of = batch.offsets[members + 1] - batch.offsets[members], members // clients - first
+        shares = weights.reshape(-1).index_select(0, to_device(members, self.task.device))
+        room = _room(batch.offsets, clients, first, last)
+        space = self._make_room(room, training.momentum > 0)
+        space.set_tables(np.concatenate([[0], np.cumsum(sizes)]))
+        space.load(self.task.normalised(batch.images[rows]))
+        space.labels[: rows.stop - rows.start] = batch.labels[rows]
+        step = self._step(space, room, training)
+        space.spread(start[first:last], run_of, training.momentum > 0)
+        run_offsets = np.searchsorted(run_of, np.arange(last - first + 1))
+        for turn in range(training.steps):
+            step()
+            if turn == 0:
+                space.mean_losses(run_offsets, means[first:last])
+        space.average(start[first:last], shares, run_offsets, after[first:last])
+
+    def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
+        return self._bytes(Room(samples, clients), training.momentum > 0)
+
+    def logits(self, theta: Tensor, images: Tensor) -> Tensor:
+        """Of the models theta (R, P) for images (n, C, H, W) uint8: (R, n, classes), float32."""
+        runs, start, pixels = len(theta), self.net.packed(theta.detach()), self.task.normalised(images)
+        if isinstance(self.net, StackNet):
+            if self.judge is None or self.judge.runs != runs:
+                self.judge = self.steps.Answers(self.net, runs, self.task.device)
+            logits: Tensor = self.judge.logits(start, pixels)
+            return logits
+        room = self.workspace.room if self.workspace else Room(64 * runs, runs)
+        space: Any = self._make_room(Room(max(room.samples, runs), max(room.clients, runs)), False)
+        space.spread(start, np.arange(runs), False)
+        return torch.cat([space.answers(part, runs) for part in torch.split(pixels, max(room.samples, runs) // runs)], dim=1)
+
+    # a chunk of runs
+
+    def _step(self, space: Space, room: Room, training: LocalTraining) -> Callable[[], None]:
+        """A step of all clients; on CUDA as a graph. Recording takes a step first, which `spread` undoes."""
+
+        def step() -> None:
+            space.forward(room, training)
+            space.backward(room, training)
+
+        if self.task.device.type != "cuda":
+            return step
+        if (room, training) not in self._recorded:
+            step()  # compiles what is new
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with recording(graph):
+                step()
+            self._recorded[room, training] = graph.replay
+        return self._recorded[room, training]
+
+    def _make_room(self, room: Room, momentum: bool) -> Space:
+        old = self.workspace
+        if old and old.holds(room, momentum):
+            return old
+        if old:
+            larger = Room(max(room.samples, old.room.samples), max(room.clients, old.room.clients))
+            momentum = momentum or old.momentum
+            if self.memory is None or self._bytes(larger, momentum) <= self.memory:
+                room = larger
+        self.workspace = old = None  # before the new one is made: both may not fit
+        self._recorded.clear()
+        self.workspace = self._space(room, momentum)
+        return self.workspace
+
+    def _take_less(self, memory: int) -> None:
+        """From here on: somebody else has taken what was there when the memory was looked at."""
+        self.memory, self.workspace = memory, None
+        self._recorded.clear()
+        if self.task.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _chunks(self, offsets: Ints, clients: int, training: LocalTraining, first: int = 0) -> Iterator[tuple[int, int]]:
+        """Consecutive runs that fit into the memory, from the run `first` on."""
+        if self.memory is None and self.task.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.task.device)
+            own = torch.cuda.memory_reserved(self.task.device) - torch.cuda.memory_allocated(self.task.device)
+            self.memory = int(SPARE * (free + own))
+        runs = (len(offsets) - 1) // clients
+        momentum = training.momentum > 0
+        if self.memory is not None and self._bytes(_room(offsets, clients, first, runs), momentum) > self.memory:
+            for last in range(first + 1, runs):
+                if self._bytes(_room(offsets, clients, first, last + 1), momentum) > self.memory:
+                    yield first, last
+                    first = last
+        yield first, runs
+
+    def _space(self, room: Room, momentum: bool) -> Space:
+        space: Space = self.steps.Workspace(self.net, room, momentum, self.task.arithmetic, self.task.device)
+        return space
+
+    def _bytes(self, room: Room, momentum: bool) -> int:
+        return int(self.steps.bytes_needed(self.net, room, momentum, self.task.arithmetic))
+
+
+def _room(offsets: Ints, clients: int, first: int, last: int) -> Room:
+    """What the runs from `first` to before `last` take: their samples, and those of their clients that hold any."""
+    own = offsets[first * clients : last * clients + 1]
+    return Room(rung(int(own[-1] - own[0])), rung(int((np.diff(own) > 0).sum())))
+
+
+def _stack(task: Task) -> StackNet | None:
+    try:
+        return read_stack(task)
+    except SettingError:
+        return None

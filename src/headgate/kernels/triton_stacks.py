@@ -1,0 +1,305 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+"""Triton kernels for stacks of convolutions and linear layers that learn many clients at a time without padding.
+
+Images are [sample, channel, y, x], the samples of a client follow each other, and each client has its own parameters, a
+flat vector in `theta` of length `stride`. `owner` says whose a sample is (-1: nobody's), `offsets` where a client's samples
+begin, a tile of rows belongs to one client (`tile_client`, -1 for none). What a convolution looks at lies in a frame of
+zeros, so that no tap falls outside. A convolution and its 2x2 max-pool are one kernel: of a window's four positions only
+the winner's number is written down, and on the way back only the winner has a slope. Slopes are those with respect to a
+layer's output before its activation. A weight's gradient is used up where it is made, so that kernel runs after whatever
+else reads the weights. Sums go in a fixed order, so results repeat to the bit, and no number of a client depends on the
+clients beside it.
+"""
+
+import triton
+import triton.language as tl
+
+from headgate.kernels.triton_kernels import _descend
+
+
+@triton.jit
+def _active(value, KIND: tl.constexpr):
+    if KIND == 1:
+        value = tl.where(value != value, value, tl.maximum(value, 0.0))  # a nan stays one
+    elif KIND == 2:
+        value = 2.0 * tl.sigmoid(2.0 * value) - 1.0
+    elif KIND == 3:
+        value = tl.sigmoid(value)
+    return value
+
+
+@triton.jit
+def _steep(value, KIND: tl.constexpr):
+    """The slope of the activation where it is `value`."""
+    if KIND == 1:
+        value = tl.where(value > 0, 1.0, 0.0)
+    elif KIND == 2:
+        value = 1.0 - value * value
+    elif KIND == 3:
+        value = value * (1.0 - value)
+    else:
+        value = tl.full(value.shape, 1.0, dtype=tl.float32)
+    return value
+
+
+# convolution
+
+
+@triton.jit
+def convolve(
+    x, theta, y, winner, tile_client, tile_start, offsets, images, stride, weight, bias,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
+    FRAME: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, LEARN: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y [sample, CO, y, x] in its frame, and the winners; sample s looks at image s modulo `images` of x, H x W framed."""
+    client = tl.load(tile_client + tl.program_id(0))
+    if client >= 0:
+        high: tl.constexpr = (H - KERNEL + 1) // POOL
+        wide: tl.constexpr = (W - KERNEL + 1) // POOL
+        summands: tl.constexpr = C * KERNEL * KERNEL
+        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
+        inside = row < tl.load(offsets + client + 1) * (high * wide)
+        sample = tl.where(inside, row // (high * wide), 0)
+        down = (row // wide) % high
+        right = row % wide
+        corner_of = (sample % images).to(tl.int64) * (C * H * W) + down * (POOL * W) + right * POOL
+        theta += client.to(tl.int64) * stride
+        out = tl.arange(0, COLUMNS)
+        best = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        which = tl.zeros((ROWS, COLUMNS), dtype=tl.int32)
+        for corner in tl.static_range(POOL * POOL):
+            total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+            for first in range(0, summands, DEEP):
+                k = first + tl.arange(0, DEEP)
+                known = k < summands
+                tap = (k // (KERNEL * KERNEL)) * (H * W) + ((k // KERNEL) % KERNEL + corner // POOL) * W
+                tap = tl.where(known, tap + k % KERNEL + corner % POOL, 0)
+                a = tl.load(x + corner_of[:, None] + tap[None, :])
+                some = known[:, None] & (out < CO)[None, :]
+                b = tl.load(theta + weight + out[None, :] * summands + k[:, None], mask=some, other=0.0)
+                total = tl.dot(a, b, total, input_precision=PRECISION)
+            if corner == 0:
+                best = total
+            else:
+                better = (total > best) | (total != total)  # of several largest the first; a nan always, as torch has it
+                which = tl.where(better, corner, which)
+                best = tl.where(better, total, best)
+        if BIAS:
+            best += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
+        real = (out < CO)[None, :] & inside[:, None]
+        long: tl.constexpr = wide + 2 * FRAME
+        area: tl.constexpr = (high + 2 * FRAME) * long
+        place = sample.to(tl.int64) * (CO * area) + (down + FRAME) * long + right + FRAME
+        tl.store(y + place[:, None] + out[None, :] * area, _active(best, ACTIVATION), mask=real)
+        if LEARN and POOL > 1:
+            place = sample.to(tl.int64) * (CO * high * wide) + down * wide + right
+            tl.store(winner + place[:, None] + out[None, :] * (high * wide), which.to(tl.uint8), mask=real)
+
+
+@triton.jit
+def unpool(
+    slope, winner, wide_slope, owner,
+    CO: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, POOL: tl.constexpr, FRAME: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The slope of a pool's input, HIGH x WIDE windows, in a frame, H x W in all: that of its output where the winner was."""
+    sample = tl.program_id(0)
+    if tl.load(owner + sample) >= 0:
+        index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        down = (index // W) % H - FRAME
+        right = index % W - FRAME
+        seen = (down >= 0) & (down < HIGH * POOL) & (right >= 0) & (right < WIDE * POOL) & (index < CO * H * W)
+        place = (index // (H * W)) * (HIGH * WIDE) + (down // POOL) * WIDE + right // POOL
+        place = sample.to(tl.int64) * (CO * HIGH * WIDE) + place
+        if POOL > 1:
+            won = tl.load(winner + place, mask=seen, other=0).to(tl.int32)
+            seen = seen & (won == (down % POOL) * POOL + right % POOL)
+        value = tl.load(slope + place, mask=seen, other=0.0)
+        tl.store(wide_slope + sample.to(tl.int64) * (CO * H * W) + index, value, mask=index < CO * H * W)
+
+
+@triton.jit
+def convolution_slope(
+    wide_slope, x, theta, dx, tile_client, tile_start, offsets, stride, weight,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, FRAME: tl.constexpr,
+    BEFORE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dx: with respect to the layer before, H x W without a frame, whose activation is BEFORE; x is its output in its frame."""
+    client = tl.load(tile_client + tl.program_id(0))
+    if client >= 0:
+        taps: tl.constexpr = KERNEL * KERNEL
+        long: tl.constexpr = W + KERNEL - 1
+        area: tl.constexpr = (H + KERNEL - 1) * long
+        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
+        inside = row < tl.load(offsets + client + 1) * (H * W)
+        sample = tl.where(inside, row // (H * W), 0).to(tl.int64)
+        down = (row // W) % H
+        right = row % W
+        corner_of = sample * (CO * area) + down * long + right
+        theta += client.to(tl.int64) * stride
+        channel = tl.arange(0, COLUMNS)
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for first in range(0, CO * taps, DEEP):
+            k = first + tl.arange(0, DEEP)
+            known = k < CO * taps
+            turned = (k // taps) * area + (KERNEL - 1 - (k // KERNEL) % KERNEL) * long + KERNEL - 1 - k % KERNEL
+            a = tl.load(wide_slope + corner_of[:, None] + tl.where(known, turned, 0)[None, :])
+            some = known[:, None] & (channel < C)[None, :]
+            where = (k // taps)[:, None] * (C * taps) + channel[None, :] * taps + (k % taps)[:, None]
+            b = tl.load(theta + weight + where, mask=some, other=0.0)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+        real = (channel < C)[None, :] & inside[:, None]
+        framed = sample * (C * (H + 2 * FRAME) * (W + 2 * FRAME)) + (down + FRAME) * (W + 2 * FRAME) + right + FRAME
+        seen = framed[:, None] + channel[None, :] * ((H + 2 * FRAME) * (W + 2 * FRAME))
+        total *= _steep(tl.load(x + seen, mask=real, other=0.0), BEFORE)
+        place = sample * (C * H * W) + down * W + right
+        tl.store(dx + place[:, None] + channel[None, :] * (H * W), total, mask=real)
+
+
+@triton.jit
+def descend_convolution(
+    x, slope, winner, theta, velocity, offsets, stride, weight, bias, lr, momentum, decay,
+    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
+    BIAS: tl.constexpr, MOMENTUM: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr,
+):  # fmt: skip
+    """One output channel, DEEP of its weights; the first program of a channel sees to the bias. x is H x W with its frame."""
+    client = tl.program_id(1)
+    first = tl.load(offsets + client)
+    last = tl.load(offsets + client + 1)
+    if last > first:
+        wide: tl.constexpr = (W - KERNEL + 1) // POOL
+        positions: tl.constexpr = (H - KERNEL + 1) // POOL * wide
+        summands: tl.constexpr = C * KERNEL * KERNEL
+        blocks: tl.constexpr = (summands + DEEP - 1) // DEEP
+        out = tl.program_id(0) // blocks
+        k = (tl.program_id(0) % blocks) * DEEP + tl.arange(0, DEEP)
+        tap = (k // (KERNEL * KERNEL)) * (H * W) + ((k // KERNEL) % KERNEL) * W + k % KERNEL
+        tap = tl.where(k < summands, tap, 0)
+        total = tl.zeros((ROWS, DEEP), dtype=tl.float32)
+        alone = tl.zeros((ROWS,), dtype=tl.float32)
+        for begin in range(first * positions, last * positions, ROWS):
+            row = begin + tl.arange(0, ROWS)
+            inside = row < last * positions
+            sample = tl.where(inside, row // positions, first).to(tl.int64)  # nothing of another client, not even times 0
+            position = row % positions
+            place = sample * (CO * positions) + out * positions + position
+            steep = tl.load(slope + place, mask=inside, other=0.0)
+            alone += steep
+            corner_of = sample * (C * H * W) + (position // wide) * (POOL * W) + (position % wide) * POOL
+            if POOL > 1:
+                won = tl.load(winner + place, mask=inside, other=0).to(tl.int32)
+                corner_of += (won // POOL) * W + won % POOL
+            total += steep[:, None] * tl.load(x + corner_of[:, None] + tap[None, :])
+        own = client.to(tl.int64) * stride + weight + out * summands + k
+        _descend(theta + own, velocity + own, tl.sum(total, 0), k < summands, lr, momentum, decay, MOMENTUM)
+        if BIAS:  # noqa: SIM102  known when the kernel is compiled; what follows is not
+            if tl.program_id(0) % blocks == 0:
+                beside = client.to(tl.int64) * stride + bias + out
+                _descend(theta + beside, velocity + beside, tl.sum(alone, 0), True, lr, momentum, decay, MOMENTUM)
+
+
+# linear layers
+
+
+@triton.jit
+def linear(
+    x, theta, y, tile_client, tile_start, offsets, images, stride, weight, bias,
+    C: tl.constexpr, CO: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y [sample, CO]; sample s looks at row s modulo `images` of x."""
+    client = tl.load(tile_client + tl.program_id(0))
+    if client >= 0:
+        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
+        inside = row < tl.load(offsets + client + 1)
+        theta += client.to(tl.int64) * stride
+        out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for first in range(0, C, DEEP):
+            k = first + tl.arange(0, DEEP)
+            seen = inside[:, None] & (k < C)[None, :]
+            a = tl.load(x + (row % images).to(tl.int64)[:, None] * C + k[None, :], mask=seen, other=0.0)
+            known = (k < C)[:, None] & (out < CO)[None, :]
+            b = tl.load(theta + weight + out[None, :] * C + k[:, None], mask=known, other=0.0)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+        if BIAS:
+            total += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
+        real = inside[:, None] & (out < CO)[None, :]
+        tl.store(y + row.to(tl.int64)[:, None] * CO + out[None, :], _active(total, ACTIVATION), mask=real)
+
+
+@triton.jit
+def linear_slope(
+    slope, x, theta, dx, tile_client, tile_start, offsets, stride, weight,
+    C: tl.constexpr, CO: tl.constexpr, BEFORE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """dx: with respect to the layer before, whose activation is BEFORE; x is its output."""
+    client = tl.load(tile_client + tl.program_id(0))
+    if client >= 0:
+        row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
+        inside = row < tl.load(offsets + client + 1)
+        theta += client.to(tl.int64) * stride
+        feature = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        for first in range(0, CO, DEEP):
+            k = first + tl.arange(0, DEEP)
+            seen = inside[:, None] & (k < CO)[None, :]
+            a = tl.load(slope + row.to(tl.int64)[:, None] * CO + k[None, :], mask=seen, other=0.0)
+            known = (k < CO)[:, None] & (feature < C)[None, :]
+            b = tl.load(theta + weight + k[:, None] * C + feature[None, :], mask=known, other=0.0)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+        place = row.to(tl.int64)[:, None] * C + feature[None, :]
+        real = inside[:, None] & (feature < C)[None, :]
+        tl.store(dx + place, total * _steep(tl.load(x + place, mask=real, other=0.0), BEFORE), mask=real)
+
+
+@triton.jit
+def descend_linear(
+    x, slope, theta, velocity, offsets, stride, weight, bias, lr, momentum, decay,
+    C: tl.constexpr, CO: tl.constexpr, BIAS: tl.constexpr, MOMENTUM: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """ROWS outputs x COLUMNS features, DEEP samples at a time; the first columns see to the bias."""
+    client = tl.program_id(1)
+    first = tl.load(offsets + client)
+    last = tl.load(offsets + client + 1)
+    if last > first:
+        across: tl.constexpr = (C + COLUMNS - 1) // COLUMNS
+        out = (tl.program_id(0) // across) * ROWS + tl.arange(0, ROWS)
+        feature = (tl.program_id(0) % across) * COLUMNS + tl.arange(0, COLUMNS)
+        total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+        alone = tl.zeros((ROWS,), dtype=tl.float32)
+        for begin in range(first, last, DEEP):
+            sample = begin + tl.arange(0, DEEP)
+            seen = (out < CO)[:, None] & (sample < last)[None, :]
+            a = tl.load(slope + sample.to(tl.int64)[None, :] * CO + out[:, None], mask=seen, other=0.0)
+            known = (sample < last)[:, None] & (feature < C)[None, :]
+            b = tl.load(x + sample.to(tl.int64)[:, None] * C + feature[None, :], mask=known, other=0.0)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
+            alone += tl.sum(a, 1)
+        own = client.to(tl.int64) * stride + weight + out[:, None] * C + feature[None, :]
+        real = (out < CO)[:, None] & (feature < C)[None, :]
+        _descend(theta + own, velocity + own, total, real, lr, momentum, decay, MOMENTUM)
+        if BIAS:  # noqa: SIM102
+            if tl.program_id(0) % across == 0:
+                beside = client.to(tl.int64) * stride + bias + out
+                _descend(theta + beside, velocity + beside, alone, out < CO, lr, momentum, decay, MOMENTUM)
+
+
+@triton.jit
+def cross_entropy(logits, labels, offsets, owner, losses, slope, K: tl.constexpr, KP: tl.constexpr):
+    """Each sample's loss, and its slope with respect to the logits of the client's mean."""
+    sample = tl.program_id(0).to(tl.int64)
+    client = tl.load(owner + sample)
+    if client >= 0:
+        k = tl.arange(0, KP)
+        made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
+        label = tl.load(labels + sample)
+        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(tl.float32)
+        made -= tl.max(made, 0)
+        raised = tl.exp(made)
+        whole = tl.sum(raised, 0)
+        tl.store(losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0))
+        tl.store(slope + sample * K + k, (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples, mask=k < K)
