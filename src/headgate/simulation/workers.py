@@ -88,7 +88,7 @@ class Datasets(dict[str, Any]):
         return self[data.key]
 
 
-def _report(progress: Progress, folder: Path, done: "Round") -> None:
+def _report(progress: WatchedProgress, folder: Path, done: "Round") -> None:
     progress.played(folder, done.metrics)
 
 
