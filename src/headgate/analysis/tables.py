@@ -130,7 +130,7 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 
 
 def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str, str]]:
-    """Label and value of everything that is said of the planned point."""
+    """Return label and value of every line about the planned point."""
     system, said = experiment.system, plan_json(experiment, name, made)
     units = {"K": " rounds", "rate": " samples a round"}
     lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]
