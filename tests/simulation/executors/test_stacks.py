@@ -68,8 +68,8 @@ def test_shared_parameters_are_refused():
 
 @with_triton
 def test_a_space_takes_the_memory_it_was_said_to_take():
-    from headgate.kernels.packed_space import Room
     from headgate.kernels.stack_steps import StackSpace, bytes_needed
+    from headgate.kernels.triton_executor import Room
 
     net, room = read_stack(lenet()), Room(5, 3)
     for momentum in (False, True):
