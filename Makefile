@@ -1,6 +1,6 @@
 # make run    what the main job takes on a fresh machine, then the main job
 # make test   everything it takes on a fresh machine, then all tests but the long ones (make test-all)
-.PHONY: run test test-all test-slow programs lint coverage bench bench-peers bench-gpu docs pages packages faults fuzz screenshots clean
+.PHONY: run test test-all test-slow programs lint coverage bench bench-peers bench-gpu docs pages check-pages packages faults fuzz screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
 
-INSTALL := $(BIN)/python tools/installing.py --disable-pip-version-check --no-deps
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-deps --quiet --progress-bar on
 HASHED  := $(INSTALL) --require-hashes
 
 # Versions and hashes of everything stand in pins/; what has another hash is not installed.
@@ -101,17 +101,10 @@ docs: $(READY)   # the site, offline, into build/site; a warning, a broken link 
 	@echo "look at build/site/index.html"
 
 pages: $(READY)   # renews the pages and pictures that are made from the code and from results
-	$(BIN)/python -m tools.equations
-	$(BIN)/python -m tools.errata
-	$(BIN)/python -m tools.regret
-	$(BIN)/python tools/benchmarks.py
-	$(BIN)/python -m studies reproduce better --quiet --pages docs/better
-	$(BIN)/python -m studies reproduce savings --quiet --pages docs/better
-	$(BIN)/python -m tools.readme
-	$(BIN)/python -m studies leaderboard --out docs
-	$(BIN)/python tools/recording.py
-	$(BIN)/headgate rehearse mnist --quiet --figure docs/figures/rehearsal.svg
-	$(BIN)/python -m studies theory rates --quiet --figure docs/figures/rates.svg > docs/understand/rates.txt
+	$(BIN)/python tools/pages.py
+
+check-pages: $(READY)   # makes them in a copy and prints what differs
+	$(BIN)/python tools/pages.py --check
 
 packages: $(READY)   # wheel and sdist into dist/, each tried in a clean environment of every Python that is here
 	$(BIN)/python tools/packages.py
@@ -122,7 +115,7 @@ screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews
 faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
 	$(BIN)/python tools/faults.py
 
-fuzz: $(READY)   # recipes, plans, data files, replies and federations in which anything happens: SECONDS for each
+fuzz: $(READY)   # recipes, run folders, replies and federations in which anything happens: SECONDS for each
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
 
 clean:

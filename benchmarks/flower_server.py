@@ -123,7 +123,7 @@ def answering_grid(clients: int, updates: bool, model: dict[str, Any]) -> Any:
     import numpy as np
     from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-    from headgate.flower.messages import RECORD, Identity, Order, Told, from_wire, to_wire
+    from headgate.books.messages import RECORD, Identity, Order, Receipt, from_wire, to_wire
 
     class Answering(grid_of(clients)):
         def __init__(self) -> None:
@@ -140,7 +140,7 @@ def answering_grid(clients: int, updates: bool, model: dict[str, Any]) -> Any:
             self.first[order.client] = max(self.first[order.client], order.kept_from, order.last - order.limit)
             held = order.last - self.first[order.client]
             n = held if updates else 0
-            told = Told(
+            told = Receipt(
                 order.experiment, order.round, order.client, (order.round,), (order.last - order.known,), order.last,
                 held, n, n > 0, 0, held, held, held, "",
             )  # fmt: skip

@@ -65,8 +65,8 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
     quiet_flower()
     from flwr.app import Array, ArrayRecord
 
+    from headgate.books.standing import standings_of
     from headgate.flower.rounds import Discipline
-    from headgate.flower.standing import standings_of
     from headgate.flower.strategy import AdmissionStrategy
 
     model = zeros()
@@ -100,7 +100,7 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
     """A grid whose clients keep count, and some of which are out of reach or lie."""
     from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-    from headgate.flower.messages import RECORD, Identity, Order, Told, from_wire, to_wire
+    from headgate.books.messages import RECORD, Identity, Order, Receipt, from_wire, to_wire
 
     trained = {name: Array(array + np.float32(1e-3)) for name, array in model.items()}
 
@@ -138,7 +138,7 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
                         replies.append(Message(self.reply(told, chance < LOST + SILENT + LYING), reply_to=message))
             return replies
 
-        def obey(self, order: Order) -> Told:
+        def obey(self, order: Order) -> Receipt:
             m = order.client
             admitted = max(order.last - self.position[m], 0)
             self.unheard[m] = [one for one in self.unheard[m] if one[0] > order.acknowledged] + [(order.round, admitted)]
@@ -148,12 +148,12 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
             rounds, counts = zip(*self.unheard[m], strict=True)
             trains = order.train and held > 0
             distinct = self.uses[m] = max(self.uses[m], held if trains else 0)
-            return Told(
+            return Receipt(
                 order.experiment, order.round, m, rounds, counts, self.position[m],
                 held, held, trains, 0, distinct, distinct, distinct, "",
             )  # fmt: skip
 
-        def reply(self, told: Told, lies: bool) -> RecordDict:
+        def reply(self, told: Receipt, lies: bool) -> RecordDict:
             wire = to_wire(told)
             if lies:
                 self.liars.add(told.client)

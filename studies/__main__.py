@@ -1,16 +1,39 @@
-"""`python -m studies`, from a checkout: what the studies are made with."""
+"""`python -m studies`, from a checkout: runs the studies, keeps their results and writes their pages."""
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import headgate
 from headgate.cli.command_group import CommandGroup
 from headgate.cli.commands import play
-from studies.commands import theory
-from studies.commands.leaderboard import leaderboard
-from studies.commands.reproduce import reproduce
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, same_command_goes_on, say
+from headgate.errors import DataError, Interrupted, SettingError
+from headgate.progress import counted, ticked
+from studies import HOME, recipe
 
+if TYPE_CHECKING:
+    from headgate.control.policies import Acdpp
+    from headgate.experiment import Experiment
+    from studies.leaderboard import ComparedStudy
+    from studies.pages import StudyContent
+
+RESULTS, PAGES = HOME / "results", HOME.parent / "docs" / "studies"
+What = StrEnum("What", ["mnist", "cifar10", "imagenette", "theory", "claims", "all", "better", "savings", "drift", "selection"])
+By = StrEnum("By", ["best", "last", "mean"])
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
 )
+theory = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="What the paper's theorems claim, and what is measured.")
+app.add_typer(theory, name="theory")
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Processes = Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")]
 
 
 @app.callback()
@@ -18,9 +41,357 @@ def root() -> None:
     """What was measured with headgate: the paper and its claims, its theory, and other policies beside the paper's."""
 
 
-app.command()(reproduce)
-app.command()(leaderboard)
-app.add_typer(theory.commands, name="theory")
+@dataclass(frozen=True)
+class _Options:
+    out: Path
+    results: Path
+    quick: bool
+    device: str
+    processes: int | None
+    quiet: bool
+
+    def has_gpu(self) -> bool:
+        try:
+            import torch
+        except ImportError as error:
+            raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
+        return self.device != "cpu" and torch.cuda.is_available()
+
+
+@app.command()
+def reproduce(
+    what: Annotated[What, typer.Argument(metavar="WHAT")],
+    quick: Annotated[bool, typer.Option(help="A trial of the whole chain on embedded data; its numbers mean nothing.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Runs, results and pages; default: reproduced.")] = None,
+    results: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where results are kept and looked for; default: in --out.")
+    ] = None,
+    device: Device = "auto",
+    processes: Processes = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only print what would be run.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study, keep its results and write its page.
+
+    WHAT is mnist, cifar10 or imagenette, the paper's section 7 as its text and as its scripts have it; theory; all of these;
+    claims, every claim of the paper judged by the results that are there; better, ours beside the paper's; savings, the money
+    for the same accuracy; drift, policies when the world moves; or selection, which samples to buy.
+
+    Results that lie in --results are used as they are, runs that are finished in --out likewise, and what was interrupted goes
+    on; so runs may come from another machine. What needs a GPU is run with one only. Money, debt and memory are judged on
+    4,000 rehearsed runs (one to four minutes a data set).
+    """
+    folder = out or Path("reproduced-quick" if quick else "reproduced")
+    sub = "paper" if what not in _compared() else "better"
+    asked = _Options(folder, (results or folder / "results") / sub, quick, device, processes, quiet)
+    if list_:
+        _list(what, quick)
+        return
+    made = _paper(what, asked) if sub == "paper" else _comparisons(what, asked)
+    for path in dict.fromkeys(made):
+        say(path)
+    if quick:
+        say("a trial run: its numbers mean nothing", error=True)
+
+
+def _compared() -> dict[str, Sequence[str]]:
+    from studies.comparisons import ALSO, BETTER
+    from studies.drift import DRIFT
+    from studies.savings import SAVINGS
+    from studies.selection import SELECTION
+
+    return {"better": (*BETTER, *ALSO), "savings": SAVINGS, "drift": DRIFT, "selection": SELECTION}
+
+
+def _list(what: What, quick: bool) -> None:
+    from studies.comparisons import comparison
+    from studies.paper.batches import NAMES, batches
+
+    for name in (name for name in NAMES if what in (name, What.all)):
+        for run in batches(name, quick):
+            e = run.experiment
+            says = f"{len(e.seeds)} seeds x {e.rounds} rounds, {e.model.kind} lr {e.training.lr:g}: {', '.join(e.policies)}"
+            say(f"{f'{name}/{run.name}':44} {says}" + (" (needs a GPU)" if run.needs_gpu else ""))
+    if what in (What.theory, What.all):
+        say("theory: rates over growing horizons and Theorem 1 beside runs (about six minutes on one core)")
+    for name in _compared().get(what, ()):
+        say(comparison(name).command)
+
+
+def _paper(what: What, asked: _Options) -> list[Path]:
+    from studies.pages import write_page
+    from studies.paper import conclude
+    from studies.paper.batches import NAMES, batches
+    from studies.paper.control import rehearse_study
+
+    conclude.check_results(asked.results, asked.quick)
+    gpu = asked.has_gpu()
+    for name in (name for name in NAMES if what in (name, What.all)):
+        runs = asked.out / "runs" / name
+        points = [run for run in batches(name, asked.quick) if gpu or not run.needs_gpu or (runs / run.name).is_dir()]
+        conclude.keep_study(
+            name, _play([(run.name, run.experiment) for run in points], runs, asked), asked.results, asked.quick
+        )
+    if what in (What.theory, What.all):
+        _measure_theory(asked)
+    known = [name for name in NAMES if (asked.results / f"{name}.json").is_file()]
+    for name in known:
+        with counted(f"{name}: control", asked.quiet, unit="rehearsals") as tick:
+            rehearse_study(name, asked.results, asked.quick, tick)
+    made = conclude.keep_claims(asked.results)
+    made += write_page("claims", conclude.claims_content(asked.results), asked.out, asked.quick)
+    made += write_page("paper", conclude.paper_content(asked.results), asked.out, asked.quick) if known else []
+    if (asked.results / "theory.json").is_file():
+        made += write_page("theory", conclude.theory_content(asked.results), asked.out, asked.quick)
+    return made
+
+
+def _measure_theory(asked: _Options) -> None:
+    from headgate.learning.datasets import load_dataset
+    from studies.paper.conclude import keep_theory
+    from studies.paper.theory_checks import OTHER, check, check_horizons
+    from studies.theory.measure import measure as measure_risk
+    from studies.theory.rates import horizons, measure
+
+    began, quick = time.monotonic(), asked.quick
+    experiment, policy = _acdpp_of("mnist", ["run.seeds=2"] if quick else [])
+    Ts = horizons(10, 100) if quick else horizons(100, 31_623)
+    with ticked(f"{len(Ts)} horizons", sum(Ts), asked.quiet) as tick:
+        rates = measure(experiment, policy, Ts, 0.5, 0.5, tick=tick)
+    with ticked("other settings of V, rho and K", (len(OTHER) + 2) * sum(check_horizons(quick)), asked.quiet) as tick:
+        checks = check(quick, tick)
+    if len(rates.points) < len(Ts) or checks is None:
+        raise Interrupted("interrupted while rates were measured; nothing was written")
+    risks = []
+    for name in ("digits",) if quick else ("digits", "mnist"):
+        with counted(f"excess risk on {name}", asked.quiet) as count:
+            risks.append(measure_risk(recipe(f"theory/{name}"), load_dataset(name), quick=quick, tick=count))
+    keep_theory(rates, checks, risks, asked.results, quick, time.monotonic() - began)
+
+
+def _comparisons(what: What, asked: _Options) -> list[Path]:
+    """Run those comparisons that have no results yet, what needs a GPU only with one, and write the page."""
+    from headgate.experiment.recipes import study_table
+    from studies.comparisons import comparison, keep_rows, not_run
+    from studies.pages import write_page
+    from studies.paper.batches import QUICK
+
+    gpu = asked.has_gpu() or asked.quick
+    for name in not_run(_compared()[what], asked.results, asked.quick):
+        trial = (*QUICK, *study_table(recipe(f"better/{name}")).get("quick", ()))
+        own = comparison(name, trial if asked.quick else ())
+        if gpu or not own.needs_gpu:
+            folders = _play(own.points, asked.out / "runs" / "better" / name, asked)
+            keep_rows(folders, asked.results, name, own.command, asked.quick)
+    return write_page(what.value, _queries()[what.value](asked.results), asked.out, asked.quick)
+
+
+def _play(points: "Sequence[tuple[str, Experiment]]", runs: Path, asked: _Options) -> list[Path]:
+    from headgate.simulation.schedule import perform
+
+    with same_command_goes_on(), counted(f"{runs.name}: {len(points)} run folders", asked.quiet) as tick:
+        return [run.path for run in perform(points, runs, device=asked.device, processes=asked.processes, tick=tick)]
+
+
+# pages from results
+
+
+def _queries() -> "dict[str, Callable[[Path], StudyContent]]":
+    from studies.better import better_content
+    from studies.drift import drift_content
+    from studies.savings import savings_content
+    from studies.selection import selection_content
+
+    return {"better": better_content, "savings": savings_content, "drift": drift_content, "selection": selection_content}
+
+
+@app.command()
+def pages(
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Results; default: those of the checkout.")] = RESULTS,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")] = PAGES,
+) -> None:
+    """Write the page of every study from its results, without any run."""
+    from studies.leaderboard import compared_in, grouped, leaderboard_content
+    from studies.pages import write_page
+    from studies.paper.conclude import claims_content, paper_content, theory_content
+
+    made = [write_page(name, query(results / "better"), out) for name, query in _queries().items()]
+    for name, query in {"paper": paper_content, "claims": claims_content, "theory": theory_content}.items():
+        made.append(write_page(name, query(results / "paper"), out))
+    board = leaderboard_content(grouped(compared_in(results / "better"), {}), By.last.value)
+    made.append(write_page("leaderboard", board, out))
+    for path in (path for own in made for path in own):
+        say(path)
+
+
+@app.command()
+def leaderboard(
+    add: Annotated[str | None, typer.Option(metavar="KIND", help="A policy to put on it: module:Class, or a kind.")] = None,
+    on: Annotated[str, typer.Option(metavar="RECIPE", help="The comparison to put it on.")] = "better/mnist",
+    name: Annotated[str | None, typer.Option(help="What to call it; default: the name of its class.")] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="KEY=VALUE", help="A setting of the policy; may be given again.", show_default=False),
+    ] = None,
+    by: Annotated[By, typer.Option(help="What to rank by.")] = By.last,
+    full: Annotated[bool, typer.Option("--full", help="Write every table, not only those with what was added.")] = False,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The comparisons' results.")] = RESULTS / "better",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page, what was added and its runs go.")] = Path(
+        "leaderboard"
+    ),
+    device: Device = "auto",
+    processes: Processes = None,
+    quiet: Quiet = False,
+) -> None:
+    """Rank every policy of every comparison at equal spend within the limits, with paired tests: leaderboard.md.
+
+    With `--add` a policy of your own is run on the seeds, prices and budgets of a comparison first and stands on the page
+    from then on, in this folder. `--on` may be a recipe file of your own that was compared into `--results` with
+    `headgate compare RECIPE --pages DIR`. Ctrl-C loses nothing: the same command goes on.
+    """
+    from studies.leaderboard import compared_in, grouped, leaderboard_content, read_added
+    from studies.pages import write_page
+
+    found = compared_in(results, [on] if add is not None else [])
+    if add is not None:
+        one = next((each for each in found if each.recipe == on), None)
+        if one is None:
+            raise DataError(f"--on {on}: has no results; one of {', '.join(each.recipe for each in found)} has")
+        _add(one, add, name or add.rpartition(":")[2], with_ or [], out, device, processes, quiet)
+    elif name is not None or with_:
+        raise SettingError("--name and --with: need a policy that --add names")
+    if not found:
+        raise DataError(f"{results}: holds no results of a comparison")
+    for path in write_page("leaderboard", leaderboard_content(grouped(found, read_added(out)), by.value, full), out):
+        say(path)
+
+
+def _add(
+    one: "ComparedStudy", kind: str, name: str, settings: list[str], out: Path, device: str, processes: int | None, quiet: bool
+) -> None:
+    from headgate.simulation.schedule import perform
+    from studies.leaderboard import added_folder, keep_added, points_for
+
+    points, folder = points_for(one, name, kind, settings), added_folder(one, out)
+    runs = out / "runs" / folder.name / name
+    if (folder / f"{name}.json").exists():
+        raise DataError(f"{folder / name}.json: {name} stands there already; choose another --name, or remove it and {runs}")
+    with same_command_goes_on(), counted(f"{name} on {one.recipe}", quiet) as tick:
+        folders = [run.path for run in perform(points, runs, device=device, processes=processes, tick=tick)]
+    words = ["python", "-m", "studies", "leaderboard", "--add", kind, "--on", one.recipe, "--name", name]
+    command = shlex.join([*words, *(word for each in settings for word in ("--with", each))])
+    say(keep_added(one, name, folders, out, command))
+
+
+# the theory
+
+
+@theory.command()
+def errata(
+    numbers: Annotated[list[int] | None, typer.Argument(metavar="NUMBER...")] = None,
+    format_: AsFormat = Format.table,
+) -> None:
+    """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
+
+    NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
+    conventions. Each says whether the paper's conclusion survives. Tests: docs/understand/errata.md. A few seconds.
+    """
+    from studies.paper.errata.listing import listed
+    from studies.paper.errata.page import entry
+
+    known = listed()
+    chosen = [known.numbered(number) for number in numbers] if numbers else list(known.errata)
+    if format_ is Format.json:
+        print_json([{**vars(each), "numbers": each.numbers()} for each in chosen])
+    else:
+        for line in (line for each in chosen for line in entry(each)):
+            say(line)
+
+
+@theory.command()
+def rates(
+    recipe: Recipe = "mnist",
+    gamma: Annotated[float, typer.Option(help="V = T^gamma.")] = 0.5,
+    phi: Annotated[float, typer.Option(help="rho = 1 - T^-phi.")] = 0.5,
+    least: Annotated[int, typer.Option("--from", help="Shortest horizon.")] = 100,
+    most: Annotated[int, typer.Option("--to", help="Longest horizon; the default takes two to three minutes.")] = 100_000,
+    set_: Set = None,
+    figure: Annotated[Path, typer.Option(metavar="FILE", help="The plot: .svg, .png or .pdf.")] = Path("rates.svg"),
+    format_: AsFormat = Format.table,
+    quiet: Quiet = False,
+) -> None:
+    """Measure Reg(T), Vio_S(T), Vio_B(T) and Omega_1..3 over growing horizons, and fit their exponents.
+
+    RECIPE is a name from `headgate recipes` or a TOML file; its acdpp is measured. V = T^gamma and rho = 1 - T^-phi, as in
+    the remark after Theorem 3. The fit uses the longer half of the horizons and at least four of them, so all where there are
+    four or fewer. A claim holds if the exponent from each of these to the next is at most 0.05 above that of the claimed shape
+    over all of them, and fails if each is above that. Vio_S is taken with the luck of the prices taken out, so it is not that
+    of `headgate plan`.
+    """
+    from headgate.analysis.figures import check_figure
+    from studies.theory.rates import horizons, measure
+    from studies.theory.rates_view import draw_rates, print_rates
+
+    check_figure(figure)
+    experiment, policy = _acdpp_of(recipe, set_ or [])
+    Ts = horizons(least, most)
+    with ticked(f"{len(Ts)} horizons", sum(Ts), quiet) as tick:
+        result = measure(experiment, policy, Ts, gamma, phi, tick=tick)
+    if result.fits:
+        draw_rates(result, figure)
+    if format_ is Format.json:
+        print_json(result)
+    else:
+        print_rates(result)
+    if result.fits:
+        say(f"wrote {figure}", error=True)
+    if len(result.points) < len(Ts):
+        raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")
+
+
+@theory.command()
+def regret(
+    recipe: Recipe = "mnist",
+    rounds: Annotated[int, typer.Option(help="Horizon.")] = 1000,
+    seeds: Annotated[int, typer.Option(help="Seeds.")] = 10,
+    prices: Annotated[str | None, typer.Option(metavar="A,B,...", help="Kinds of prices to try; default: all.")] = None,
+    set_: Set = None,
+    format_: AsFormat = Format.table,
+    quiet: Quiet = False,
+) -> None:
+    """Hold every policy that needs no tuning against the clairvoyant bound, under all kinds of prices.
+
+    The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. RECIPE, a name
+    from `headgate recipes` or a TOML file, gives the buffers, the budget and the constants. Some minutes for 1,000 rounds.
+    """
+    from studies.theory.regret import as_text, regret_table, trying_prices
+
+    experiment = headgate.load(recipe, *(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}")
+    known = trying_prices(rounds)
+    names = list(known) if prices is None else [name.strip() for name in prices.split(",")]
+    for name in names:
+        if name not in known:
+            raise SettingError(f"--prices {name}: must be one of {', '.join(known)}")
+    wanted, e = {name: known[name] for name in names}, experiment
+    with counted("rehearsing", quiet or format_ is Format.json, unit="kinds of prices") as tick:
+        table = regret_table(e.system, e.bound, e.seeds, rounds, wanted, tick)
+    if format_ is Format.json:
+        print_json(table)
+    else:
+        for line in as_text(table).splitlines():
+            say(line)
+
+
+def _acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":
+    """The recipe, and its policy `acdpp` or the default one where it has none."""
+    from headgate.control.policies import Acdpp
+
+    experiment = headgate.load(recipe, *overrides, *played(["acdpp"]))
+    policy = experiment.policies["acdpp"]
+    if not isinstance(policy, Acdpp):
+        raise SettingError(f"policies.acdpp.kind = {type(policy).__name__.lower()}: must be acdpp")
+    return experiment, policy
+
 
 if __name__ == "__main__":
     play(app)

@@ -17,10 +17,6 @@ def test_no_label_is_nowhere(tool):
     assert tool["complaints"]() == []
 
 
-def test_the_page_is_up_to_date(tool):
-    assert tool["PAGE"].read_text("utf-8") == tool["page"](), "run python tools/equations.py"
-
-
 def test_a_label_that_is_nowhere_is_noticed(tool, tmp_path, monkeypatch):
     extended = tmp_path / "labels.toml"
     text = tool["LABELS"].read_text("utf-8")

@@ -23,7 +23,7 @@ from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
-from headgate.analysis.summary import columns, summarise, told
+from headgate.analysis.summary import columns, summarise
 from headgate.cli.commands import app
 from headgate.records.reader import RunFolder, list_runs
 
@@ -87,7 +87,7 @@ def as_json(value):
 def by_reader(folder):
     """What the reader itself says, with the targets that the page and the closing table take."""
     run = RunFolder.open(folder)
-    return [as_json(told(summarise(one, run.target))) for one in read_runs([run])]
+    return [as_json(summarise(one, run.target).to_dict()) for one in read_runs([run])]
 
 
 def command_line(*words):

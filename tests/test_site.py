@@ -1,7 +1,6 @@
 """`make docs` as a test: no warning, no broken link, no undocumented name, and a site that needs no network."""
 
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -111,9 +110,3 @@ def test_a_broken_link_or_an_undocumented_name_fails(broken, name):
     _, said = BROKEN[name]
     assert broken.returncode == 1
     assert any(said in line for line in broken.stderr.splitlines() if "WARNING" in line)  # each of which fails a build
-
-
-def test_the_picture_of_the_front_is_of_the_committed_results(tmp_path):
-    tool = runpy.run_path(str(ROOT / "tools" / "readme.py"))
-    tool["draw_front"](tmp_path / "front.svg")
-    assert (tmp_path / "front.svg").read_bytes() == tool["PICTURE"].read_bytes(), "run python tools/readme.py"

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from headgate.control import AdmissionPolicy, AdmissionRequest, KStep, Reservoir, Retention, Selection, selection
+from headgate.control import AdmissionPolicy, AdmissionRequest, KStep, Reservoir, Retention, Selection
 from headgate.control.prices import Uniform
 from headgate.errors import SettingError
 from headgate.testing import check_policy, check_prices, check_retention, check_selection
@@ -214,11 +214,6 @@ def test_faulty_retention_is_found(fault, kind, message):
 def test_a_rule_that_chooses_needs_a_capacity():
     with pytest.raises(SettingError, match="Faulty: needs a capacity; only window rules go without"):
         check_retention(Faulty(capacity=None))
-
-
-@pytest.mark.parametrize("kind", selection.KINDS)
-def test_buying_rules_that_come_with_headgate_pass(kind):
-    check_selection(selection.KINDS[kind]())
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,9 @@
 """Writes the numbers of README.md, docs/start/which-policy.md and paper/paper.md, and draws docs/figures/front.svg, from
-docs/better/*.json.
+studies/results.
 
-python tools/readme.py
+python -m tools.readme
 """
 
-import json
 import re
 from pathlib import Path
 from textwrap import fill
@@ -14,12 +13,11 @@ from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import read_numbers, table
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
-from studies.better.page import at
-from studies.better.savings import RIVALS, SAVINGS, PricedModel, judged, places
-from studies.better.studies import title
+from studies.comparisons import at, rows_in, rows_of, title
+from studies.savings import RIVALS, SAVINGS, PricedModel, judged, places
 
 ROOT = Path(__file__).parent.parent
-BETTER, PICTURE = ROOT / "docs" / "better", ROOT / "docs" / "figures" / "front.svg"
+RESULTS, PICTURE = ROOT / "studies" / "results" / "better", ROOT / "docs" / "figures" / "front.svg"
 MAIN = ("mnist", "lenet", "cifar10", "imagenette")
 BUDGET = {"mnist": 55.0}
 """of several, the paper's"""
@@ -29,12 +27,12 @@ MADE_UP = ("uniform", "constant")
 
 def closed(name: str) -> Estimate:
     """What the last models close of the gap to the oracle, in percent."""
-    found = json.loads((BETTER / f"{name}.json").read_text("utf-8"))["rows"]
+    found = rows_in(read_numbers(RESULTS / f"{name}.json"))
     return Estimate(*at(found, "headgate", BUDGET.get(name))["closed_last"]).scaled(100)
 
 
 def all_places() -> list[PricedModel]:
-    return places({name: read_numbers(BETTER / f"{name}.json")["rows"] for name in SAVINGS})
+    return places(rows_of(SAVINGS, RESULTS))
 
 
 def share(one: Saving | None) -> str:

@@ -1,13 +1,12 @@
 """How far headgate stays below what nobody can exceed: the numbers of docs/studies/theorem.md.
 
-    python tools/theorem.py [--rounds 300 1000 3000 10000 30000] [--seeds 24]
+python tools/theorem.py
 
 Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
 the identity (I), whose parts do not depend on whether the prices of a seed were lucky. A second table compares with the most
 that anybody who knows all prices could buy, also where prices are whole numbers.
 """
 
-import argparse
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.theory.bound import BoundConstants
 
 LOW, HIGH = 1.0, 10.0
+HORIZONS, SEEDS = (300, 1000, 3000, 10_000, 30_000), 24
 BUFFERS, BUDGET = np.array([8, 9, 10, 11, 12] * 2), 55.0
 
 
@@ -90,31 +90,14 @@ POLICIES: dict[str, AdmissionPolicy] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, nargs="+", default=[300, 1000, 3000, 10_000, 30_000])
-    parser.add_argument("--seeds", type=int, default=24)
-    given = parser.parse_args()
-    print(f"samples short of T·B̄·F(θ*), mean of {given.seeds} seeds ± standard error")
-    print("| T | " + " | ".join(POLICIES) + " |\n|---" + "|---" * len(POLICIES) + "|")
-    means: dict[str, list[float]] = {name: [] for name in POLICIES}
-    for rounds in given.rounds:
-        cells = []
-        for name, policy in POLICIES.items():
-            found = measured(policy, rounds, given.seeds)
-            means[name].append(float(found.mean()))
-            cells.append(cell(found))
-        print(f"| {rounds:,} | " + " | ".join(cells) + " |", flush=True)
-    for name, values in means.items():
-        if len(values) > 2:
-            slope, start = np.polyfit(np.log(given.rounds), values, 1)
-            line, _ = np.polyfit(given.rounds, values, 1)
-            print(f"{name}: {slope:.1f}·log T {start:+.0f}; a straight line would rise by {line:.5f} a round")
+    print(f"samples short of T·B̄·F(θ*), mean of {SEEDS} seeds ± standard error, by T")
+    for name, policy in POLICIES.items():
+        print(f"{name}: " + "; ".join(f"{T:,}: {cell(measured(policy, T, SEEDS))}" for T in HORIZONS), flush=True)
     print("κ₁ = {:,.0f}; κ₁·log T is less than all that can be bought from T = {:,} on".format(*proven(BUFFERS.sum(), BUDGET)))
-    print("\nsamples of headgate short of the most that all prices known would buy")
-    print("| T | " + " | ".join(ATOMS) + " |\n|---" + "|---" * len(ATOMS) + "|")
-    for rounds in given.rounds:
-        cells = [cell(behind(Headgate(early=0.0), *each, rounds, given.seeds)) for each in ATOMS.values()]
-        print(f"| {rounds:,} | " + " | ".join(cells) + " |", flush=True)
+    print("samples of headgate short of the most that all prices known would buy, by T")
+    for name, offer in ATOMS.items():
+        cells = (f"{T:,}: {cell(behind(Headgate(early=0.0), *offer, T, SEEDS))}" for T in HORIZONS)
+        print(f"{name}: " + "; ".join(cells), flush=True)
 
 
 def cell(found: NDArray[np.float64]) -> str:

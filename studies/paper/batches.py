@@ -7,7 +7,6 @@ As written: K = 10, Λ̄ = C/c̄, prices uniform on [1, 10], the text's models. 
 from functools import cache
 from typing import Any, NamedTuple
 
-from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment.recipes import read_recipe, study_table
@@ -33,9 +32,6 @@ OURS = {WRITTEN: "acdpp", RELEASED: "released"}
 """the policy that goes by the name of ACDPP in each flavour"""
 SHARED_ORACLE = ("imagenette",)
 """where the oracle as written is the same run as the one as released: equal weights, and no price moves it"""
-SECONDS = {"cifar10": (0.0115, 200.0, 0.0225), "imagenette": (0.085, 400.0, 0.069)}
-"""ResNet-9 in bfloat16, E = 10, on an H200: seconds for a round of one run with so many samples, and for judging one model,
-as the times on the pages of docs/results have them"""
 
 
 class StudyRun(NamedTuple):
@@ -45,16 +41,6 @@ class StudyRun(NamedTuple):
     experiment: Experiment
     needs_gpu: bool
     """left out where there is none; the page then says that it was not run"""
-
-    def gpu_seconds(self) -> float | None:
-        """About how long it takes on a GPU; None where there is no measured time to go by."""
-        e = self.experiment
-        if e.data.kind not in SECONDS or e.model.kind != "resnet9":
-            return None
-        round_s, samples, judge_s = SECONDS[e.data.kind]
-        held = sum(rehearse(e.system, policy, e.prices, e.seeds, e.rounds).n.sum() for policy in e.policies.values())
-        judged = -(-e.rounds // e.training.evaluate_every) * len(e.seeds) * len(e.policies)
-        return round_s * float(held) / samples + judge_s * judged
 
 
 def batches(data: str, quick: bool = False) -> list[StudyRun]:

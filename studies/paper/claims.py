@@ -9,8 +9,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
 from studies.paper import verdicts
 from studies.paper.batches import EQUAL, NAMES, OURS, RELEASED, SHARED_ORACLE, WRITTEN, about
-from studies.paper.decomposition import of_equal_means
-from studies.paper.outcomes import Side, Sides
+from studies.paper.outcomes import Side, Sides, of_equal_means
 from studies.paper.verdicts import ALPHA, FAR, REACH, UNTESTABLE, Finding, Judge, corrected, missing
 
 FAIR = {WRITTEN: (WRITTEN, "acdpp_capped"), RELEASED: (EQUAL, "released_fair")}

@@ -1,158 +1,279 @@
-"""From finished runs to pages: everything a study says, and the claims table over all studies."""
+"""From finished runs to results, and from results to the pages of the paper: its experiments, its theory, its claims."""
 
-from collections.abc import Sequence
+import csv
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from re import sub
 from typing import Any
 
-from headgate.analysis.formatting import by_column
+from headgate.analysis.curves import COLOURS
+from headgate.analysis.formatting import DASH, interval, percent
+from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import (
     as_json,
-    beside,
     facts_of,
     facts_of_now,
-    filled,
-    how_made,
-    machine,
     of_one_sort,
     read_numbers,
+    runs_of,
     table,
+    with_doubts,
     write,
 )
-from headgate.experiment import load
 from headgate.records.reader import RunFolder
-from studies.paper.batches import NAMES, WRITTEN
-from studies.paper.claims import ClaimRow, judge_all, row_from_json, row_to_json, study_rows
-from studies.paper.claims_page import claims_page, claims_table
+from studies.pages import StudyContent, wrapped_bullets
+from studies.paper.batches import NAMES, RELEASED, WRITTEN, about
+from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
-from studies.paper.figures import FLAVOURS, draw_study
-from studies.paper.numbers import curves_csv, study_numbers
-from studies.paper.outcomes import read_outcomes, sides_of
-from studies.paper.page import study_page
-from studies.paper.theory_checks import FIXED, GRAIN, SEEDS, Checks
-from studies.paper.theory_claims import THEORY, of_runs, rules_id, theory_rows
+from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, sides_of
+from studies.paper.theory_checks import Checks
+from studies.paper.theory_claims import THEORY, rules_id, theory_rows
+from studies.paper.verdicts import NOT_RUN, Finding
+from studies.theory.judge import outcome_numbers
 from studies.theory.outcome import ExcessRisk
-from studies.theory.rates import MeasuredRates
-from studies.theory.rates_view import FITS, LUCK, POINTS, fit_lines, how_fitted, point_lines
+from studies.theory.rates import AtHorizon, Fit, MeasuredRates
+from studies.theory.rates_view import FITS, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
-FACTS = ("study", "command", "dates", "commits", "quick", "devices")
-"""of a study, on the page of all claims"""
+POLICIES = {
+    "oracle": "oracle",
+    "acdpp": "ACDPP",
+    "released": "ACDPP as released",
+    "constant": "constant admission",
+    "hybrid": "hybrid",
+    "acdpp_capped": "ACDPP capped at B_m",
+}
+PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
+"""units whose numbers want two digits"""
 
 
-def check_pages(pages: Path, quick: bool) -> None:
-    """A trial run never takes the place of real results, and is never mixed with them."""
+def check_results(folder: Path, quick: bool) -> None:
+    """Refuse to mix a trial run with real results."""
     for name in (*NAMES, THEORY):
-        of_one_sort(pages / f"{name}.json", quick)
-
-
-def conclude_study(data: str, folders: Sequence[Path], pages: Path, quick: bool, took_s: float | None = None) -> list[Path]:
-    """Page, numbers, curves and figures of one data set. `took_s`: how long its runs took, where they were run just now."""
-    outcomes = read_outcomes(folders)
-    machines = [machine(RunFolder.open(folder)) for folder in folders]
-    scenes = {folder.name: load(str(folder / "config.toml")) for folder in folders}
-    facts = facts_of(_command(data, quick), machines, quick)
-    known = read_numbers(pages / f"{data}.json")
-    facts["elapsed_s"] = known.get("elapsed_s") if took_s is None else round(took_s, 1)
-    sides = {part: [one for (batch, _), one in outcomes.items() if batch == part] for part in FLAVOURS}
-    figures = draw_study(data, {part: own for part, own in sides.items() if own}, pages / "figures", quick)
-    numbers = study_numbers(data, outcomes, facts) | {"runs": [vars(each) for each in machines]}
-    rows = study_rows(data, sides_of(numbers, read_control(pages, data)), facts["command"])
-    texts = {
-        f"{data}.md": study_page(data, outcomes, scenes, rows, facts, machines),
-        f"{data}.csv": curves_csv(outcomes, quick),
-        f"{data}.json": as_json(numbers),
-    }
-    return [*write(pages, texts), *figures]
-
-
-def ended(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Where a study's curves as written ended, for whoever compares them with the paper's."""
-    own = [each for each in numbers["policies"] if each["batch"] == WRITTEN and each["accuracy"]]
-    return {
-        "rounds": own[0]["rounds"],
-        "seeds": own[0]["seeds"] + own[0]["diverged"],
-        "accuracy": {each["policy"]: each["accuracy"][0] for each in own},
-    }
+        of_one_sort(folder / f"{name}.json", quick)
 
 
 def _command(name: str, quick: bool) -> str:
     return f"{COMMAND} {name}" + (" --quick" if quick else "")
 
 
-def conclude_theory(
-    rates: MeasuredRates, checks: Checks, runs: Sequence[ExcessRisk], pages: Path, quick: bool, took_s: float
-) -> list[Path]:
-    """Pages and numbers of what the theorems claim; `runs` are those with learning, beside which Theorem 1 is put."""
-    from studies.theory.page import write_page
-    from studies.theory.rates_view import draw_rates
+# what is kept of runs
 
+
+def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -> list[Path]:
+    """Write NAME.json, what every policy came to, and NAME.csv, its curve."""
+    outcomes = read_outcomes(folders)
+    opened = [RunFolder.open(folder) for folder in folders]
+    numbers = {
+        "study": data,
+        **facts_of(_command(data, quick), opened, quick),
+        "policies": [policy_numbers(outcome) for outcome in outcomes.values()],
+        "runs": [{"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened],
+    }
+    return write(results, {f"{data}.json": as_json(numbers), f"{data}.csv": curves_csv(outcomes, quick)})
+
+
+def keep_theory(
+    rates: MeasuredRates, checks: Checks, runs: Sequence[ExcessRisk], results: Path, quick: bool, took_s: float
+) -> list[Path]:
+    """Write theory.json and excess_risk.json; `runs` are those with learning, beside which Theorem 1 is put."""
     facts = facts_of_now(_command(THEORY, quick), took_s, quick)
-    rows = theory_rows(rates, checks, runs, facts["command"])
-    figure = pages / "figures" / "theory-rates.svg"
-    figure.parent.mkdir(parents=True, exist_ok=True)
-    draw_rates(rates, figure)
     numbers = {
         "study": THEORY,
         **facts,
         "rules": rules_id(),
+        "gamma": rates.gamma,
+        "phi": rates.phi,
         "fits": [vars(fit) for fit in rates.fits],
         "points": [vars(point) for point in rates.points],
+        "claims": [row_to_json(row) for row in theory_rows(rates, checks, runs, facts["command"])],
     }
-    texts = {
-        "theory.md": _theory_page(rates, checks, rows, figure, facts),
-        "theory.json": as_json({**numbers, "claims": [row_to_json(row) for row in rows]}),
-    }
-    return [*write(pages, texts), figure, *write_page(runs, of_runs(rows), pages, facts)]
+    risks = {**facts, "outcomes": [outcome_numbers(run) for run in runs]}
+    return write(results, {"theory.json": as_json(numbers), "excess_risk.json": as_json(risks)})
 
 
-def conclude_claims(pages: Path) -> list[Path]:
-    """The table over all studies, from the numbers that lie beside it. What has not been run is marked so, and so are claims
-    of the theory that were judged by other rules than those that the page prints."""
-    found = {name: numbers for name in (*NAMES, THEORY) if (numbers := read_numbers(pages / f"{name}.json"))}
+# the paper's experiments
+
+
+def paper_content(results: Path) -> StudyContent:
+    """Return what each policy learnt, spent and held on each data set, in both flavours."""
+    found = {name: numbers for name in NAMES if (numbers := read_numbers(results / f"{name}.json"))}
+    lines = []
+    for name, numbers in found.items():
+        for one in (one for one in numbers["policies"] if one["batch"] in (WRITTEN, RELEASED) and one["accuracy"]):
+            lines.append(
+                [
+                    about(name)["title"],
+                    f"as {one['batch']}",
+                    POLICIES.get(one["policy"], one["policy"]),
+                    str(one["seeds"]),
+                    interval(Estimate(*one["accuracy"]).scaled(100)),
+                    interval(Estimate(*one["spend"]).scaled(100 / one["budget"])),
+                    f"{percent(one['fullest_mean'])} / {percent(one['fullest_peak'])}",
+                ]
+            )
+    header = ["data", "flavour", "policy", "seeds", "accuracy (%)", "money (% of the budget)", "fullest client: mean / peak"]
+    short = {name: _in_short(name, results) for name in found}
+    numbers = {"mnist": "", "cifar10": "", "imagenette": "", **short}
+    return StudyContent(table(header, lines), numbers, partial(draw_curves, results=results), _made(found.values()))
+
+
+def _in_short(name: str, results: Path) -> str:
+    """The gain over constant admission in both flavours, what it cost, and what is left of it within both limits."""
+    rows = {row.key.removeprefix(f"{name}-"): row for row in judged_claims(results)[0].rows if row.study == name}
+    said = []
+    for flavour in (WRITTEN, RELEASED):
+        gain, cost = (getattr(rows[key], flavour).value for key in ("gain-constant", "cost"))
+        fair = getattr(rows["gain-fair"], flavour).value if "gain-fair" in rows else None
+        if gain is None or cost is None:
+            continue
+        text = f"as {flavour} ACDPP gains {interval(gain, signs=True)} points on constant admission for {cost.mean:.1f} %"
+        held = "" if fair is None else f", and {interval(fair, signs=True)} held to both limits"
+        said.append(f"{text} of the budget{held}")
+    return "; ".join(said)
+
+
+def draw_curves(path: Path, results: Path) -> None:
+    """Draw test accuracy over rounds, best so far, as written and as released: the paper's Figure 1."""
+    import matplotlib.pyplot as plt
+
+    from headgate.analysis.figures import STYLE, save_figure
+
+    curves: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    for name in (name for name in NAMES if (results / f"{name}.csv").is_file()):
+        for row in csv.DictReader((results / f"{name}.csv").read_text("utf-8").splitlines()):
+            if row["batch"] in (WRITTEN, RELEASED):
+                own = curves.setdefault((row["batch"], name), {})
+                own.setdefault(row["policy"], []).append((float(row["round"]), 100 * float(row["accuracy"])))
+    with plt.rc_context(STYLE):
+        drawn, grid = plt.subplots(2, len(NAMES), figsize=(13, 7), squeeze=False, layout="constrained")
+        for axes, flavour, name in ((grid[i][j], f, n) for i, f in enumerate((WRITTEN, RELEASED)) for j, n in enumerate(NAMES)):
+            for colour, (policy, label) in zip(COLOURS, POLICIES.items(), strict=False):
+                if points := curves.get((flavour, name), {}).get(policy):
+                    axes.plot(*zip(*points, strict=True), color=colour, label=label, linewidth=1.5)
+            axes.set(title=f"{about(name)['title']}, as {flavour}", xlabel="round", ylabel="best so far (%)")
+        handles = {text: handle for axes in grid.flat for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+        drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=9)
+        save_figure(drawn, path)
+
+
+# the theory
+
+
+def theory_content(results: Path) -> StudyContent:
+    """Return how fast each quantity grows beside the claim, and what runs say of Theorem 1."""
+    numbers = read_numbers(results / "theory.json")
+    fits = [Fit(**each) for each in numbers["fits"]]
+    points = [AtHorizon(**each) for each in numbers["points"]]
+    rates = MeasuredRates(tuple(points), tuple(fits), numbers.get("gamma", 0.5), numbers.get("phi", 0.5))
+    claims = {row.key.removeprefix("theory-"): row.written for row in map(row_from_json, numbers["claims"])}
+    told = {
+        key.replace("-", "_"): _value(claims[key])
+        for key in ("regret", "omega3", "inequality", "ranks", "ranks-equal", "mismatch")
+    }
+    within = Counter(fit.holds for fit in fits)
+    spans = f"{points[0].T:,} to {points[-1].T:,}"
+    return StudyContent(
+        table(FITS, fit_lines(fits)),
+        {**told, "within": within[True], "fits": len(fits), "spans": spans},
+        partial(draw_rates, rates),
+        _made([numbers]),
+    )
+
+
+# all claims
+
+
+def judged_claims(results: Path) -> tuple[JudgedClaims, dict[str, dict[str, Any]]]:
+    """Return every claim with its verdict, and the results it rests on.
+
+    What has not been run is marked so, and so are claims of the theory that were judged by other rules than those of now.
+    """
+    found = {name: numbers for name in (*NAMES, THEORY) if (numbers := read_numbers(results / f"{name}.json"))}
     if found.get(THEORY, {}).get("rules") != rules_id():
         found.pop(THEORY, None)
-    control = {name: read_control(pages, name) for name in found if name != THEORY}
     quick = any(numbers["quick"] for numbers in found.values())
-    judged = judge_all({name: sides_of(found[name], own) for name, own in control.items()}, lambda name: _command(name, quick))
+    sides = {name: sides_of(found[name], read_control(results, name)) for name in found if name != THEORY}
+    judged = judge_all(sides, lambda name: _command(name, quick))
     known = {row.key: row for row in map(row_from_json, found.get(THEORY, {}).get("claims", []))}
     for row in theory_rows(None, None, None, _command(THEORY, quick)):  # their words are those of now
         own = known.get(row.key, row)
         judged.rows.append(replace(row, written=own.written, released=own.released))
-    facts = [
-        {key: numbers[key] for key in FACTS} | ({"ended": ended(numbers)} if name != THEORY else {})
-        for name, numbers in found.items()
+    return judged, found
+
+
+def claims_content(results: Path) -> StudyContent:
+    """Return a line for each claim; claims.json, which `keep_claims` writes, has the reasons, the money and the tests."""
+    judged, found = judged_claims(results)
+    theirs = [row for row in judged.rows if not row.own]
+    lines = [
+        [row.claim, row.paper, *(cell for side in (row.written, row.released) for cell in (_value(side), _verdict(side)))]
+        for row in judged.rows
+    ]
+    counts = {side: _counts(theirs, side) for side in (WRITTEN, RELEASED)}
+    numbers = {"claims": len(theirs), "tests": judged.tests, "alpha": f"{judged.alpha:.2g}", **counts}
+    header = ["claim", "paper", "as written", "verdict", "as released", "verdict"]
+    departures = wrapped_bullets(_departures(found))
+    more = f"## Where our runs depart from the text\n\n{departures}" if departures else ""
+    return StudyContent(table(header, lines), numbers, None, _made(found.values()), more)
+
+
+def keep_claims(results: Path) -> list[Path]:
+    """Write claims.json: every claim with its numbers, its reasons and the command that judges it."""
+    judged, found = judged_claims(results)
+    made_by = [
+        {key: own[key] for key in ("study", "command", "dates", "commits", "quick", "devices")} for own in found.values()
     ]
     rows = [row_to_json(row) for row in judged.rows]
-    told = {"made_by": facts, "tests": judged.tests, "alpha": judged.alpha, "claims": rows}
-    return write(pages, {"claims.md": claims_page(judged, facts, control), "claims.json": as_json(told)})
+    told = {"made_by": made_by, "tests": judged.tests, "alpha": judged.alpha, "claims": rows}
+    return write(results, {"claims.json": as_json(told)})
 
 
-def _theory_page(rates: MeasuredRates, checks: Checks, rows: Sequence[ClaimRow], drawn: Path, facts: dict[str, Any]) -> str:
-    """What the theorems claim beside what is measured."""
-    others = [(f"T^{each.gamma:g}", f"1 − T^−{each.phi:g}", each.fits[:3]) for each in checks.other]
-    others.append((f"{FIXED[0]:g}", f"{FIXED[1]:g} at every T", checks.fixed))
-    planned = by_column(
-        zip(checks.planned_points, checks.planned_K, strict=True),
-        ("T", lambda each: f"{each[0].T:,}"),
-        ("K", lambda each: str(each[1])),
-        ("Vio_B(T), samples × rounds", lambda each: f"{each[0].buffer_violation:.0f}"),
-        ("a round", lambda each: f"{each[0].buffer_violation / each[0].T:.3f}"),
-    )
-    return filled(
-        beside(__file__, "theory_page.md"),
-        facts["quick"],
-        made=how_made(facts),
-        gamma=f"{rates.gamma:g}",
-        phi=f"{rates.phi:g}",
-        fitted=how_fitted(rates.points),
-        luck=LUCK,
-        drawn=drawn.name,
-        fits=table(FITS, fit_lines(rates.fits)),
-        points=table(POINTS, point_lines(rates.points)),
-        seeds=str(SEEDS),
-        grain=str(GRAIN),
-        others="\n\n".join(f"V = {V}, ρ = {rho}:\n\n{table(FITS, fit_lines(fits))}" for V, rho, fits in others),
-        planned=table(*planned),
-        claims=claims_table(rows),
-    )
+def _counts(rows: Sequence[ClaimRow], flavour: str) -> str:
+    counted = Counter(verdict_kind(getattr(row, flavour).verdict) for row in rows)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
+
+
+def verdict_kind(verdict: str) -> str:
+    """Return a verdict without its numbers, in the plural.
+
+    >>> verdict_kind("holds only with overspend of 4 %"), verdict_kind("does not hold")
+    ('hold only with overspend', 'do not hold')
+    """
+    return sub(r"( of \d+ %| \(.*\))$", "", verdict).replace("holds", "hold").replace("does not", "do not")
+
+
+def _value(finding: Finding) -> str:
+    if finding.value is None:
+        return DASH
+    digits = 2 if finding.unit.startswith(PRECISE) else 1
+    if finding.at_least:
+        return f"≥ {finding.value.mean:.{digits}f} {finding.unit}"
+    return f"{interval(finding.value, digits, signs=finding.unit == 'points')} {finding.unit}".strip()
+
+
+def _verdict(finding: Finding) -> str:
+    return finding.verdict if finding.verdict == NOT_RUN else f"**{finding.verdict}**"
+
+
+def _departures(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What each data set's recipe says of itself, and how far its runs got beside the paper's target."""
+    for name in (name for name in NAMES if name in found):
+        said, own = about(name), [one for one in found[name]["policies"] if one["batch"] == WRITTEN and one["accuracy"]]
+        yield from (f"{said['title']}: {each}" for each in said["differs"])
+        ends = [
+            f"{POLICIES[one['policy']]} at {percent(one['accuracy'][0], 1)}"
+            for one in own
+            if one["policy"] in ("oracle", "acdpp")
+        ]
+        yield (
+            f"{said['title']}: T = {own[0]['rounds']}, where the text gives none; then, as written, {', '.join(ends)}. "
+            f"Its target is {percent(said['target'])}."
+        )
+
+
+def _made(found: Any) -> list[str]:
+    return [with_doubts(f"`{each['command']}`; runs: {runs_of(each)} on {'; '.join(each['devices'])}.", each) for each in found]

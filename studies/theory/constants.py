@@ -1,15 +1,15 @@
-"""The constants of Theorem 1, read off the runs or off the parameter set, and what its variance step leaves out."""
+"""The constants of Theorem 1, read off the runs, and what its variance step leaves out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
 from headgate.control.types import Floats
-from headgate.theory.bound import BoundConstants, generalisation_gap
+from headgate.theory.bound import BoundConstants
 from headgate.theory.recursion import local_constants
 from studies.theory.population import Population
 
@@ -57,44 +57,10 @@ def estimate_constants(seen: Seen, L: float, eta: float, steps: int, rounds: int
     D is the largest ‖θ_t − θ*‖ rather than Θ's diameter, because the proof uses D for nothing else; Pdim is stated, not
     measured. C_2 is what the proof collects in it, D²/(2ηT) + (η·C_1 + η³·C_2)/2 with the C_1, C_2 of eq:C1C2-def.
     """
-    return _complete(seen.distance, sqrt(seen.variance), seen.loss, seen.gradient, L, eta, steps, rounds, pdim)
-
-
-def assured_constants(
-    populations: Sequence[Population], radius: float, L: float, eta: float, steps: int, rounds: int, pdim: float
-) -> Constants:
-    """Constants that hold for every θ of the ball, as the assumptions ask.
-
-    ‖∇ℓ‖ = ‖softmax − label‖·‖x‖ ≤ √2·‖x‖, σ ≤ G, and a loss is at most log c + √2·radius·‖x‖.
-    """
-    longest = max(float(each.norms.max()) for each in populations)
-    G = sqrt(2) * longest
-    loss = log(populations[0].classes) + radius * G
-    return _complete(2 * radius, G, loss, G, L, eta, steps, rounds, pdim)
-
-
-def _complete(
-    D: float, sigma: float, loss: float, G: float, L: float, eta: float, steps: int, rounds: int, pdim: float
-) -> Constants:
-    c = local_constants(G, L, D, steps)
-    C2 = D**2 / (2 * eta * rounds) + (eta * c.C1 + eta**3 * c.C2) / 2
-    return Constants(BoundConstants(D=D, sigma=sigma, eta=eta, loss=loss, pdim=pdim, C2=C2), L, G)
-
-
-def informative_from(pdim: float) -> float:
-    """The N from which the pseudo-dimension term, with even reuse, is below the loss bound itself.
-
-    Up to there a round's bound says less than "no loss exceeds B", whatever the other constants are.
-
-    >>> round(informative_from(1.0))
-    764
-    """
-    k = BoundConstants(loss=1.0, pdim=pdim)
-    low, high = pdim, 1e6 * pdim
-    for _ in range(200):
-        middle = sqrt(low * high)
-        low, high = (middle, high) if float(generalisation_gap(middle, 1.0, k)) > 1.0 else (low, middle)
-    return high
+    c = local_constants(seen.gradient, L, seen.distance, steps)
+    C2 = seen.distance**2 / (2 * eta * rounds) + (eta * c.C1 + eta**3 * c.C2) / 2
+    bound = BoundConstants(D=seen.distance, sigma=sqrt(seen.variance), eta=eta, loss=seen.loss, pdim=pdim, C2=C2)
+    return Constants(bound, L, seen.gradient)
 
 
 def exact_mismatch(n: ArrayLike, n_eff: ArrayLike) -> Floats:

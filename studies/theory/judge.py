@@ -1,15 +1,16 @@
 """What the measurement says about Theorem 1: is it kept, does it inform, does its surrogate rank policies rightly?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headgate.analysis.pages import words
+from headgate.analysis.formatting import jsonable
+from headgate.analysis.intervals import means
 from headgate.control.types import Floats
-from headgate.theory.bound import mismatch
-from studies.theory.constants import exact_mismatch, informative_from
+from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
+from studies.theory.constants import exact_mismatch
 from studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
 from studies.theory.ranks import Agreement, agreement
 
@@ -50,39 +51,6 @@ def rankings(stage: Stage, points: Sequence[Point]) -> dict[str, Agreement]:
 
 
 @dataclass(frozen=True)
-class Inequality:
-    """The inequality, over the points of a stage."""
-
-    runs: int
-    broken_runs: int
-    broken_means: int
-    least: float
-    """the smallest bound / measured of a point's mean"""
-    most: float
-    over_trivial: float
-    """the smallest bound / (T·B)"""
-    over_idle: float
-    """the smallest bound / (what a model that never learns gathers)"""
-
-
-def kept(outcome: ExcessRisk, stage: Stage, C2: bool) -> Inequality:
-    """With the smallest constants these runs allow; without C_2 it is the least that Theorem 1 can be read to say."""
-    k = stage.estimated.bound if C2 else stage.estimated.without_C2()
-    measured = totals(stage.points)
-    bound = np.stack([point.bound(k).sum(axis=1) for point in stage.points])
-    ratio = bound.mean(axis=1) / measured.mean(axis=1)
-    return Inequality(
-        runs=measured.size,
-        broken_runs=int((measured > bound).sum()),
-        broken_means=int((ratio < 1).sum()),
-        least=float(ratio.min()),
-        most=float(ratio.max()),
-        over_trivial=float(bound.mean(axis=1).min() / (outcome.rounds * k.loss)),
-        over_idle=float(bound.mean(axis=1).min() / outcome.idle),
-    )
-
-
-@dataclass(frozen=True)
 class VarianceStep:
     """eq:sigma-bar-Neff-app against the exact sum of squared weights, over all runs and rounds."""
 
@@ -104,56 +72,49 @@ def variance_step(points: Sequence[Point], seed: int | None = None) -> VarianceS
     return VarianceStep(float(beyond.mean()), float((beyond & (allowed == 0)).mean()), ratio)
 
 
-def remarks(outcome: ExcessRisk) -> list[str]:
-    """What stands behind the verdicts of the claims, at every step size that was run."""
-    numbers = _tightness(outcome) | _orders(outcome) | _steps(outcome)
-    return [f"{outcome.name}, {said.format(**numbers)}" for said in words(__file__)["remarks"].values()]
+# everything, as results keep it
 
 
-def _tightness(outcome: ExcessRisk) -> dict[str, Any]:
-    full, bare = ([kept(outcome, stage, C2) for stage in outcome.stages] for C2 in (True, False))
-    pdims = (outcome.stages[0].few().bound.pdim, outcome.stages[0].estimated.bound.pdim)
-    spans, spans_bare = (_each(f"{each.least:,.0f} to {each.most:,.0f}" for each in side) for side in (full, bare))
-    return {
-        "lrs": _each(f"{stage.lr:g}" for stage in outcome.stages),
-        "runs": sum(each.runs for each in full),
-        "broken": sum(each.broken_runs for each in full),
-        "broken_bare": sum(each.broken_runs for each in bare),
-        "broken_means": sum(each.broken_means for each in (*full, *bare)),
-        "twice_points": 2 * sum(len(stage.points) for stage in outcome.stages),
-        "spans": spans,
-        "spans_bare": spans_bare,
-        "over": min(each.over_trivial for each in bare),
-        "least": min(each.least for each in bare),
-        "needed": _each(f"{informative_from(pdim):,.0f} (Pdim = {pdim:,.0f})" for pdim in pdims),
-        "most": max(float(point.N.max()) for stage in outcome.stages for point in stage.points),
+def parts_of_bound(point: Point, k: BoundConstants) -> dict[str, float]:
+    """Σ over rounds of each term of Theorem 1, mean over seeds."""
+    uneven = mismatch(point.n, point.n_eff)
+    summed = {
+        "mismatch": k.D * k.sigma * np.sqrt(uneven) + k.eta * k.sigma**2 * uneven,
+        "generalisation": generalisation_gap(point.N, point.n_eff / point.N, k),
+        "C2": np.full_like(point.n, k.C2),
     }
+    return {name: float(values.sum(axis=1).mean()) for name, values in summed.items()}
 
 
-def _orders(outcome: ExcessRisk) -> dict[str, Any]:
-    ranked = [rankings(stage, stage.points) for stage in outcome.stages]
-    equal = [rankings(stage, same) for stage in outcome.stages if len(same := at_equal_spend(stage)) > 2]
-    parts = []
-    for stage, each in zip(outcome.stages, ranked, strict=True):
-        own, count = each[SURROGATE], each["distinct samples N(T)"]
-        parts.append(
-            f"at η = {stage.lr:g} Spearman {own.spearman:.2f} ({own.spearman_low:.2f} to {own.spearman_high:.2f}), "
-            f"Kendall {own.kendall:.2f}; counting distinct samples alone gives {count.spearman:.2f}"
-        )
-    theorem = [next(value for name, value in each.items() if name.startswith("Theorem 1, estimated")) for each in ranked]
-    return {
-        "points": len(outcome.stages[0].points),
-        "ranked": "; ".join(parts),
-        "same": ", ".join(f"{each[SURROGATE].spearman:.2f}" for each in equal) or "not measured",
-        "theorem": ", ".join(f"{each.spearman:.2f}" for each in theorem),
-    }
-
-
-def _steps(outcome: ExcessRisk) -> dict[str, Any]:
-    step, lr, L = variance_step(outcome.stages[0].points), outcome.stages[0].lr, outcome.L
-    shares = {"beyond": 100 * step.broken, "none_allowed": 100 * step.none_allowed, "ratio": step.ratio}
-    return {"L": L, "lr": lr, "times": lr * L, "inverse": 1 / L, **shares}
-
-
-def _each(values: Iterable[str]) -> str:
-    return " and ".join(values)
+def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
+    """Return what was measured on one data set, as JSON has it: a row for each step size and point."""
+    rows = []
+    for stage in outcome.stages:
+        k = stage.estimated.bound
+        for point in stage.points:
+            measured, half = means(point.measured[:, None])
+            rows.append(
+                {
+                    "lr": stage.lr,
+                    "policy": point.policy,
+                    "budget": point.budget,
+                    "spend": float(point.spend.mean()),
+                    "n": float(point.n.mean()),
+                    "N": float(point.N[:, -1].mean()),
+                    "excess": float(measured[0]),
+                    "excess_half": None if np.isnan(half[0]) else float(half[0]),  # one seed has no interval
+                    "bound": float(point.bound(k).sum(axis=1).mean()),
+                    **{f"bound_{name}": value for name, value in parts_of_bound(point, k).items()},
+                    "bound_released": float(point.bound(RELEASED).sum(axis=1).mean()),
+                    "surrogate_released": float(point.penalty(RELEASED).sum(axis=1).mean()),
+                }
+            )
+    stages = [
+        {"lr": stage.lr, "constants": stage.estimated, "seen": stage.seen, "ranks": rankings(stage, stage.points)}
+        for stage in outcome.stages
+    ]
+    named = {name: getattr(outcome, name) for name in ("quick", "rounds", "seeds", "L")}
+    variance = variance_step(outcome.stages[0].points)
+    told = {"data": outcome.name, **named, "never_learning": outcome.idle, "variance_step": variance}
+    made: dict[str, Any] = jsonable({**told, "stages": stages, "points": rows})
+    return made

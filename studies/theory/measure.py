@@ -12,10 +12,10 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from studies.theory.constants import Seen, assured_constants, estimate_constants, smoothness
-from studies.theory.optimum import RIDGE, Optimum, minimiser
+from studies.theory.constants import Seen, estimate_constants, smoothness
+from studies.theory.optimum import Optimum, minimiser
 from studies.theory.outcome import ExcessRisk, Point, Stage
-from studies.theory.population import Population, gradients, held_out, pooled, risk
+from studies.theory.population import Population, gradients, pooled, risk
 
 Tick = Callable[[int, int], None]
 BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")
@@ -24,13 +24,11 @@ GLANCES = 25
 """gradients are looked at in the first rounds and then every so many: they are what changes least and costs most"""
 
 
-class Against(NamedTuple):
-    """What runs are judged by: the population and the best model of each seed, and the same of the test images."""
+class SeedTargets(NamedTuple):
+    """What runs are judged by: the population and the best model of each seed."""
 
     populations: Sequence[Population]
     optima: Sequence[Optimum]
-    test: Population
-    test_optimum: Optimum
 
 
 def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lambda done, of: None) -> ExcessRisk:
@@ -43,8 +41,6 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
     populations = [pooled(dataset, first, int(seed)) for seed in first.seeds]
     optima = [minimiser(populations[0])]
     optima += [minimiser(each, start=optima[0].theta) for each in populations[1:]]
-    test = held_out(dataset)
-    test_optimum = minimiser(test, start=optima[0].theta)
     L = smoothness(populations)
     fewer = max(seeds // 2, 1)
     plans = [(first.training.lr, seeds)] + ([] if first.training.lr <= 1 / L else [(_rounded_down(1 / L), fewer)])
@@ -58,11 +54,7 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
     stages = []
     for lr, count in plans:
         own = [_with(case, lr, count) for case in cases]
-        stages.append(_stage(own, dataset, Against(populations[:count], optima[:count], test, test_optimum), L, ticked))
-    start = optima[0].theta
-    other = [minimiser(populations[0], ridge, start=start) for ridge in (RIDGE * 10, RIDGE / 10)]
-    in_memory = pooled(dataset, first, int(first.seeds[0]), first.system.weight * first.system.buffer)
-    by_memory = minimiser(in_memory, start=start)
+        stages.append(_stage(own, dataset, SeedTargets(populations[:count], optima[:count]), L, ticked))
     return ExcessRisk(
         name=first.name,
         rounds=rounds,
@@ -72,9 +64,6 @@ def measure(recipe: str, dataset: Dataset, quick: bool = False, tick: Tick = lam
         parameters=prod(dataset.shape) * len(dataset.classes) + len(dataset.classes),
         classes=len(dataset.classes),
         optima=tuple(optima),
-        test_optimum=test_optimum,
-        sensitivity=(other[0], optima[0], other[1]),
-        bias=float(risk(populations[0], by_memory.theta[None]).mean[0]) - optima[0].risk,
         stages=tuple(stages),
         quick=quick,
     )
@@ -96,7 +85,7 @@ def _with(case: Experiment, lr: float, seeds: int) -> Experiment:
     return replace(case, training=replace(case.training, lr=lr), seeds=case.seeds[:seeds])
 
 
-def _stage(cases: Sequence[Experiment], dataset: Dataset, against: Against, L: float, ticked: Callable[[], None]) -> Stage:
+def _stage(cases: Sequence[Experiment], dataset: Dataset, against: SeedTargets, L: float, ticked: Callable[[], None]) -> Stage:
     points: list[Point] = []
     extremes = []
     for case in cases:
@@ -112,13 +101,12 @@ def _stage(cases: Sequence[Experiment], dataset: Dataset, against: Against, L: f
         points=tuple(points),
         seen=seen,
         estimated=estimate_constants(seen, *given),
-        assured=assured_constants(against.populations, max(radii), *given),
         contained=seen.radius <= min(radii),
     )
 
 
 def _run(
-    case: Experiment, dataset: Dataset, against: Against, ticked: Callable[[], None]
+    case: Experiment, dataset: Dataset, against: SeedTargets, ticked: Callable[[], None]
 ) -> tuple[list[Point], tuple[float, ...]]:
     """All runs of one experiment: its points, and the extremes of `Seen`."""
     simulation = Simulation(case, dataset, "cpu")
@@ -142,7 +130,6 @@ def _run(
         for key, table in record.items():
             table[..., t] = np.array([row[key] for row in rows], dtype=np.float64).reshape(len(names), S)
         ticked()
-    on_test = risk(against.test, torch.from_numpy(simulation.theta)).mean.reshape(len(names), S) - against.test_optimum.risk
     best = np.array([each.risk for each in against.optima])[:, None]
     points = [
         Point(
@@ -150,7 +137,6 @@ def _run(
             budget=case.system.budget,
             risk=losses[p],
             excess=losses[p] - best,
-            test_excess=on_test[p],
             **{key: table[p] for key, table in record.items()},
         )
         for p, name in enumerate(names)

@@ -23,8 +23,6 @@ class Point:
     """F(θ^(t)), of the model that enters round t, as eq:cum-excess-risk has it"""
     excess: Floats
     """F(θ^(t)) − F(θ*)"""
-    test_excess: Floats
-    """(seeds,) the same on test images, after the last round"""
     n: Floats
     N: Floats
     n_eff: Floats
@@ -56,8 +54,6 @@ class Stage:
     seen: Seen
     estimated: Constants
     """the smallest that fit these runs, Pdim = number of parameters"""
-    assured: Constants
-    """for every θ in the ball"""
     contained: bool
     """whether no run left the ball"""
 
@@ -79,11 +75,6 @@ class ExcessRisk:
     classes: int
     optima: tuple[Optimum, ...]
     """one per seed: every seed deals the images out anew"""
-    test_optimum: Optimum
-    sensitivity: tuple[Optimum, ...]
-    """what another ball would change, for the first seed: a smaller one, the one used, a larger one"""
-    bias: float
-    """F(θ_B) − F(θ*) of the first seed, where θ_B is best for clients weighted by α_m·B_m, as memory weighs them"""
     stages: tuple[Stage, ...]
     """the recipe's step size, then one that is at most 1/L"""
     quick: bool

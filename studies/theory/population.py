@@ -37,25 +37,13 @@ class Population:
         return norms
 
 
-def pooled(dataset: Dataset, experiment: Experiment, seed: int, client_weight: Floats | None = None) -> Population:
+def pooled(dataset: Dataset, experiment: Experiment, seed: int) -> Population:
     """P = Σ α_m·P_m for one seed: all images of all clients, each as often as clients own it."""
     system = experiment.system
     owned = experiment.data.partition.split(dataset.train_labels, system.clients, seed, dataset.columns)
-    alpha = system.weight if client_weight is None else client_weight / client_weight.sum()
-    weight = np.concatenate([np.full(rows.size, share / rows.size) for rows, share in zip(owned, alpha, strict=True)])
-    return _population(dataset, np.concatenate(owned), weight)
-
-
-def held_out(dataset: Dataset) -> Population:
-    """The test images, all alike: a sample of the population that no client owns."""
-    n = len(dataset.test_labels)
-    return _population(dataset, None, np.full(n, 1.0 / n))
-
-
-def _population(dataset: Dataset, rows: np.ndarray | None, weight: Floats) -> Population:
-    images, labels = (
-        (dataset.test_images, dataset.test_labels) if rows is None else (dataset.train_images[rows], dataset.train_labels[rows])
-    )
+    shares = zip(owned, system.weight, strict=True)
+    weight = np.concatenate([np.full(rows.size, share / rows.size) for rows, share in shares])
+    images, labels = (own[np.concatenate(owned)] for own in (dataset.train_images, dataset.train_labels))
     mean, std = (np.asarray(values, dtype=np.float32)[:, None, None] for values in (dataset.mean, dataset.std))
     pixels = torch.from_numpy(((images.astype(np.float32) / np.float32(dataset.unit) - mean) / std).reshape(len(labels), -1))
     features = torch.cat([pixels, torch.ones(len(labels), 1)], dim=1)

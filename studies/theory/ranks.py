@@ -1,4 +1,4 @@
-"""Do two quantities order things alike? Spearman's and Kendall's coefficients, with intervals over seeds."""
+"""Do two quantities order things alike? Spearman's coefficient, with its interval over seeds."""
 
 from typing import NamedTuple
 
@@ -23,31 +23,18 @@ def ranks(values: Floats) -> Floats:
 
 def spearman(a: Floats, b: Floats) -> Floats:
     """Correlation of the ranks on the last axis; nan where one side is all equal."""
-    middle = (a.shape[-1] + 1) / 2
-    return _cosine(ranks(a) - middle, ranks(b) - middle)
-
-
-def kendall(a: Floats, b: Floats) -> Floats:
-    """τ_b on the last axis: pairs in the same order less pairs in the opposite one, ties counted out; nan as above."""
-    x, y = (np.sign(each[..., :, None] - each[..., None, :]) for each in (a, b))
-    return _cosine(x.reshape(*a.shape[:-1], -1), y.reshape(*b.shape[:-1], -1))
-
-
-def _cosine(x: Floats, y: Floats) -> Floats:
+    x, y = (ranks(each) - (a.shape[-1] + 1) / 2 for each in (a, b))
     size = np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
     with np.errstate(invalid="ignore"):
         return np.asarray((x * y).sum(axis=-1) / size)
 
 
 class Agreement(NamedTuple):
-    """Coefficients of the means over seeds, each with its interval."""
+    """The coefficient of the means over seeds, with its interval."""
 
     spearman: float
     spearman_low: float
     spearman_high: float
-    kendall: float
-    kendall_low: float
-    kendall_high: float
 
 
 def agreement(predicted: Floats, measured: Floats, draws: int = DRAWS) -> Agreement:
@@ -57,9 +44,5 @@ def agreement(predicted: Floats, measured: Floats, draws: int = DRAWS) -> Agreem
     drawn = generator.integers(0, seeds, (draws, seeds))
     tables = [each[:, drawn].mean(axis=-1).T for each in (predicted, measured)]
     centre = [each.mean(axis=1) for each in (predicted, measured)]
-    edges = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-    found = []
-    for coefficient in (spearman, kendall):
-        low, high = np.quantile(coefficient(*tables), edges).tolist()
-        found += [float(coefficient(*centre)), low, high]
-    return Agreement(*found)
+    low, high = np.quantile(spearman(*tables), ((1 - LEVEL) / 2, (1 + LEVEL) / 2)).tolist()
+    return Agreement(float(spearman(*centre)), low, high)

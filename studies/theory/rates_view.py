@@ -11,12 +11,20 @@ from headgate.analysis.display import StackedTable, show
 from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import interval, number
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import words
 from studies.theory.rates import LEEWAY, AtHorizon, Fit, MeasuredRates, fitted
 
-WORDS = words(__file__)["rates"]
-SHOWN: dict[str, str] = WORDS["shown"]
-LUCK: str = WORDS["luck"]
+SHOWN = {
+    "regret": "Reg(T)",
+    "cost_violation": "Vio_S(T)",
+    "buffer_violation": "Vio_B(T)",
+    "omega1": "Ω_1(T)",
+    "omega2": "Ω_2(T)",
+    "omega3": "Ω_3(T)",
+}
+LUCK = (
+    "Vio_S is taken with the luck of the prices taken out: less Λ̄·(mean price − c̄), whose expectation is nil. "
+    "`headgate plan` shows it as it comes."
+)
 POINTS = ["T", "V", "ρ", *SHOWN.values(), "ceiling of Reg(T)"]
 FITS = ["quantity", "claim", "allowed", "measured exponent of T (range)", "within"]
 

@@ -10,7 +10,7 @@ from headgate.control import policies as kinds
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.prices import Markov, PriceProcess, Seasonal, Uniform
-from headgate.control.prices.hard import Bursts, Drift, Pareto, Switches
+from headgate.control.prices.processes import Bursts, Drift, Pareto, Switches
 from headgate.control.rehearse import rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.theory.bound import BoundConstants

@@ -13,7 +13,7 @@ from headgate.analysis.comparison import dips_table, rows
 from headgate.analysis.curves import panels
 from headgate.analysis.dips import Dip, begins, changes_in, dips_of, summary_of_dips
 from headgate.analysis.pages import drawing, words
-from headgate.analysis.summary import columns, summarise, told
+from headgate.analysis.summary import columns, summarise
 from headgate.analysis.tables import comparison_tables
 
 from .made_up import outcome
@@ -82,7 +82,7 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     assert [title for title in titles if title.startswith(("Daily", "Dip"))] == ["Daily", "Dip", "Dip lasts", "Dip costs"]
     texts = {column.title: column.text(summary) for column in columns(None, [summary])}
     assert texts["Dip lasts"].endswith("(2 of 2)")
-    assert told(summary)["dip_depth"]["mean"] == pytest.approx(0.3)
+    assert summary.to_dict()["dip_depth"]["mean"] == pytest.approx(0.3)
     (daily,) = [panel for panel in panels([_whole(one)]) if panel.key == "accuracy-daily"]
     assert [(level.axis, level.value) for level in daily.levels] == [("x", 3)]
     assert daily.curves[0].mean.tolist() == pytest.approx((100 * one.column("test_accuracy").mean(axis=0)).tolist())
@@ -105,7 +105,7 @@ def test_a_world_that_stands_still_is_told_as_before():
     assert summary_of_dips(one) is None
     summary = summarise(one)
     assert not [title for title in (column.title for column in columns(None, [summary])) if title.startswith(("Daily", "Dip"))]
-    assert not [name for name in told(summary) if "dip" in name or "daily" in name]
+    assert not [name for name in summary.to_dict() if "dip" in name or "daily" in name]
     assert "accuracy-daily" not in [panel.key for panel in panels([one])]
     assert "dips" not in rows([one])[0]
     calm = moving("headgate", FALLS, changed=np.zeros(8))

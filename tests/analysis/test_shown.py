@@ -36,13 +36,6 @@ def test_nothing_is_shortened_or_lost_however_narrow_the_terminal_is(width, line
     assert [word for word in words if word.startswith("column-")] == [f"column-{i}" for i in range(1, 6)]
 
 
-def test_where_there_is_room_it_is_one_table():
-    lines = [["headgate", "86.1 ± 0.6 %", "54.89"], ["constant", "84.8 ± 0.7 %", "54.71"]]
-    wide, narrow = (printed(StackedTable("first", ["policy", "best", "spend a round"], lines), width) for width in (80, 36))
-    assert wide.count("headgate") == 1
-    assert narrow.count("headgate") == 2
-
-
 def test_two_columns_stay_together():
     assert (
         printed(StackedTable("", ["", ""], [["expected spend", "54.73 a round of a budget of 55"]]), 30).count("expected") == 1

@@ -16,7 +16,7 @@ os.environ |= dict(ENVIRONMENT)
 @pytest.fixture
 def no_fsync(monkeypatch):
     """For tests with many small files, in which no machine loses its power."""
-    monkeypatch.setattr("headgate.flower.durable.SYNCHRONOUS", "OFF")
+    monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 

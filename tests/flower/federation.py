@@ -17,16 +17,16 @@ from unittest.mock import patch
 sys.path.insert(0, str(Path(__file__).parent))
 
 from grids import Node, ServerDied
-from hostile import WRONG_REPORTS, WRONG_UPDATES, with_told, without
+from hostile import WRONG_REPORTS, WRONG_UPDATES, with_receipt, without
 from hypothesis import HealthCheck, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from worlds import POLICIES, WITHIN_BUDGET, World, an_experiment, counting_app, same_ledgers, start
 
-from headgate.flower.accounts import Accounts
+from headgate.books.accounts import Accounts
+from headgate.books.standing import standings_of
 from headgate.flower.rounds import Discipline
-from headgate.flower.standing import standings_of
 
 ROUNDS, STEPS = 14, 40
 CLIENTS = st.integers(0, 2)
@@ -184,7 +184,7 @@ class Federation(RuleBasedStateMachine):
             none = dict.fromkeys(("n", "lost", "withdrawn", "distinct", "uses", "squares"), 0)
             t = reply.content["headgate"]["round"]
             claim = {"rounds": [t], "admitted": [0], "position": known[0], "occupancy": known[1], "trained": False, "note": ""}
-            return with_told(**none, **claim)(reply)
+            return with_receipt(**none, **claim)(reply)
         bare = kind in WRONG_UPDATES and "arrays" not in reply.content
         return without("headgate")(reply) if bare else LIES[kind][0](reply)
 
@@ -264,7 +264,7 @@ def main(seconds=None, seed=0, steps=None):
     COUNTS.clear()
     failures, machines, began = [], 0, time.monotonic()
     log = logging.getLogger("flwr")
-    no_fsync = patch("headgate.flower.durable.SYNCHRONOUS", "OFF"), patch("os.fsync", lambda descriptor: None)
+    no_fsync = patch("headgate.books.durable.SYNCHRONOUS", "OFF"), patch("os.fsync", lambda descriptor: None)
     with no_fsync[0], no_fsync[1], patch.object(log, "disabled", True):  # processes end here, machines do not
         while (seconds is None or time.monotonic() - began < seconds) and (steps is None or COUNTS.total() < steps):
             one = seed + machines

@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
 
-def with_told(**changes):
+def with_receipt(**changes):
     def tamper(reply):
         reply.content["headgate"] = ConfigRecord({**reply.content["headgate"], **changes})
         return reply
@@ -72,27 +72,27 @@ def cut(name):
 
 
 WRONG_REPORTS = {
-    "position": (with_told(position=99), "has ever admitted 99 samples"),
-    "occupancy": (with_told(occupancy=0, n=0), "holds 0 samples"),
-    "occupancy above position": (with_told(occupancy=99), "told.occupancy = 99: more than told.position"),
-    "more than ordered": (with_told(rounds=[1], admitted=[50], position=50), "admitted 50 samples in round 1"),
-    "no rounds": (with_told(rounds=[], admitted=[], position=0), "told.rounds = []: must ascend up to round 1"),
-    "n above what is held": (with_told(n=77), "told.n = 77: more than told.occupancy"),
-    "more uses than there can be": (with_told(uses=2**50, squares=2**50), "told.uses = 1125899906842624: more than"),
-    "more squares than there can be": (with_told(squares=2**50), "told.squares = 1125899906842624: more than"),
-    "fewer squares than uses": (with_told(squares=0), "told.uses = "),
-    "more distinct ones than admitted": (with_told(distinct=99, uses=99, squares=99), "told.distinct = 99: more than"),
-    "more lost than admitted": (with_told(lost=99), "told.lost = 99: more than told.position"),
-    "another client": (with_told(client=2), "answers as client 2, was asked as client 0"),
-    "another round": (with_told(round=9, rounds=[9], admitted=[0]), "answers as round 9"),
-    "another experiment": (with_told(experiment="x"), "answers as experiment x"),
-    "no whole number": (with_told(position=1.5), "told.position = 1.5: must be a whole number"),
-    "negative": (with_told(uses=-1), "told.uses = -1: must be a whole number"),
-    "a list too long": (with_told(rounds=[1] * 70_000), "must be a list of whole numbers, at most 65536"),
-    "a note too long": (with_told(note="x" * 201), "must be one line of at most 200 printable characters"),
-    "a note that clears the screen": (with_told(note="\x1b[2J"), "must be one line of at most 200 printable characters"),
-    "a note of two lines": (with_told(note="one\ntwo"), "must be one line of at most 200 printable characters"),
-    "a field too many": (with_told(more=1), "told.more: not a field of this version"),
+    "position": (with_receipt(position=99), "has ever admitted 99 samples"),
+    "occupancy": (with_receipt(occupancy=0, n=0), "holds 0 samples"),
+    "occupancy above position": (with_receipt(occupancy=99), "receipt.occupancy = 99: more than receipt.position"),
+    "more than ordered": (with_receipt(rounds=[1], admitted=[50], position=50), "admitted 50 samples in round 1"),
+    "no rounds": (with_receipt(rounds=[], admitted=[], position=0), "receipt.rounds = []: must ascend up to round 1"),
+    "n above what is held": (with_receipt(n=77), "receipt.n = 77: more than receipt.occupancy"),
+    "more uses than there can be": (with_receipt(uses=2**50, squares=2**50), "receipt.uses = 1125899906842624: more than"),
+    "more squares than there can be": (with_receipt(squares=2**50), "receipt.squares = 1125899906842624: more than"),
+    "fewer squares than uses": (with_receipt(squares=0), "receipt.uses = "),
+    "more distinct ones than admitted": (with_receipt(distinct=99, uses=99, squares=99), "receipt.distinct = 99: more than"),
+    "more lost than admitted": (with_receipt(lost=99), "receipt.lost = 99: more than receipt.position"),
+    "another client": (with_receipt(client=2), "answers as client 2, was asked as client 0"),
+    "another round": (with_receipt(round=9, rounds=[9], admitted=[0]), "answers as round 9"),
+    "another experiment": (with_receipt(experiment="x"), "answers as experiment x"),
+    "no whole number": (with_receipt(position=1.5), "receipt.position = 1.5: must be a whole number"),
+    "negative": (with_receipt(uses=-1), "receipt.uses = -1: must be a whole number"),
+    "a list too long": (with_receipt(rounds=[1] * 70_000), "must be a list of whole numbers, at most 65536"),
+    "a note too long": (with_receipt(note="x" * 201), "must be one line of at most 200 printable characters"),
+    "a note that clears the screen": (with_receipt(note="\x1b[2J"), "must be one line of at most 200 printable characters"),
+    "a note of two lines": (with_receipt(note="one\ntwo"), "must be one line of at most 200 printable characters"),
+    "a field too many": (with_receipt(more=1), "receipt.more: not a field of this version"),
     "no record": (without("headgate"), "its answer has no record headgate"),
 }
 WRONG_UPDATES = {

@@ -242,9 +242,9 @@ def main() -> None:
     parser.add_argument("--policies", default="fifo,kstep")
     options = parser.parse_args()
     logging.getLogger("flwr").disabled = True
-    import headgate.flower.durable
+    import headgate.books.durable
 
-    headgate.flower.durable.SYNCHRONOUS = "OFF"  # processes die here, machines do not
+    headgate.books.durable.SYNCHRONOUS = "OFF"  # processes die here, machines do not
     os.fsync = lambda descriptor: None
     commit()  # asks git, and remembers: no child need ask again
     gc.freeze()  # nor look through what is imported for what nobody needs, which copies every page of it

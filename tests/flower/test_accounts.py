@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from worlds import an_experiment
 
+from headgate.books.accounts import Accounts, Answer, check_playable
+from headgate.books.ledger_store import ClientRow, LedgerStore
+from headgate.books.messages import NO_LIMIT, Receipt
 from headgate.errors import LedgerError, SettingError
-from headgate.flower.accounts import Accounts, Answer, check_playable
-from headgate.flower.ledger_store import ClientRow, LedgerStore
-from headgate.flower.messages import NO_LIMIT, Told
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 EVERYBODY = range(3)
@@ -28,7 +28,7 @@ def opened(store, policy="both", **more):
 
 def honest(order, rounds, admitted, occupancy, **more):
     """An answer of a client that has done as it says, and has not trained."""
-    told = Told(order.experiment, order.round, order.client, rounds, admitted, order.known + sum(admitted), occupancy,
+    told = Receipt(order.experiment, order.round, order.client, rounds, admitted, order.known + sum(admitted), occupancy,
                 0, False, 0, 0, 0, 0, "")  # fmt: skip
     return replace(told, **more)
 
@@ -156,25 +156,6 @@ def test_of_a_client_that_was_never_heard_nothing_is_known_but_its_offence(store
     assert done.clients == [ClientRow(1, 0, 1, False, 0, 0, 0, 0), ClientRow(2, 0, 0, False, 0, 0, 0, 0)]
     assert done.events == [(1, 1, "rejected", "odd"), (1, 2, "failed", "lost")]
     assert (done.closed, done.corrected, done.ledger.spent[0]) == ([], [], 0.0)
-
-
-def test_the_last_offence_too_many_releases_what_was_ordered(store):
-    accounts = opened(store)
-    now = accounts.begin(np.array([2.0]), EVERYBODY)
-    done = accounts.settled(now, [Answer(1, reason="odd", offence=True), Answer(2, reason="lost")], offences=1)
-    assert [(event.client, event.kind, event.reason) for event in done.events] == [
-        (1, "rejected", "odd"),
-        (1, "quarantined", "after 1 offences"),
-        (2, "failed", "lost"),
-        (1, "released", f"{now.ordered(1)} samples ordered in rounds 1"),
-    ]
-    assert [(row.client, row.admitted, row.learned) for row in done.closed] == [(1, 0, 1)]
-    accounts.commit(done, ("file", "sha256"), {}, None)
-    assert accounts.client(1) == ClientRow(1, 0, 1, True, 0, 0, 0, 0)
-    assert opened(store).clients == accounts.clients == store.clients()
-    again = accounts.begin(np.array([2.0]), (0, 2))
-    later = accounts.settled(again, [], offences=1)
-    assert later.events == []  # nothing of it is open any more
 
 
 def test_what_a_client_says_beside_its_samples_is_kept(store):

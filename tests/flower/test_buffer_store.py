@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headgate.books.messages import NO_LIMIT, Order
+from headgate.books.rules import stated
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, Retention, StaticRatio
 from headgate.control.types import AdmissionRequest, System
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.messages import NO_LIMIT, Order
-from headgate.flower.rules import stated
 from headgate.flower.sources import CallableSource, Sample, pack
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -35,7 +35,7 @@ def test_an_order_is_done_once(tmp_path):
         assert not store.admit(an_order(0, 0, 9), ENDLESS)
         for _ in range(2):
             store.count_uses(an_order(1, 0, 2), ["0", "1"])
-        told = store.tell(an_order(1, 0, 2), 2)
+        told = store.receipt(an_order(1, 0, 2), 2)
     assert (told.rounds, told.admitted, told.position, told.occupancy) == ((1,), (2,), 2, 2)
     assert (told.distinct, told.uses, told.squares, told.trained) == (2, 2, 2, True)
 
@@ -47,7 +47,7 @@ def test_a_sample_that_comes_by_again_goes_on_with_its_count(tmp_path):
             order = an_order(t, t - 1, t, limit=1)
             store.admit(order, again)
             store.count_uses(order, [sample.key for sample in store.held("e")])
-        told = store.tell(order, 1)
+        told = store.receipt(order, 1)
     assert (told.distinct, told.uses, told.squares) == (2, 3, 5)
 
 
@@ -108,7 +108,7 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     (tmp_path / "text").write_text("nothing like it" * 100)
     with pytest.raises(DataError, match="is not a file of headgate buffer 2"):
         BufferStore(tmp_path / "text", 0)
-    from headgate.flower.ledger_store import LedgerStore
+    from headgate.books.ledger_store import LedgerStore
 
     LedgerStore(tmp_path / "ledger").close()
     with pytest.raises(DataError, match="holds headgate flower ledger 2, expected headgate buffer 2"):

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from headgate.books.accounts import check_playable
+from headgate.books.messages import Order, from_wire, to_wire
 from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
-from headgate.flower.accounts import check_playable
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.choices import choice_of
-from headgate.flower.messages import Order, from_wire, to_wire
 from headgate.flower.sources import CallableSource, FolderSource, Sample
 
 PLAIN = Order("one", 1, 0, known=0, last=2, kept_from=0, limit=4, acknowledged=0, train=True)
@@ -64,7 +64,7 @@ def test_the_most_unsure_are_bought_the_newest_of_the_others_kept_and_the_rest_p
         assert store.admit(an_order(t=3, known=3, last=3), numbered(), look)  # nothing ordered, nothing looked at
         assert store.looked("one") == 9
         assert len(look.shown) == 2
-        told = store.tell(an_order(t=3, known=3, last=3), 3)
+        told = store.receipt(an_order(t=3, known=3, last=3), 3)
         assert (told.position, told.admitted, told.occupancy) == (3, (0,), 3)
         store.forget("one")
         assert (store.held("one"), store.spare("one")) == ([], [])
@@ -75,7 +75,7 @@ def test_a_source_with_too_few_is_bought_empty(tmp_path, no_fsync):
     with opened(tmp_path) as store:
         assert store.admit(an_order(last=4), numbered(end=3), Looking())
         assert [sample.key for sample in store.held("one")] == ["s0", "s1", "s2"]
-        assert store.tell(an_order(last=4), 3).note == "the source had 3 of 4 samples"
+        assert store.receipt(an_order(last=4), 3).note == "the source had 3 of 4 samples"
         assert store.admit(an_order(t=2, known=3, last=4), numbered(end=3), Looking())
         assert store.state("one").position == 3
 

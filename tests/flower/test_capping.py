@@ -9,10 +9,10 @@ from grids import Node
 from hostile import with_arrays
 from worlds import World, an_experiment, counting_app, start
 
+from headgate.books.ledger_store import NOTHING_KNOWN
+from headgate.books.messages import Receipt
 from headgate.errors import DataError, SettingError
 from headgate.flower.capping import capped
-from headgate.flower.ledger_store import NOTHING_KNOWN
-from headgate.flower.messages import Told
 from headgate.flower.recipe import discipline_of
 from headgate.flower.rounds import Discipline, Update
 from headgate.flower.strategy import AdmissionStrategy
@@ -127,5 +127,5 @@ def test_clients_count_in_a_measurement_by_their_weight_in_the_recipe(tmp_path):
 
 
 def test_more_effective_samples_than_there_are_uses_of_are_refused():
-    with pytest.raises(DataError, match=r"told\.uses \*\* 2 = 400: more than told\.distinct x told\.squares = 80"):
-        Told("e", 9, 0, (9,), (0,), 20, 20, 20, True, 0, 2, 20, 40, "")
+    with pytest.raises(DataError, match=r"receipt\.uses \*\* 2 = 400: more than receipt\.distinct x receipt\.squares = 80"):
+        Receipt("e", 9, 0, (9,), (0,), 20, 20, 20, True, 0, 2, 20, 40, "")

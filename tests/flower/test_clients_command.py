@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hostile import with_told
+from hostile import with_receipt
 from typer.testing import CliRunner
 from worlds import World, an_experiment
 
@@ -23,7 +23,7 @@ def world(tmp_path):
     """Client 1 has offended twice, with an escape sequence in its words, and is in quarantine."""
     made = World(tmp_path, an_experiment("both", 4), Discipline(gather=0.0, offences=2))
     made.grid.faults = {(1, 1): "reply changed", (2, 1): "reply changed"}
-    made.grid.tamper = with_told(position="\x1b[2J[red]")
+    made.grid.tamper = with_receipt(position="\x1b[2J[red]")
     made.play(2)
     return made
 
@@ -41,16 +41,6 @@ def test_clients_offences_and_money_are_shown(world):
     assert "round 2, client 1: quarantined: after 2 offences" in table
     assert "\x1b" not in table
     assert "[red]" in table, "what a client said is shown as it is, not as markup"
-
-
-def test_a_quarantine_is_lifted_and_the_client_gets_orders_again(world):
-    before = len([1 for _, client in world.grid.trained if client == 1])
-    world.play(3)
-    assert len([1 for _, client in world.grid.trained if client == 1]) == before
-    assert "yes" not in headgate(world.folder / "run", "--lift", 1)
-    world.play()
-    assert (4, 1) in world.grid.trained
-    world.audit()
 
 
 def test_what_cannot_be_is_refused_in_a_line(world, tmp_path):

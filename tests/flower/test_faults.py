@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from worlds import POLICIES, World, an_experiment, same_ledgers, start
 
-from headgate.flower.accounts import Accounts
+from headgate.books.accounts import Accounts
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 ROUNDS, CLIENTS = 6, 3

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from worlds import World, an_experiment
 
+from headgate.books.durable import on_disk
+from headgate.books.ledger_store import Event, LedgerStore
 from headgate.errors import DataError
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.durable import on_disk
-from headgate.flower.ledger_store import Event, LedgerStore
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 ROUNDS = 4
@@ -93,7 +93,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch
     def fails(store, key, value):
         raise DataError("there is no room")
 
-    monkeypatch.setattr("headgate.flower.durable.Durable._fixed", fails)
+    monkeypatch.setattr("headgate.books.durable.Durable._fixed", fails)
     kept = []
     for make in (LedgerStore, lambda path: BufferStore(path, 0)):
         try:

@@ -5,10 +5,10 @@ import pytest
 from flwr.app import MetricRecord
 from worlds import World, an_experiment
 
+from headgate.books.messages import RECORD, Order, from_wire, to_wire
 from headgate.errors import LedgerError
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
-from headgate.flower.messages import RECORD, Order, from_wire, to_wire
 from headgate.records.reader import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -88,6 +88,6 @@ def test_damaged_losses_in_the_store_are_refused(tmp_path):
 def test_a_client_tells_the_means_of_what_it_has():
     held = HeldSamples([HeldSample(i, str(i), b"", 0, round) for i, round in enumerate((1, 3, 3))], ORDER)
     assert held.new.tolist() == [False, True, True]
-    assert held.told([5.0, 1.0, 2.0]) == {"new_loss": 1.5, "held_loss": 5.0}
-    assert held.told([np.nan, 1.0, -1e-9]) == {"new_loss": 0.4999999995}
-    assert HeldSamples([HeldSample(0, "0", b"", 0, 3)], ORDER).told([1.0]) == {"new_loss": 1.0}
+    assert held.loss_metrics([5.0, 1.0, 2.0]) == {"new_loss": 1.5, "held_loss": 5.0}
+    assert held.loss_metrics([np.nan, 1.0, -1e-9]) == {"new_loss": 0.4999999995}
+    assert HeldSamples([HeldSample(0, "0", b"", 0, 3)], ORDER).loss_metrics([1.0]) == {"new_loss": 1.0}

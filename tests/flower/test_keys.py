@@ -9,6 +9,7 @@ from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 from grids import SERVER, Node
 from worlds import World, an_experiment, counting_app, start
 
+from headgate.books.messages import RECORD
 from headgate.errors import DataError, SettingError
 from headgate.flower.client import signed
 from headgate.flower.keys import (
@@ -25,7 +26,6 @@ from headgate.flower.keys import (
     take_signature,
     written,
 )
-from headgate.flower.messages import RECORD
 from headgate.flower.rounds import Discipline
 from headgate.flower.strategy import AdmissionStrategy
 

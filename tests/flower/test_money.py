@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import an_experiment
 
-from headgate.flower.accounts import Accounts
-from headgate.flower.ledger_store import LedgerStore
-from headgate.flower.messages import Told
+from headgate.books.accounts import Accounts
+from headgate.books.ledger_store import LedgerStore
+from headgate.books.messages import Receipt
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 BUFFER = np.array([3, 2, 4])
@@ -30,11 +30,13 @@ class Honest:
         self.done[order.round] = room if part is None else min(part, room)
         self.position += self.done[order.round]
 
-    def tell(self, order, now):
+    def receipt(self, order, now):
         rounds = tuple(t for t in sorted(self.done) if t > order.acknowledged)
         admitted = tuple(self.done[t] for t in rounds)
         held = now.expected(self.client, self.position - now.known(self.client))
-        return Told(order.experiment, order.round, self.client, rounds, admitted, self.position, held, 0, False, 0, 0, 0, 0, "")
+        return Receipt(
+            order.experiment, order.round, self.client, rounds, admitted, self.position, held, 0, False, 0, 0, 0, 0, ""
+        )
 
 
 def play(accounts, prices, chance, late):
@@ -48,7 +50,7 @@ def play(accounts, prices, chance, late):
             order = accounts.order(now, m)
             clients[m].obey(order, None if chance.random() < 0.8 else chance.randint(0, 3))
             if not late or t == len(prices) or chance.random() < 0.5:
-                answers.append(accounts.judge(now, order, clients[m].tell(order, now)))
+                answers.append(accounts.judge(now, order, clients[m].receipt(order, now)))
         accounts.commit(accounts.settled(now, answers, 3), ("", ""), {}, None)
     assert [row.admitted for row in accounts.store.outstanding()] == []
     return accounts.ledger

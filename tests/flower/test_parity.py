@@ -11,21 +11,21 @@ import pytest
 from grids import FakeGrid, Node
 from simulated import RUNS
 
-from headgate.flower.accounts import Accounts
+from headgate.books.accounts import Accounts
+from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.parameters import read_parameters
 from headgate.flower.quiet import ENVIRONMENT
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
-from headgate.flower.run_folder import LEDGER, PARAMETERS
+from headgate.flower.run_folder import PARAMETERS
 from headgate.flower.strategy import AdmissionStrategy
 from headgate.records.reader import RunFolder
 from headgate.records.tables import LOSSES
 from headgate.simulation.engine import Simulation
 
 ROUNDS = 5
-EXAMPLES = Path(__file__).parents[2] / "examples"
+CUSTOMERS = str(Path(__file__).parents[2] / "examples" / "customers.toml")
 OWN = str(Path(__file__).with_name("own") / "recipe.toml")
 SMALL = ["run.seeds=1", f"run.rounds={ROUNDS}", "training.dtype=float64", "training.steps=3", "system.buffers=[2, 3, 4]"]
 SMALL += ["system.clients=10", "system.budget=60.0", "policies.acdpp.kind=acdpp", "policies.acdpp.K=2"]
@@ -186,19 +186,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", [*sorted(CASES), "own"])
+@pytest.mark.parametrize("case", [*sorted(CASES), "own", "a table of features"])
 def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
-    recipe, overrides = (OWN, SMALL) if case == "own" else ("digits", [*SMALL, *CASES[case]])
-    task = task_of(recipe, tuple(overrides))
-    app = recipe_client(recipe, overrides, store=tmp_path / "stores")
-    grid = FakeGrid({100 + m: Node(app, m) for m in range(task.experiment.system.clients)})
-    with closing(AdmissionStrategy(task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0))) as strategy:
-        strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
-    assert_same(task, tmp_path / "run", tmp_path / "stores")
-
-
-def test_a_table_of_features_is_learnt_on_flower_as_in_the_simulator(tmp_path, no_fsync):
-    recipe, overrides = str(EXAMPLES / "customers.toml"), [*SMALL, 'run.policies=["headgate"]']
+    others = {"own": (OWN, SMALL), "a table of features": (CUSTOMERS, [*SMALL, 'run.policies=["headgate"]'])}
+    recipe, overrides = others[case] if case in others else ("digits", [*SMALL, *CASES[case]])
     task = task_of(recipe, tuple(overrides))
     app = recipe_client(recipe, overrides, store=tmp_path / "stores")
     grid = FakeGrid({100 + m: Node(app, m) for m in range(task.experiment.system.clients)})

@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 from worlds import World, an_experiment
 
+from headgate.books.ledger_store import LEDGER
 from headgate.errors import DataError
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.run_folder import LEDGER
 from headgate.flower.strategy import AdmissionStrategy
 
 

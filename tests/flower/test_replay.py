@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.books.ledger_store import LedgerStore, Ordered
+from headgate.books.replay import replay, reserve
 from headgate.control import Controller, System
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError
-from headgate.flower.ledger_store import LedgerStore, Ordered
-from headgate.flower.replay import replay, reserve
 
 ORDERS = st.lists(
     st.tuples(st.integers(1, 6), st.integers(0, 4), st.sampled_from([0.5, 1.0, 2.0, 3.5])), min_size=0, max_size=5

@@ -8,11 +8,11 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
 
+from headgate.books.accounts import Accounts
+from headgate.books.ledger_store import LedgerStore
 from headgate.control.policies import Headgate
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.flower.accounts import Accounts
-from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline
 from headgate.flower.strategy import AdmissionStrategy
@@ -137,26 +137,6 @@ def test_a_node_that_is_no_client_of_this_run_is_noted_and_left_alone(tmp_path):
     reasons = [event.reason for event in world.events("unknown")]
     assert any("node 999: identity.client = 55: there are 3 clients" in reason for reason in reasons)
     world.audit()
-
-
-def test_a_client_that_lost_its_memory_buys_nothing_twice(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 6))
-    world.play(3)
-    for path in (world.folder / "stores").glob("client-00001*"):
-        path.unlink()
-    world.play(4)
-    (event,) = world.events("lost")
-    assert event.client == 1
-    world.play()
-    with world.store() as store, world.buffer(1) as buffer:
-        accounts = Accounts(world.experiment, store)
-        state = buffer.state(store.experiment)
-        assert state.position == accounts.ledger.admitted[0, 1]
-        assert state.lost == store.clients()[1].lost > 0
-        assert set(buffer.positions(store.experiment)) <= set(range(accounts.ledger.dropped[0, 1], state.position))
-        later = [row for row in store.orders() if row.client == 1 and row.round > 3]
-        assert all(row.admitted <= row.ordered for row in later)
-    assert world.events("rejected") == []
 
 
 def test_only_the_cohort_trains_but_everybody_admits(tmp_path):

@@ -12,8 +12,8 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.superlink.grid import HttpGrid
 from grids import FakeGrid
 
-from headgate.flower.ledger_store import Event
-from headgate.flower.messages import RECORD
+from headgate.books.ledger_store import Event
+from headgate.books.messages import RECORD
 from headgate.flower.senders import guarded, sorted_out
 
 HOSTILE = [

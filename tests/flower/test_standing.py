@@ -4,15 +4,15 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from hostile import with_arrays, with_told
+from hostile import with_arrays, with_receipt
 from worlds import World, an_experiment
 
+from headgate.books.ledger_store import LedgerStore, Ordered
+from headgate.books.messages import Order, Receipt
+from headgate.books.receipts import closings
+from headgate.books.standing import lift, offences, standings
 from headgate.errors import DataError, SettingError
-from headgate.flower.ledger_store import LedgerStore, Ordered
-from headgate.flower.messages import Order, Told
 from headgate.flower.rounds import Discipline
-from headgate.flower.standing import lift, offences, standings
-from headgate.flower.validation import closings
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -32,7 +32,7 @@ def forged(admitted):
             "trained": False,
             **dict.fromkeys(("distinct", "uses", "squares"), 0),
         }
-        return with_told(**claim)(reply)
+        return with_receipt(**claim)(reply)
 
     return tamper
 
@@ -66,24 +66,7 @@ def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
 
 
 def an_answer(t, rounds, admitted, position):
-    return Told("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
-
-
-def test_a_correction_is_charged_once_and_at_most_what_was_ordered():
-    order = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
-    past = {1: Ordered(1, 0, 6, 1, 2.0, 0, 1), 2: Ordered(2, 0, 5, 0, 3.0, 5, 2)}
-    unheard, lasts = {3: Ordered(3, 0, 2, 0, 1.0)}, {1: 6, 2: 5}
-    found = closings(an_answer(3, (1, 2, 3), (6, 0, 1), 7), order, unheard, past, lasts)
-    assert [row.admitted for row in found.closed] == [1]
-    assert [(row.round, row.admitted, row.free, row.charge) for row in found.corrected] == [(1, 1, 1, 0.0)]
-    for rounds, admitted, position, reason in (
-        ((1, 3), (7, 0), 7, "admitted 7 samples in round 1, 6 of 6 ordered ones were left"),
-        ((1, 3), (6, 0), 5, "has ever admitted 5 samples, by its answers 11"),
-        ((2, 3), (1, 0), 1, "takes back 4 samples"),
-        ((1, 3), (6, 1), 7, "admitted 1 samples in round 3, 0 of 2 ordered ones were left"),
-    ):
-        with pytest.raises(DataError, match=reason):
-            closings(an_answer(3, rounds, admitted, position), order, unheard, past, lasts)
+    return Receipt("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
 
 
 def test_orders_that_overlap_are_not_corrected_beyond_where_they_went(tmp_path):
@@ -124,7 +107,7 @@ def test_what_a_client_admitted_is_charged_at_its_quarantine_where_its_report_ag
 
 
 def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it_is_lifted(tmp_path):
-    world = caught(tmp_path, with_told(position=99))
+    world = caught(tmp_path, with_receipt(position=99))
     ordered = [row for row in world.orders() if row.client == 1]
     (event,) = world.events("released")
     assert event.reason == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"

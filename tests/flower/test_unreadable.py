@@ -8,15 +8,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from flwr.app import Context, RecordDict
 from grids import FakeGrid
 
+from headgate.books.messages import Order
+from headgate.books.rules import rule_of
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, SettingError
 from headgate.flower import keys
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
 from headgate.flower.keys import ClientKeys, read_keys, read_private_key, read_public_key
-from headgate.flower.messages import Order
 from headgate.flower.recipe import recipe_server
-from headgate.flower.rules import rule_of
 
 ORDER = Order("e", 1, 0, 0, 2, 0, limit=4, acknowledged=0, train=True)
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 from worlds import World, an_experiment
 
+from headgate.books.ledger_store import Ordered
+from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
+from headgate.books.receipts import check_held, closings
 from headgate.errors import DataError
-from headgate.flower.ledger_store import Ordered
-from headgate.flower.messages import Identity, Order, Told, from_wire, to_wire
 from headgate.flower.rounds import Discipline, evaluations
-from headgate.flower.validation import check_held, check_update, closings, distance, numbers, read_array, read_arrays
+from headgate.flower.validation import check_update, distance, numbers, read_array, read_arrays
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -77,8 +78,8 @@ PRINTABLE = st.text(max_size=200).filter(str.isprintable)
 def test_what_was_told_survives_the_wire(pairs, n, unlabelled, count, trained, text):
     rounds, admitted = (tuple(pair[i] for pair in [*pairs, (50, count)]) for i in (0, 1))
     held = n + unlabelled
-    told = Told(text, 50, 3, rounds, admitted, held + count, held, n, trained, count, held, held, held, text)
-    assert from_wire(Told, to_wire(told)) == told
+    told = Receipt(text, 50, 3, rounds, admitted, held + count, held, n, trained, count, held, held, held, text)
+    assert from_wire(Receipt, to_wire(told)) == told
 
 
 ANYTHING = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
@@ -102,7 +103,7 @@ def test_an_order_that_takes_back_is_refused():
 
 
 def test_lists_of_told_must_match():
-    record = to_wire(Told("e", 4, 0, (2, 4), (1, 1), 2, 2, 2, True, 0, 2, 2, 2, ""))
+    record = to_wire(Receipt("e", 4, 0, (2, 4), (1, 1), 2, 2, 2, True, 0, 2, 2, 2, ""))
     for changes, reason in (
         ({"rounds": [2]}, "2 entries for 1 rounds"),
         ({"rounds": [4, 2]}, "must ascend"),
@@ -112,7 +113,7 @@ def test_lists_of_told_must_match():
         ({"trained": 1}, "must be true or false"),
     ):
         with pytest.raises(DataError, match=reason):
-            from_wire(Told, {**record, **changes})
+            from_wire(Receipt, {**record, **changes})
 
 
 def test_one_clients_metrics_spoil_nobody_elses_mean(tmp_path):
@@ -237,7 +238,7 @@ def test_of_metrics_the_finite_numbers_count():
 
 
 def holding(occupancy, lost=0, trained=False):
-    return Told("e", 1, 0, (1,), (0,), 9, occupancy, 0, trained, lost, 0, 0, 0, "")
+    return Receipt("e", 1, 0, (1,), (0,), 9, occupancy, 0, trained, lost, 0, 0, 0, "")
 
 
 def an_order(train):
@@ -263,7 +264,7 @@ def test_only_who_was_asked_to_trains():
 def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
     """A client ignores orders older than its last, so nothing was admitted on it."""
     order, unheard = Order("e", 2, 0, 0, 5, 0, 0, 0, True), {1: Ordered(1, 0, 3, 0, 1.0), 2: Ordered(2, 0, 5, 0, 1.0)}
-    told = Told("e", 2, 0, (2,), (2,), 2, 2, 0, False, 0, 0, 0, 0, "")
+    told = Receipt("e", 2, 0, (2,), (2,), 2, 2, 0, False, 0, 0, 0, 0, "")
     found = closings(told, order, unheard, {}, {})
     assert [(row.round, row.admitted, row.learned) for row in found.closed] == [(1, 0, 2), (2, 2, 2)]
     assert (found.corrected, found.admitted) == ([], 2)
@@ -275,7 +276,7 @@ def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
 def settled(rounds, past, known, position, lasts=None):
     """What an answer in round 9 settles that tells of {round: admitted}; `known` are the samples that the server knew of."""
     rounds = {**rounds, 9: 0}
-    told = Told("e", 9, 0, tuple(rounds), tuple(rounds.values()), position, position, 0, False, 0, 0, 0, 0, "")
+    told = Receipt("e", 9, 0, tuple(rounds), tuple(rounds.values()), position, position, 0, False, 0, 0, 0, 0, "")
     rows = {row.round: row for row in past}
     ends = lasts or dict.fromkeys(rows, 100)
     return closings(told, Order("e", 9, 0, known, 100, 0, 0, 0, True), {}, rows, ends)

@@ -9,15 +9,14 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
+from headgate.books.accounts import Accounts
+from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.control import Retention
 from headgate.control.types import Contents
 from headgate.experiment import build
-from headgate.flower.accounts import Accounts
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.client import headgate_client
-from headgate.flower.ledger_store import LedgerStore
 from headgate.flower.rounds import Discipline
-from headgate.flower.run_folder import LEDGER
 from headgate.flower.sources import CallableSource, Sample, pack
 from headgate.flower.strategy import AdmissionStrategy
 
@@ -36,9 +35,9 @@ POLICIES = {
     "fifo": {"kind": "headgate"},
     "reservoir": {"kind": "headgate", "rule": "reservoir"},
     "kstep": {"kind": "acdpp", "K": 2, "rate": 4.0},
-    "listening": {"kind": "studies.zoo.listening:Listening"},
     "both": {"kind": "constant", "K": 2, "rate": 5.0, "capacity": "buffer"},
 }
+LISTENING = {"kind": "studies.zoo.listening:Listening"}
 WITHIN_BUDGET = ("fifo", "reservoir")
 """policies that never spend more than C·T"""
 
@@ -48,7 +47,7 @@ def an_experiment(policy="fifo", rounds=6, clients=3, budget=9.0, **more):
         "system": {"buffers": [3, 2, 4], "clients": clients, "budget": budget},
         "prices": {"kind": "uniform", "low": 1.0, "high": 4.0},
         "run": {"rounds": rounds, "seeds": 1, "policies": [policy]},
-        "policies": {policy: POLICIES.get(policy, {"kind": policy})},
+        "policies": {policy: LISTENING if policy == "listening" else POLICIES.get(policy, {"kind": policy})},
         **more,
     }
     return build("small", recipe, Path())

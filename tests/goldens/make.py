@@ -217,7 +217,7 @@ def _federation(policy):
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(logging.getLogger("flwr"), "disabled", True))
-        stack.enter_context(mock.patch("headgate.flower.durable.SYNCHRONOUS", "OFF"))
+        stack.enter_context(mock.patch("headgate.books.durable.SYNCHRONOUS", "OFF"))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         yield worlds.World(folder, worlds.an_experiment(policy, 3, **FEDERATIONS[policy]))
 
@@ -255,7 +255,7 @@ def _content(message):
 
 def formats():
     """The SQL of both stores' tables, the keys of their settings, and the types and defaults of every message's fields."""
-    from headgate.flower import messages
+    from headgate.books import messages
 
     found = {}
     with _federation("fifo") as world:
@@ -265,7 +265,7 @@ def formats():
                 rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
                 meta = dict(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
             found[path.name] = {"sql": dict(rows), "meta": sorted(meta), "format": meta["format"]}
-    kinds = (messages.Order, messages.Told, messages.Ahead, messages.Ended, messages.Identity)
+    kinds = (messages.Order, messages.Receipt, messages.Ahead, messages.Ended, messages.Identity)
     return found | {kind.__name__: {own.name: _field(own) for own in fields(kind)} for kind in kinds}
 
 

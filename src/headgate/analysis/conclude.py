@@ -10,13 +10,13 @@ from rich.console import RenderableType
 
 from headgate.analysis import comparison
 from headgate.analysis.display import Displayed
-from headgate.analysis.formatting import plain
+from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import as_json, facts_of, machine, write, write_whole
+from headgate.analysis.pages import as_json, facts_of, write, write_whole
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import Runs, read_finished, read_runs
 from headgate.analysis.savings import Saving, chosen_budget, money_for, savings
-from headgate.analysis.summary import summarise, told
+from headgate.analysis.summary import summarise
 from headgate.errors import SettingError
 from headgate.escaping import markdown, shown
 from headgate.records.reader import RunFolder
@@ -31,7 +31,7 @@ def summary_rows(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _rows(run: RunFolder, found: Sequence[Runs]) -> list[dict[str, Any]]:
-    return [told(summarise(one, run.target)) for one in found]
+    return [summarise(one, run.target).to_dict() for one in found]
 
 
 def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
@@ -39,7 +39,7 @@ def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[Run
     runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
     for run in runs:
         found = read_runs([run])
-        write_whole("summary", run.path / "summary.json", json.dumps(plain(_rows(run, found)), indent=2).encode())
+        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(_rows(run, found)), indent=2).encode())
         page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)
@@ -133,7 +133,7 @@ def conclude_comparison(
         meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
         found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
-    facts = facts_of(command, [machine(run) for run in folders], quick)
+    facts = facts_of(command, folders, quick)
     saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
     text = comparison.markdown(name, found, _setting(folders[0]), facts, saved)
     write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})

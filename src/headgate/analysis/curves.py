@@ -3,16 +3,17 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.analysis.dips import changes_in
+from headgate.analysis.formatting import in_unit
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.pages import words
-from headgate.analysis.runs import Runs
-from headgate.analysis.savings import Row, Saving
+from headgate.analysis.runs import MEASURES, Runs
+from headgate.analysis.savings import Row, Saving, amount
 
 POINTS = 500
 """a line is thinned to at most so many"""
@@ -23,6 +24,8 @@ DASHES = ("-", "--", ":", "-.")
 MARKED = 20
 """changes of the world that a figure marks, the first of them"""
 MONEY = "Money spent a round"
+OURS = "headgate"
+"""the policy whose saving is drawn"""
 
 
 class LineStyle(NamedTuple):
@@ -95,7 +98,7 @@ class Panel:
     @property
     def log_x(self) -> bool:
         """The same for money, of which each budget is a multiple of the one before."""
-        return self.x == MONEY
+        return self.x.startswith(MONEY)
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
@@ -103,6 +106,23 @@ def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
     if count <= most:
         return np.arange(count)
     return np.linspace(0, count - 1, most).round().astype(np.int64)
+
+
+def rounded(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
+    """Return lists with None where there is no number; the default number of significant digits is enough to draw."""
+    values = np.asarray(values)
+    if values.dtype.kind in "iub":
+        whole: list[Any] = values.tolist()
+        return whole
+    known = np.isfinite(values)
+    if digits is not None:
+        size = np.floor(np.log10(np.abs(values), out=np.zeros_like(values), where=known & (values != 0)))
+        scale = 10.0 ** np.clip(digits - 1 - size, -300, 300)
+        values = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, np.nan)
+    boxed = values.astype(object)
+    boxed[~known] = None
+    listed: list[Any] = boxed.tolist()
+    return listed
 
 
 def curve(policy: int, values: Floats) -> Curve | None:
@@ -145,20 +165,25 @@ def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) 
 
 
 def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving], measure: str = "last") -> Panel:
-    """Accuracy over the money really spent: whole runs, a point for each budget."""
-    curves = []
+    """Return accuracy over the money really spent: whole runs, a point for each budget; references are levels."""
+    curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
         own = sorted((row for row in rows if row["policy"] == name and row["learnt"]), key=lambda row: row["spend"])
-        if own and not own[0]["reference"]:
-            mean, half = zip(*(means(100 * np.array(row[f"{measure}_by_seed"])) for row in own), strict=True)
-            curves.append(Curve(i, np.array([row["spend"] for row in own]), np.array(mean), np.array(half), None))
-    ours = next((one for one in saved if one.policy == names[0] and one.money is not None), None)
-    gap = None
+        if not own:
+            continue
+        unit = str(own[0].get("unit") or "")
+        spend = np.array([row["spend"] for row in own])
+        mean, half = zip(*(means(100 * np.array(row[f"{measure}_by_seed"])) for row in own), strict=True)
+        if own[0]["reference"]:  # takes no notice of the budget
+            levels.append(Level("y", float(np.mean(mean)), f"{name}: {amount(unit, float(spend.mean()))} a round"))
+        else:
+            curves.append(Curve(i, spend, np.array(mean), np.array(half), None))
+    gap, ours = None, next((one for one in saved if one.policy == OURS), None)
     if ours is not None and ours.money is not None and ours.share is not None:
         text = f"{100 * ours.share.mean:.0f} % of the money"
         gap = Gap(ours.money.mean, ours.rival_money, 100 * ours.accuracy, text)
-    title, y = "Test accuracy for the money", "Test accuracy, last tenth of the rounds (%)"
-    return Panel("accuracy-money", title, MONEY, y, ".1f", curves, [], gap)
+    title = f"Test {MEASURES[measure]}, for the money"
+    return Panel("accuracy-money", title, in_unit(MONEY, unit), "Test accuracy (%)", ".1f", curves, levels, gap)
 
 
 def _levels(policies: Sequence[Runs], axis: str, value: Callable[[Runs], float], text: str) -> list[Level]:

@@ -1,6 +1,7 @@
 """Figures for paper and screen, as SVG, PNG or PDF: rehearsals, runs, comparisons, replays."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,32 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from headgate.analysis.comparison import rows as rows_of
 from headgate.analysis.comparison import several_budgets
-from headgate.analysis.curves import COLOURS, DASHES, Curve, Heat, Panel, heats, line_styles, panels, thinned
+from headgate.analysis.curves import (
+    COLOURS,
+    DASHES,
+    Curve,
+    Gap,
+    Heat,
+    Level,
+    LineStyle,
+    Panel,
+    curve,
+    heats,
+    line_styles,
+    money_panel,
+    panels,
+    thinned,
+)
 from headgate.analysis.formatting import in_unit, number, percent
-from headgate.analysis.intervals import Floats, means
+from headgate.analysis.intervals import Floats
 from headgate.analysis.pages import check_file, write_whole
 from headgate.analysis.replay import KINDS, ReplayResult, moment
-from headgate.analysis.runs import MEASURES, Runs, read_runs
-from headgate.analysis.savings import Row, Saving, amount, chosen_budget, savings
+from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.savings import Row, Saving, chosen_budget, savings
 from headgate.control.rehearse import Rehearsal
 from headgate.errors import DataError, SettingError
 from headgate.escaping import label
@@ -50,49 +66,35 @@ def check_figure(path: Path) -> None:
 def save_figure(figure: Any, path: Path) -> None:
     check_figure(path)
     how = {"bbox_inches": "tight", "dpi": 160, "metadata": {"Date": None} if path.suffix == ".svg" else None}
-    _lay_out_before_drawing(figure)
     try:
         write_whole("figure", path, lambda file: figure.savefig(file, format=path.suffix[1:], **how))
     finally:
         plt.close(figure)
 
 
-def _lay_out_before_drawing(figure: Any) -> None:
-    """matplotlib draws a figure twice to save it: first into nothing, so that what belongs where is known. Laying it out tells
-    that as well, and takes a fraction of the time."""
-
-    def first(renderer: Any) -> None:
-        del figure.draw  # the next time it is drawn
-        engine = figure.get_layout_engine()
-        if not hasattr(renderer.draw_path, "__wrapped__"):  # not into nothing: a matplotlib that draws once
-            figure.draw(renderer)
-        elif engine is not None:
-            engine.execute(figure)
-
-    figure.draw = first
-
-
 def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], path: Path) -> None:
-    """Money, memory and distinct samples over the rounds; lines are means, bands the middle 80 % of the runs."""
+    """Draw money, memory and distinct samples over the rounds; lines are means, bands their 80 % interval."""
+    results, system = list(rehearsals.values()), experiment.system
+
+    def panel(key: str, title: str, y: str, values: Callable[[Rehearsal], Any], *levels: Level) -> Panel:
+        curves = [curve(i, np.asarray(values(result), dtype=np.float64)) for i, result in enumerate(results)]
+        return Panel(key, title, "Round", y, "", [each for each in curves if each], list(levels))
+
+    spend = panel(
+        "spend",
+        "Money spent a round, so far",
+        "Money",
+        lambda result: np.cumsum(result.spend, axis=-1) / np.arange(1, result.rounds + 1),
+        Level("y", system.budget, f"budget {system.budget:g}"),
+    )
+    memory = Level("y", system.memory, f"all buffers {system.memory:g}")
+    drawn = [
+        spend,
+        panel("n", "Samples in memory, n", "Samples, all clients", lambda result: result.n, memory),
+        panel("N", "Distinct samples so far, N", "Samples, all clients", lambda result: result.N),
+    ]
     with plt.rc_context(STYLE):
-        figure, (money, memory, seen) = plt.subplots(1, 3, figsize=(13, 3.8))
-        for colour, (name, result) in zip(np.resize(COLOURS, len(rehearsals)), rehearsals.items(), strict=True):
-            t = np.arange(1, result.rounds + 1)
-            for axes, values in (
-                (money, np.cumsum(result.spend, axis=-1) / t),
-                (memory, result.n),
-                (seen, result.N),
-            ):
-                low, high = np.quantile(values, [0.1, 0.9], axis=0)
-                axes.plot(t, values.mean(axis=0), color=colour, label=label(name), linewidth=1.6)
-                axes.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
-        horizontal_line(money, experiment.system.budget, "budget C")
-        horizontal_line(memory, experiment.system.memory, "all buffers ΣB")
-        money.set(title="Money spent per round, so far", xlabel="round", yscale="log")
-        memory.set(title="Samples in memory, n(t)", xlabel="round", ylim=(0, None))
-        seen.set(title="Distinct samples, N(t)", xlabel="round", yscale="log")
-        figure.legend(*money.get_legend_handles_labels(), loc="upper center", ncols=len(rehearsals), bbox_to_anchor=(0.5, 0.02))
-        save_figure(figure, path)
+        save_figure(_draw_panels(drawn, list(rehearsals), _one_style_each(len(results))), path)
 
 
 def horizontal_line(axes: Axes, level: float, text: str) -> None:
@@ -122,7 +124,8 @@ def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str
     figures: dict[str, Callable[[], Any]] = {}
     for name, keys in ON_PAPER.items():
         if shown := [by_key[key] for key in keys if key in by_key]:
-            figures[name] = partial(_draw_panels, shown, policies)
+            names = [one.label for one in policies]
+            figures[name] = partial(_draw_panels, shown, names, line_styles(policies))
     if grids:
         figures["occupancy"] = partial(_draw_heats, grids, policies)
     if not figures:
@@ -145,22 +148,29 @@ def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str
     return paths
 
 
-def _draw_panels(drawn: Sequence[Panel], policies: Sequence[Runs]) -> Any:
+def _one_style_each(count: int) -> list[LineStyle]:
+    return [LineStyle(i % len(COLOURS), i // len(COLOURS) % len(DASHES)) for i in range(count)]
+
+
+def _draw_panels(drawn: Sequence[Panel], names: Sequence[str], styles: Sequence[LineStyle]) -> Any:
     figure, grid = plt.subplots(1, len(drawn), figsize=(6.4 * len(drawn) ** 0.85, 3.9), squeeze=False, layout="constrained")
     for axes, panel in zip(grid.flat, drawn, strict=True):
-        _draw_panel(axes, panel, policies)
+        _draw_panel(axes, panel, names, styles)
     handles = {label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3 * len(drawn)))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 4 * len(drawn)))
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
-    look = line_styles(policies)
+def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str], styles: Sequence[LineStyle]) -> None:
     for line in panel.curves:
-        colour, dash = COLOURS[look[line.policy].colour], DASHES[look[line.policy].dash]
-        axes.plot(line.x, line.mean, dash, color=colour, label=label(policies[line.policy].label), linewidth=1.6)
-        axes.fill_between(line.x, *_band(panel, line), color=colour, alpha=0.15, linewidth=0)
-    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        style, name = styles[line.policy], names[line.policy]
+        look: Any = {"color": COLOURS[style.colour], "linestyle": DASHES[style.dash], "label": label(name), "linewidth": 1.6}
+        if line.t is None:  # whole runs, a point for each budget
+            axes.errorbar(line.x, line.mean, np.nan_to_num(line.half), capsize=2, marker="o", markersize=4, **look)
+        else:
+            axes.plot(line.x, line.mean, **look)
+            axes.fill_between(line.x, *_band(panel, line), color=look["color"], alpha=0.15, linewidth=0)
+    axes.set(title=label(panel.title), xlabel=label(panel.x), ylabel=panel.y)
     if panel.log:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis, axes.get_ylim())
@@ -169,6 +179,17 @@ def _draw_panel(axes: Axes, panel: Panel, policies: Sequence[Runs]) -> None:
         _plain_ticks(axes.xaxis, axes.get_xlim())
     for level in panel.levels:
         (horizontal_line if level.axis == "y" else vertical_line)(axes, level.value, label(level.text))
+    if panel.gap is not None:
+        _draw_gap(axes, panel.gap)
+
+
+def _draw_gap(axes: Axes, gap: Gap) -> None:
+    """Draw an arrow from the rival's money to ours at the same accuracy, with what that is of it."""
+    arrow = {"arrowstyle": "<|-|>", "linewidth": 1.6, "color": "#B00020", "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (gap.money, gap.accuracy), (gap.beside, gap.accuracy), arrowprops=arrow)
+    box = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
+    where: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "color": "#B00020", "bbox": box}
+    axes.annotate(label(gap.text), (float(np.sqrt(gap.money * gap.beside)), gap.accuracy), (0, -6), **where)
 
 
 def _band(panel: Panel, line: Curve) -> tuple[Floats, Floats]:
@@ -206,69 +227,13 @@ def _draw_heats(grids: Sequence[Heat], policies: Sequence[Runs]) -> Any:
     return figure
 
 
-OURS, FEW = "headgate", 7
-"""the policy whose saving is drawn; as many policies as are named beside their lines"""
-
-
 def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, measure: str = "last", title: str = "") -> None:
-    """Write the figure. Bars are 80 % intervals of means over seeds; `found` are the savings at one budget of the rival."""
-    own = [row for row in rows if row["learnt"]]
-    names = list(dict.fromkeys(row["policy"] for row in own if not row["reference"]))
+    """Draw accuracy over the money really spent; bars are 80 % intervals, `found` are the savings at one budget."""
+    names = list(dict.fromkeys(row["policy"] for row in rows if row["learnt"]))
+    panel = money_panel(rows, names, found, measure)
     with plt.rc_context(STYLE):
-        many = len(names) > FEW
-        figure, axes = plt.subplots(figsize=(7.2, 4.4 + many * 0.12 * len(names)), layout="constrained")
-        for i, name in enumerate(names):
-            colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
-            _line(axes, [row for row in own if row["policy"] == name], measure, colour, dash)
-        axes.set_xscale("log")
-        spends = sorted({row["budget"] for row in own})
-        axes.set_xticks(spends)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_locator(NullLocator())
-        _references(axes, [row for row in own if row["reference"]], measure)
-        _gap(axes, found)
-        unit = str(own[0].get("unit") or "") if own else ""
-        axes.set_xlabel(label(f"money really spent a round{f' ({unit})' if unit else ''}, logarithmic"))
-        axes.set_ylabel("test accuracy (%)")
-        axes.set_title(label(title or MEASURES[measure].capitalize()), fontsize=11)
-        if many:
-            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
-        else:
-            axes.legend(loc="lower right")
-        save_figure(figure, path)
-
-
-def _line(axes: Axes, own: Sequence[Row], measure: str, colour: str, dash: str) -> None:
-    own = sorted(own, key=lambda row: row["spend"])
-    mean, half = np.array([[float(each) for each in means(100 * np.array(row[f"{measure}_by_seed"]))] for row in own]).T
-    spend, wide = [row["spend"] for row in own], 2.4 if own[0]["policy"] == OURS else 1.5
-    bars = {"color": colour, "linestyle": dash, "linewidth": wide, "capsize": 2, "marker": "o", "markersize": 4}
-    axes.errorbar(spend, mean, np.nan_to_num(half), label=label(own[0]["policy"]), **bars)  # type: ignore[arg-type]
-
-
-def _references(axes: Axes, own: Sequence[Row], measure: str) -> None:
-    """One line each: they take no notice of the budget."""
-    for name in dict.fromkeys(row["policy"] for row in own):
-        level = 100 * float(np.mean([row[f"{measure}_by_seed"] for row in own if row["policy"] == name]))
-        spend = float(np.mean([row["spend"] for row in own if row["policy"] == name]))
-        axes.axhline(level, color="black", linewidth=1, linestyle="--")
-        text = label(f"{name}: {amount(own[0].get('unit') or '', spend)} a round")
-        axes.annotate(text, (0.02, level), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
-
-
-def _gap(axes: Axes, found: Sequence[Saving]) -> None:
-    """An arrow from the rival's money to ours at the same accuracy, with what that is of it."""
-    one = next((one for one in found if one.policy == OURS and one.money is not None), None)
-    if one is None or one.money is None or one.share is None:
-        return
-    level = 100 * one.accuracy
-    how = {"arrowstyle": "<|-|>", "linewidth": 1.6, "color": "#B00020", "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", (one.money.mean, level), (one.rival_money, level), arrowprops=how)
-    text = label(f"{100 * one.share.mean:.0f} % of the money")
-    middle = float(np.sqrt(one.money.mean * one.rival_money))
-    box = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
-    where: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "color": "#B00020", "bbox": box}
-    axes.annotate(text, (middle, level), (0, -6), **where)
+        drawn = replace(panel, title=title) if title else panel
+        save_figure(_draw_panels([drawn], names, _one_style_each(len(names))), path)
 
 
 YOU, HEADGATE, POSSIBLE = "#777777", COLOURS[0], "#cccccc"

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,10 @@ class Estimate:
         """Mean, low and high."""
         return [self.mean, self.low, self.high]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return mean, half the interval's width and the number of runs."""
+        return {"mean": self.mean, "half": self.half, "runs": self.runs}
+
     def scaled(self, factor: float) -> "Estimate":
         low, high = (None if end is None else factor * end for end in (self.low, self.high))
         return Estimate(factor * self.mean, low, high, self.runs)
@@ -109,7 +113,7 @@ class Difference(Estimate):
 
 
 DECIDED = 0.95
-"""level at which two policies count as told apart"""
+"""level at which two policies count as different"""
 
 
 def student(gaps: Floats) -> Difference:

@@ -83,6 +83,14 @@ class PolicySummary:
     paid_for_looks: float | None = None
     """of `paid`, where clients look at samples before they buy"""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON holds them; what only some runs have is left out of the others."""
+        extra = [each.name for each in fields(self) if each.default is not MISSING]
+        there = {"paid_for_looks": self.paid_for_looks is not None}
+        absent = [name for name in extra if not there.get(name, self.dips is not None)]
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in absent}
+        return {key: value.to_dict() if isinstance(value, Estimate) else value for key, value in values.items()}
+
 
 def check_target(target: float | None) -> None:
     if target is not None and not 0 < target <= 1:
@@ -149,19 +157,6 @@ def _estimate(values: Floats) -> Estimate | None:
     return estimate(values) if np.isfinite(values).any() else None
 
 
-def told(summary: PolicySummary) -> dict[str, Any]:
-    """As JSON holds it; what only some runs have is left out of the others."""
-    extra = [each.name for each in fields(summary) if each.default is not MISSING]
-    there = {"paid_for_looks": summary.paid_for_looks is not None}
-    absent = [name for name in extra if not there.get(name, summary.dips is not None)]
-    values = {each.name: getattr(summary, each.name) for each in fields(summary) if each.name not in absent}
-    return {key: estimate_told(value) if isinstance(value, Estimate) else value for key, value in values.items()}
-
-
-def estimate_told(value: Estimate) -> dict[str, Any]:
-    return {"mean": value.mean, "half": value.half, "runs": value.runs}
-
-
 def breakdown_note(runs: Sequence[RunFolder]) -> str:
     """Which runs learnt nothing: their model stopped being finite, or ended no better than guessing. Empty where none did."""
     said = []
@@ -181,7 +176,7 @@ class Column(NamedTuple):
 
 
 def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> list[Column]:
-    """What is said of a policy beside its name, on the page and in a terminal; lost models and chosen ones where there are."""
+    """Return the columns beside the policy's name; lost models, chosen ones and the like only where there are any."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
     left_out += DIPS if all(one.dips is None for one in summaries) else []
     left_out += ["For looks"] * all(one.paid_for_looks is None for one in summaries)

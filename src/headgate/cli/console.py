@@ -20,7 +20,7 @@ class Format(StrEnum):
 
 
 Recipe = Annotated[str, typer.Argument()]
-"""Arguments are told of in the text of their command: typer 0.20 loses their help beside click 8.5."""
+"""Arguments are described in the text of their command: typer 0.20 loses their help with click 8.5."""
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -76,6 +76,6 @@ def status(format_: Format, text: str) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    from headgate.analysis.formatting import plain
+    from headgate.analysis.formatting import jsonable
 
-    print(json_text(json.dumps(plain(value), indent=2, ensure_ascii=False)))
+    print(json_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False)))

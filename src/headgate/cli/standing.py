@@ -29,9 +29,9 @@ def clients(
     from rich.text import Text
 
     from headgate.analysis.display import StackedTable, show
-    from headgate.flower.messages import one_line
-    from headgate.flower.standing import lift as end_quarantine
-    from headgate.flower.standing import nodes, offences, standings
+    from headgate.books.messages import one_line
+    from headgate.books.standing import lift as end_quarantine
+    from headgate.books.standing import nodes, offences, standings
 
     for client in lift or ():
         end_quarantine(folder, client)

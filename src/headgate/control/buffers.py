@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.ranking import Candidates, chosen
-from headgate.control.renewed import Windows, by_client, kind_of, renewed
 from headgate.control.retention import KStep, Retention, WindowRule
 from headgate.control.scores import Scores
+from headgate.control.slot_ages import Windows, by_client, kind_of, renewed
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory

@@ -11,7 +11,6 @@ from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
-from headgate.control.terms import Terms
 from headgate.control.types import (
     AdmissionRequest,
     Arrays,
@@ -24,6 +23,7 @@ from headgate.control.types import (
     Report,
     Streams,
     System,
+    Terms,
     View,
 )
 from headgate.errors import LedgerError, SettingError

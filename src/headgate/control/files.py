@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.terms import Terms
-from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses
+from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses, Terms
 from headgate.errors import DataError
 from headgate.writing import replace_file
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headgate.control.policies.drift.acdpp import Acdpp
+from headgate.control.policies.drift.dpp import Acdpp
 from headgate.control.policies.operating_point import OPEN_END, better_of_corollary
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.rehearse import Rehearsal, rehearse

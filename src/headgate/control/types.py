@@ -5,18 +5,18 @@ Counts are int64 and money is float64, so neither the batch a run is in nor the 
 can change a decision.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.checks import positive, whole_numbers
 from headgate.control.scores import ScoresAt
-from headgate.control.terms import Terms
-from headgate.errors import SettingError
+from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.field_docs import fields_in_help
 from headgate.limits import SAMPLES
@@ -75,6 +75,31 @@ class System:
     def memory(self) -> int:
         """B̄ = Σ B_m."""
         return int(self.buffer.sum())
+
+
+class Terms(NamedTuple):
+    """What a ledger was opened for. With other terms, money spent before would count against another budget."""
+
+    policy: str
+    """the name of its class"""
+    runs: int
+    clients: int
+    budget: float
+    horizon: int | None
+    buffers: str
+    """places of all clients, and a checksum of the list"""
+
+    @classmethod
+    def of(cls, policy: object, runs: int, buffer: NDArray[np.int64], budget: float, horizon: int | None) -> Self:
+        buffers = f"{buffer.sum()} places ({hashlib.sha256(buffer.tobytes()).hexdigest()[:8]})"
+        end = None if horizon is None else int(horizon)
+        return cls(type(policy).__name__, int(runs), buffer.size, float(budget), end, buffers)
+
+    def check(self, asked: Self, what: str) -> None:
+        """Refuse a controller of other terms, naming the first that differs."""
+        for name, own, other in zip(self._fields, self, asked, strict=True):
+            if own != other:
+                raise LedgerError(f"{what} was opened with {name} = {own}, this controller has {other}")
 
 
 @fields_in_help

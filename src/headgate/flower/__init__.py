@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from headgate.errors import SettingError
 
 if TYPE_CHECKING:
+    from headgate.books.replay import replay as replay
     from headgate.flower.client import headgate_client as headgate_client
     from headgate.flower.client import signed as signed
     from headgate.flower.recipe import recipe_client as recipe_client
     from headgate.flower.recipe import recipe_server as recipe_server
-    from headgate.flower.replay import replay as replay
     from headgate.flower.rounds import Discipline as Discipline
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
 

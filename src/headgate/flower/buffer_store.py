@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headgate.books.durable import Durable, Watch
+from headgate.books.messages import NO_LIMIT, Order, Receipt
+from headgate.books.rules import rule_of
 from headgate.control.buffers import keeps_alone
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.types import Ints
 from headgate.errors import DataError
 from headgate.flower.choices import StatedChoice, choice_of
-from headgate.flower.durable import Durable, Watch
-from headgate.flower.messages import NO_LIMIT, Order, Told
-from headgate.flower.rules import rule_of
-from headgate.flower.samples import HeldSample, Look
-from headgate.flower.sources import Label, Sample, Source
+from headgate.flower.sources import HeldSample, Label, Sample, SampleScorer, Source
 
 
 class Admission(NamedTuple):
@@ -75,7 +74,7 @@ class BufferStore(Durable):
 
     # one order
 
-    def admit(self, order: Order, source: Source, look: Look | None = None) -> bool:
+    def admit(self, order: Order, source: Source, look: SampleScorer | None = None) -> bool:
         """Do as ordered, once. False: a newer order was done already, or another one of this round; this one is ignored.
 
         `look` says what the model says of samples, for a rule that asks.
@@ -115,7 +114,7 @@ class BufferStore(Durable):
         return True
 
     def _chosen(
-        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, look: Look | None
+        self, order: Order, choice: StatedChoice, fresh: Sequence[Sample], wanted: int, look: SampleScorer | None
     ) -> list[Sample]:
         """Those of the new samples and of those kept that are bought. Of the others the newest are kept, and the rest passes
         by: it counts as taken, for a source that asks."""
@@ -136,7 +135,7 @@ class BufferStore(Durable):
             Sample(sample.key, sample.payload, sample.label) for sample, taken in zip(before_it, takes, strict=True) if taken
         ]
 
-    def _retain(self, order: Order, first: int, position: int, last: int, look: Look | None) -> int:
+    def _retain(self, order: Order, first: int, position: int, last: int, look: SampleScorer | None) -> int:
         """Drop what the rule drops; returns where the window begins now."""
         rule = rule_of(order, self.rules)
         if rule is None:
@@ -159,7 +158,7 @@ class BufferStore(Durable):
         )
         return 0
 
-    def _scores(self, order: Order, rule: Retention, look: Look | None) -> Scores:
+    def _scores(self, order: Order, rule: Retention, look: SampleScorer | None) -> Scores:
         """Of all that is there. Of a sample whose label has not come what needs one is not known: all of it is 0 then."""
         if look is None:
             hint = "headgate_client(..., scores=...) says how"
@@ -194,7 +193,7 @@ class BufferStore(Durable):
                     [(order.experiment, key) for key in keys],
                 )
 
-    def tell(self, order: Order, n: int) -> Told:
+    def receipt(self, order: Order, n: int) -> Receipt:
         """The answer to an order that was done, and to the outstanding ones before it."""
         state, held = self.state(order.experiment), len(self.positions(order.experiment))
         first = state.first if order.limit == NO_LIMIT else max(state.first, state.position - order.limit)
@@ -205,7 +204,7 @@ class BufferStore(Durable):
             "WHERE experiment = ? AND uses > 0",
             (order.experiment,),
         ).fetchone()
-        return Told(
+        return Receipt(
             experiment=order.experiment,
             round=order.round,
             client=self.client,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headgate.flower.ledger_store import Event, Medians
+from headgate.books.ledger_store import Event, Medians
 from headgate.flower.rounds import Update
 from headgate.flower.validation import NamedArrays, distance
 

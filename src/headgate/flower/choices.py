@@ -10,16 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.books.messages import Order
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.scores import Scores, checked_scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError
-from headgate.experiment import Experiment
-from headgate.flower.messages import Order
-from headgate.flower.samples import HeldSample, Look
+from headgate.flower.sources import HeldSample, SampleScorer
 from headgate.limits import SAMPLES, WINDOW
-from headgate.registry import SELECTION, fill, nearest, table_of
+from headgate.registry import SELECTION, fill, nearest
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class StatedChoice:
     keep: int
 
     def picks(
-        self, order: Order, before_it: Sequence[HeldSample], held: Sequence[HeldSample], many: int, look: Look | None
+        self, order: Order, before_it: Sequence[HeldSample], held: Sequence[HeldSample], many: int, look: SampleScorer | None
     ) -> list[bool]:
         """Which of the samples before a client are bought; `many` are."""
         position = np.array([[sample.position for sample in before_it]], dtype=np.int64)
@@ -46,21 +45,13 @@ class StatedChoice:
         takes: list[bool] = chosen(self.rule, offered)[0].tolist()
         return takes
 
-    def _scores(self, samples: Sequence[HeldSample], asked: tuple[str, ...], look: Look | None) -> Scores:
+    def _scores(self, samples: Sequence[HeldSample], asked: tuple[str, ...], look: SampleScorer | None) -> Scores:
         """Of one client's samples, (1, W). Labels are not shown."""
         if look is None:
             name, hint = type(self.rule).__name__, "headgate_client(..., scores=...) says how"
             raise DataError(f"order.choice: {name} looks at samples, which this client was not told to do: {hint}")
         found = look([sample._replace(label=None) for sample in samples], asked)
         return checked_scores(found, asked, len(samples)).placed(np.ones((1, len(samples)), dtype=bool))
-
-
-def stated_choice(experiment: Experiment) -> str:
-    """The field of an order; empty where clients have no choice."""
-    (policy,), data = experiment.policies.values(), experiment.data
-    if not data.chooses(policy.selection):
-        return ""
-    return json.dumps({"rule": table_of(SELECTION, policy.selection), "window": data.window, "keep": data.keep})
 
 
 def choice_of(order: Order, own: Collection[type] = ()) -> StatedChoice | None:

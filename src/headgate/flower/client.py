@@ -24,16 +24,15 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from numpy.typing import ArrayLike, NDArray
 
+from headgate.books.durable import Watch
+from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, store_name
-from headgate.flower.durable import Watch
 from headgate.flower.keys import NONCE, read_private_key, sign
-from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
-from headgate.flower.samples import HeldSample
-from headgate.flower.sources import Label, Source, SourceInRounds, unpack
+from headgate.flower.sources import HeldSample, Label, Source, SourceInRounds, unpack
 
 Rule = Retention | Selection
 Train = Callable[[Message, Context, "HeldSamples"], Message]
@@ -74,9 +73,11 @@ class HeldSamples(Sequence[HeldSample]):
         """Which of them were admitted in this round, or got their labels in it where these come late."""
         return np.array([sample.round == self.order.round - self.order.late for sample in self._samples], dtype=bool)
 
-    def told(self, losses: ArrayLike) -> dict[str, float]:
-        """What a server that asks (`order.losses`) wants in the metrics of the reply: what new samples and those held before
-        lose in the mean. `losses` is of each sample, under the model that came; what a client has none of is left out."""
+    def loss_metrics(self, losses: ArrayLike) -> dict[str, float]:
+        """Return the metrics for which an order asks (`order.losses`): the mean loss of new samples and of those held before.
+
+        `losses` has the loss of each sample under the model that came. A mean of no samples is left out.
+        """
         own, new = np.asarray(losses, dtype=np.float64), self.new
         chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new]}
         return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
@@ -159,7 +160,7 @@ def _obey(
         reply = function(message, context, HeldSamples(labelled, order))
         own.count_uses(order, [sample.key for sample in labelled])
     content = RecordDict() if reply is None else reply.content
-    content[RECORD] = ConfigRecord(to_wire(own.tell(order, len(labelled))))
+    content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
     return Message(content, reply_to=message) if reply is None else reply
 
 

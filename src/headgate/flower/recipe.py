@@ -19,6 +19,8 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from headgate.books.durable import Watch
+from headgate.books.messages import Order
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
 from headgate.control.selection import Selection
@@ -26,8 +28,6 @@ from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.client import HeldSamples, headgate_client
-from headgate.flower.durable import Watch
-from headgate.flower.messages import Order
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, unpack
 from headgate.flower.strategy import AdmissionStrategy
@@ -42,7 +42,7 @@ from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream, StreamRows
 from headgate.registry import shown_kind
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
@@ -102,7 +102,7 @@ class RecipeTask:
         """The stream in every concept."""
         return self.world.stream(self.stream, self.experiment.rounds)
 
-    def served(self, client: int, positions: Ints, t: int | None) -> Served:
+    def served(self, client: int, positions: Ints, t: int | None) -> StreamRows:
         """What comes at these positions of a client's stream when it is read in round t."""
         clients = np.full_like(positions, client)
         if t is None and self.experiment.data.changes is not None:
@@ -132,7 +132,7 @@ class RecipeTask:
             logits = model(x)
             told = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
-                told |= held.told(cross_entropy(logits, y, reduction="none").numpy())
+                told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
         own = self.training
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         parameters = list[Tensor](model.parameters())

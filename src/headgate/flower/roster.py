@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from headgate.books.ledger_store import Event, LedgerStore, Node
+from headgate.books.messages import RECORD, Identity, from_wire
 from headgate.errors import DataError
 from headgate.flower.keys import NONCE, ClientKeys, nonce, take_signature
-from headgate.flower.ledger_store import Event, LedgerStore, Node
-from headgate.flower.messages import RECORD, Identity, from_wire
 
 IDENTITY = f"{MessageType.QUERY}.identity"
 ANSWER_WITHIN = 120.0

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 
+from headgate.books.accounts import Accounts, Answer, OpenRound
+from headgate.books.ledger_store import Event
+from headgate.books.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Ahead, Order, Receipt, from_wire, one_line, to_wire
 from headgate.control.checks import positive, zero_or_more
 from headgate.control.types import Floats, Losses
 from headgate.errors import DataError, SettingError
-from headgate.flower.accounts import Accounts, Answer, OpenRound
 from headgate.flower.keys import NONCE, nonce
-from headgate.flower.ledger_store import Event
-from headgate.flower.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Ahead, Order, Told, from_wire, one_line, to_wire
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
 
@@ -56,7 +56,7 @@ class Update:
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class CheckedReplies:
     """The replies of a round, checked: the answers and the updates, both sorted by client."""
 
     answers: list[Answer]
@@ -89,7 +89,7 @@ def hear(
     replies: Iterable[Message],
     model: NamedArrays,
     discipline: Discipline,
-) -> Heard:
+) -> CheckedReplies:
     """Check every reply to the orders in `sent` (node → order). The result is sorted by client, in whatever order they came."""
     answers: dict[int, Answer] = {}
     updates: dict[int, Update] = {}
@@ -112,7 +112,9 @@ def hear(
     for order in sent.values():
         if order.client not in answers:
             answers[order.client] = Answer(order.client, reason=f"no answer within {discipline.deadline:g} s")
-    return Heard([answers[client] for client in sorted(answers)], [updates[client] for client in sorted(updates)], events)
+    return CheckedReplies(
+        [answers[client] for client in sorted(answers)], [updates[client] for client in sorted(updates)], events
+    )
 
 
 def _judge(
@@ -122,11 +124,11 @@ def _judge(
     answer = Answer(order.client)
     try:
         record = _record(reply.content)
-        told = from_wire(Ahead, record) if "newest" in record else from_wire(Told, record)
-        answer = accounts.judge(now, order, told)
-        if isinstance(told, Ahead) or not told.trained or told.n == 0:
+        receipt = from_wire(Ahead, record) if "newest" in record else from_wire(Receipt, record)
+        answer = accounts.judge(now, order, receipt)
+        if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
-        return answer, _update(order, told, reply.content, model, discipline)
+        return answer, _update(order, receipt, reply.content, model, discipline)
     except DataError as error:
         reason = str(error)
     except Exception as error:  # a stranger's bytes fail in many ways
@@ -141,7 +143,7 @@ def _record(content: RecordDict) -> dict[str, Any]:
     return dict(record)
 
 
-def _update(order: Order, told: Told, content: RecordDict, model: NamedArrays, discipline: Discipline) -> Update:
+def _update(order: Order, receipt: Receipt, content: RecordDict, model: NamedArrays, discipline: Discipline) -> Update:
     records = list(content.array_records.values())
     if len(records) != 1:
         raise DataError(f"its answer has {len(records)} sets of arrays, expected 1")
@@ -151,7 +153,7 @@ def _update(order: Order, told: Told, content: RecordDict, model: NamedArrays, d
     for name in (NEW_LOSS, HELD_LOSS) if order.losses else ():
         if metrics.get(name, 0.0) < 0:
             raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more")
-    return Update(order.client, told.n, arrays, metrics)
+    return Update(order.client, receipt.n, arrays, metrics)
 
 
 def losses_told(updates: Iterable[Update], clients: int) -> Losses:

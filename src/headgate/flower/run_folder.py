@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from headgate.books.durable import Watch
+from headgate.books.ledger_store import LEDGER, LedgerStore, SettledRound
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
-from headgate.flower.durable import Watch
-from headgate.flower.ledger_store import LedgerStore, SettledRound
 from headgate.reading import read_toml
 from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, RunFolder, read_state
@@ -24,7 +24,6 @@ from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE
 from headgate.records.writer import RunWriter
 
-LEDGER = "ledger.sqlite"
 PARAMETERS = "parameters"
 EXECUTOR = "flower"
 

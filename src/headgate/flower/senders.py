@@ -8,8 +8,8 @@ from flwr.app import ConfigRecord, Error, Message, MessageType, Metadata
 from flwr.app.message import make_message
 from flwr.serverapp import Grid
 
+from headgate.books.ledger_store import Event
 from headgate.flower.keys import NONCE, ClientKeys, take_signature
-from headgate.flower.ledger_store import Event
 
 
 def sorted_out(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from headgate.control.scores import Scores
 from headgate.errors import DataError
 
 Label = int | float | str
@@ -28,6 +29,21 @@ class Sample(NamedTuple):
     key: str
     payload: bytes
     label: Label | None = None
+
+
+class HeldSample(NamedTuple):
+    """A sample as a client's store has it."""
+
+    position: int
+    key: str
+    payload: bytes
+    label: Label | None
+    round: int = 0
+    """in which it was admitted"""
+
+
+SampleScorer = Callable[[Sequence[HeldSample], tuple[str, ...]], Scores]
+"""(samples, what is asked for) → what the model says of each of them"""
 
 
 class Batch(NamedTuple):

@@ -16,25 +16,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import ArrayLike, NDArray
 
+from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.books.durable import on_disk
+from headgate.books.ledger_store import NOTHING_KNOWN, Event, Medians
+from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
-from headgate.flower.accounts import Accounts, OpenRound, Settlement, check_playable
 from headgate.flower.capping import capped
-from headgate.flower.durable import on_disk
 from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
-from headgate.flower.ledger_store import NOTHING_KNOWN, Event, Medians
-from headgate.flower.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import Discipline, Heard, evaluations, hear, losses_told, mean_metrics, order_messages
+from headgate.flower.rounds import CheckedReplies, Discipline, evaluations, hear, losses_told, mean_metrics, order_messages
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.changes import ConceptSchedule
 from headgate.learning.cohort import draw_cohort
+from headgate.learning.concepts import ConceptSchedule
 from headgate.records.lock import FolderLock
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
@@ -265,7 +265,7 @@ class AdmissionStrategy(Strategy):
             return None
         return set(draw_cohort(self.accounts.seed, t, self.experiment.system.clients, size).tolist())
 
-    def _step(self, t: int, heard: Heard) -> tuple[ServerModel | None, Medians, list[Event]]:
+    def _step(self, t: int, heard: CheckedReplies) -> tuple[ServerModel | None, Medians, list[Event]]:
         """What the server update makes of the mean, which is the model itself where nobody trained; None: too few answers."""
         if heard.valid < self.discipline.quorum:
             few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
@@ -298,7 +298,7 @@ class AdmissionStrategy(Strategy):
             },
         }
 
-    def _metrics(self, done: Settlement, heard: Heard, judged: dict[str, float | None]) -> dict[str, Any]:
+    def _metrics(self, done: Settlement, heard: CheckedReplies, judged: dict[str, float | None]) -> dict[str, Any]:
         """A row of the metrics, as the simulator's. N and n_eff are counted by the clients."""
         before, after, now = done.now.before, done.ledger, done.now
         clients = {**self.accounts.clients, **{row.client: row for row in done.clients}}.values()
@@ -371,7 +371,7 @@ class AdmissionStrategy(Strategy):
             **({} if done.losses is None else _recorded(done.losses)),
         }
 
-    def _told(self, heard: Heard, row: dict[str, Any]) -> str:
+    def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
         """The round in one line: answers, samples, money, accuracy, and which clients gave no valid answer."""
         clients, rounds, spent = self.experiment.system.clients, self.experiment.rounds, float(self.ledger.spent[0])
         missing = sorted(set(range(clients)) - {answer.client for answer in heard.answers if answer.reason is None})

@@ -1,16 +1,15 @@
-"""What a client's answer must be before it may count. Whatever is wrong with it is one reason to reject the whole of it."""
+"""What the arrays and metrics of a client's answer must be before they may count."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from headgate.books.messages import LARGEST, TEXT
 from headgate.errors import DataError
-from headgate.flower.ledger_store import Ordered
-from headgate.flower.messages import LARGEST, TEXT, Ahead, Order, Told
 
 NamedArrays = Mapping[str, NDArray[Any]]
 """a model: its parameters by name"""
@@ -27,79 +26,6 @@ class PackedArray(Protocol):
 
     stype: str
     data: bytes
-
-
-class Closings(NamedTuple):
-    """What a report says about the orders to its client."""
-
-    closed: list[Ordered]
-    """open orders, with what was admitted on each"""
-    corrected: list[Ordered]
-    """samples on orders that were closed too low by an earlier answer, as orders of their own"""
-
-    @property
-    def admitted(self) -> int:
-        """Samples that the server had not known of."""
-        return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
-
-
-def check_address(told: Told | Ahead, order: Order) -> None:
-    """An answer to another order says nothing about this one."""
-    for name in ("experiment", "round", "client"):
-        found, wanted = getattr(told, name), getattr(order, name)
-        if found != wanted:
-            raise DataError(f"answers as {name} {found}, was asked as {name} {wanted}")
-
-
-def closings(
-    told: Told, order: Order, unheard: Mapping[int, Ordered], past: Mapping[int, Ordered], lasts: Mapping[int, int]
-) -> Closings:
-    """What a report settles; refused where it contradicts what was ordered.
-
-    `unheard` are the open orders by round; an answer settles all of them, since a client ignores orders older than its last.
-    `past` are closed orders of the rounds it tells of, and `lasts` says up to where they went. What is more on these than was
-    known is charged now, at their price; a claim that was paid stays paid.
-    """
-    said = dict(zip(told.rounds, told.admitted, strict=True))
-    before, more, position = 0, dict[int, int](), told.position - sum(told.admitted)
-    for t in sorted(said.keys() | unheard.keys()):
-        row, admitted = unheard.get(t) or past.get(t), said.get(t, 0)
-        known = (row.admitted or 0) if row is not None else 0
-        ordered = 0 if row is None else row.ordered
-        # an order says up to where: what was admitted since the last answer counts
-        left = max(min(ordered, lasts[t] - position) if t in past else ordered - before, 0)
-        if admitted > left:
-            raise DataError(f"admitted {admitted} samples in round {t}, {left} of {ordered} ordered ones were left")
-        before += admitted - known
-        position += admitted
-        if t in past and admitted > known:
-            more[t] = admitted - known
-    if told.position != order.known + before:
-        raise DataError(f"has ever admitted {told.position} samples, by its answers {order.known + before}")
-    closed = [row._replace(admitted=said.get(t, 0), learned=told.round) for t, row in sorted(unheard.items())]
-    owed = before - sum(row.admitted or 0 for row in closed)
-    if owed < 0:
-        raise DataError(f"takes back {-owed} samples that it told of before")
-    return Closings(closed, list(_corrected(past, more, owed, told.round)))
-
-
-def _corrected(past: Mapping[int, Ordered], more: Mapping[int, int], owed: int, now: int) -> Iterator[Ordered]:
-    """`owed` samples on the orders that were closed too low, the oldest first."""
-    for t, most in sorted(more.items()):
-        count, row = min(most, owed), past[t]
-        owed -= count
-        if count:
-            free = max(row.free - (row.admitted or 0), 0)
-            yield row._replace(ordered=count, free=min(free, count), admitted=count, learned=now)
-
-
-def check_held(told: Told, order: Order, expected: int) -> None:
-    """`expected` is what the client holds if it did as it says; less only by what it withdrew, or where a store is gone."""
-    expected -= told.withdrawn
-    if told.occupancy != expected if told.lost == 0 else told.occupancy > expected:
-        raise DataError(f"holds {told.occupancy} samples, {expected} were to be held")
-    if told.trained and not order.train:
-        raise DataError("trained without being asked to")
 
 
 def read_arrays(packed: Mapping[str, PackedArray], model: NamedArrays) -> dict[str, NDArray[Any]]:

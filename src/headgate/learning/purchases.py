@@ -6,7 +6,6 @@ stored (`StreamSource`). Otherwise a sample is written down when it is admitted,
 its row, which also tells the concept that the world was in, its number among all samples, and the round.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from headgate.control.selection import Selection
 from headgate.control.types import Bools, Ints, Ledger
 from headgate.learning.data import Data
 from headgate.learning.drift import DriftingStream, World
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream, StreamRows
 
 ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
 """(what is asked for, places of the runs' seeds, rows of the training set) → the scores of each row"""
@@ -29,7 +28,7 @@ ADMISSIONS = 40
 """bits of a key for the number of an admission; those above are for the run and the client"""
 
 
-class HeldSamples(NamedTuple):
+class TrainingSamples(NamedTuple):
     """Samples that clients of one policy train on, run by run and client by client."""
 
     owner: Ints
@@ -54,7 +53,7 @@ def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
 
 
 @dataclass(frozen=True, eq=False)
-class Purchases:
+class PurchaseTable:
     """What clients hold of their purchases, in all runs of one policy; it is replaced, not changed."""
 
     key: Ints
@@ -74,12 +73,12 @@ class Purchases:
         """Return the places of these samples in the table."""
         return np.asarray(np.searchsorted(self.key, keys))
 
-    def only(self, keys: Ints) -> "Purchases":
+    def only(self, keys: Ints) -> "PurchaseTable":
         """Return the table of these samples alone, whose keys ascend."""
         at = self.find(keys)
         return replace(self, key=keys, rows=self.rows[at], samples=self.samples[at], round=self.round[at])
 
-    def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "Purchases":
+    def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "PurchaseTable":
         """Return the table with samples that were admitted in round t."""
         at, now = np.searchsorted(self.key, key), np.full(key.shape, t)
         names = ("key", "rows", "samples", "round")
@@ -90,17 +89,20 @@ class Purchases:
         """Return all that `restored` needs."""
         return {own.name: getattr(self, own.name) for own in fields(self)}
 
-    def restored(self, saved: Mapping[str, NDArray[Any]]) -> "Purchases":
+    def restored(self, saved: Mapping[str, NDArray[Any]]) -> "PurchaseTable":
         """Return the table that was saved; refused where it is not of as many runs, clients and places."""
         for name in ("looked", "spare"):
             if saved[name].shape != getattr(self, name).shape:
                 raise ValueError(f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}")
-        return Purchases(**{own.name: saved[own.name].astype(getattr(self, own.name).dtype) for own in fields(self)})
+        return PurchaseTable(**{own.name: saved[own.name].astype(getattr(self, own.name).dtype) for own in fields(self)})
 
 
 @dataclass(frozen=True, eq=False)
-class Source(ABC):
-    """Where the samples of one policy's clients come from, in all of its runs. Its state is a `Purchases`, or None."""
+class StreamSource:
+    """Where the samples of one policy's clients come from, in all of its runs.
+
+    The i-th admission of a client is the i-th sample of its stream, so nothing is stored: what is `known` is None.
+    """
 
     streams: Sequence[Stream | DriftingStream]
     """of each seed"""
@@ -111,80 +113,55 @@ class Source(ABC):
     score: ScoreRows
     clients: int
 
-    looks = False
-    """whether clients look at samples before they buy"""
+    @property
+    def looks(self) -> bool:
+        """Whether clients look at samples before they buy."""
+        return False
 
-    @abstractmethod
-    def open(self) -> Purchases | None:
-        """Return the state before round 1."""
-
-    @abstractmethod
-    def available(self, known: Purchases | None, before: Ledger, ordered: Ints) -> Ints:
-        """Return how many of the samples ordered each client can admit, where streams end, (S, M)."""
-
-    @abstractmethod
-    def after_purchase(self, t: int, known: Purchases | None, before: Ledger, admitted: Ints) -> Purchases | None:
-        """Return the state after clients have bought so many samples, (S, M)."""
-
-    @abstractmethod
-    def after_round(self, known: Purchases | None, after: Ledger) -> Purchases | None:
-        """Return the state without samples that are no longer held."""
-
-    @abstractmethod
-    def find(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
-        """Return where these admissions of clients come from; `seeds` are places among all seeds."""
-
-    @abstractmethod
-    def trainable(self, t: int, known: Purchases | None, before: Ledger, after: Ledger, clients: Ints) -> HeldSamples:
-        """Return what these clients (S, C) train on in round t."""
-
-    def labels_at(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Ints:
-        """Return the labels of these admissions."""
-        return np.asarray(self.labels[self.find(known, seeds, clients, admissions).rows])
-
-    def scores_at(
-        self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints, asked: tuple[str, ...]
-    ) -> Scores:
-        """Return the scores of these admissions."""
-        return self.score(asked, seeds, self.find(known, seeds, clients, admissions).rows)
-
-    def looked(self, known: Purchases | None, now: Purchases | None) -> list[int | None]:
-        """Return how many samples clients of each run looked at in between; None where they do not look."""
-        return [None] * len(self.streams)
-
-
-@dataclass(frozen=True, eq=False)
-class StreamSource(Source):
-    """The i-th admission of a client is the i-th sample of its stream, so nothing is stored."""
-
-    def open(self) -> None:
+    def open(self) -> PurchaseTable | None:
+        """Return what is known before round 1."""
         return None
 
-    def available(self, known: Purchases | None, before: Ledger, ordered: Ints) -> Ints:
+    def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
+        """Return how many of the samples ordered each client can admit, (S, M): where streams end, what is left of them."""
         return ordered if self.ends is None else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
 
-    def after_purchase(self, t: int, known: Purchases | None, before: Ledger, admitted: Ints) -> None:
+    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
+        """Return what is known after clients have bought so many samples in round t, (S, M)."""
         return None
 
-    def after_round(self, known: Purchases | None, after: Ledger) -> None:
+    def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable | None:
+        """Return what is known without samples that are no longer held."""
         return None
 
-    def find(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
+        """Return where these admissions of clients come from; `seeds` are places among all seeds."""
         samples, rows = np.empty_like(admissions), np.empty_like(admissions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
             samples[own], rows[own] = stream.at(clients[own], admissions[own])
-        return Served(samples, rows)
+        return StreamRows(samples, rows)
 
-    def trainable(self, t: int, known: Purchases | None, before: Ledger, after: Ledger, clients: Ints) -> HeldSamples:
+    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
+        """Return what these clients (S, C) train on in round t."""
         owner, admissions = held_admissions(after, clients)
         seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
         new = admissions >= before.admitted[seeds, whose]
-        return HeldSamples(owner, *self.find(known, seeds, whose, admissions), new)
+        return TrainingSamples(owner, *self.find(known, seeds, whose, admissions), new)
+
+    def labels_at(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Ints:
+        """Return the labels of these admissions."""
+        return np.asarray(self.labels[self.find(known, seeds, clients, admissions).rows])
+
+    def scores_at(
+        self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints, asked: tuple[str, ...]
+    ) -> Scores:
+        """Return the scores of these admissions."""
+        return self.score(asked, seeds, self.find(known, seeds, clients, admissions).rows)
 
 
 @dataclass(frozen=True, eq=False)
-class PurchaseSource(Source):
+class PurchaseSource(StreamSource):
     """What clients admit is written down: they choose what they buy, the world changes, or labels come late."""
 
     world: World
@@ -194,7 +171,7 @@ class PurchaseSource(Source):
     seeds: Ints
 
     @property
-    def looks(self) -> bool:  # type: ignore[override]
+    def looks(self) -> bool:
         return self.rule is not None and self.rule.looks
 
     @property
@@ -202,22 +179,22 @@ class PurchaseSource(Source):
         """New samples that a client has before it for each that it buys."""
         return 1 if self.rule is None else self.data.window
 
-    def open(self) -> Purchases:
+    def open(self) -> PurchaseTable:
         shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
         spare = np.full((*shape, 0 if self.rule is None else self.data.keep, 3), -1, np.int64)
-        return Purchases(np.zeros(0, np.int64), none, none, none, np.zeros(shape, np.int64), spare)
+        return PurchaseTable(np.zeros(0, np.int64), none, none, none, np.zeros(shape, np.int64), spare)
 
-    def available(self, known: Purchases | None, before: Ledger, ordered: Ints) -> Ints:
+    def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
         assert known is not None
         spare = (known.spare[..., 0] >= 0).sum(axis=-1)
         return np.asarray(np.minimum(ordered, self._fresh(known, ordered) + spare))
 
-    def _fresh(self, known: Purchases, ordered: Ints) -> Ints:
+    def _fresh(self, known: PurchaseTable, ordered: Ints) -> Ints:
         """How many new samples of its stream each client has before it, (S, M)."""
         asked = self.window * ordered
         return asked if self.ends is None else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
 
-    def after_purchase(self, t: int, known: Purchases | None, before: Ledger, admitted: Ints) -> Purchases:
+    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable:
         """Run by run: no number depends on the other runs, and no more is in memory than one of them takes."""
         assert known is not None
         spare, keys, bought = known.spare.copy(), [], []
@@ -239,7 +216,7 @@ class PurchaseSource(Source):
         return after.with_new(t, np.concatenate(keys), samples, rows)
 
     def _offer(
-        self, stream: Stream | DriftingStream, known: Purchases, s: int, clients: Ints, fresh: Ints, concepts: Ints
+        self, stream: Stream | DriftingStream, known: PurchaseTable, s: int, clients: Ints, fresh: Ints, concepts: Ints
     ) -> Ints:
         """(position, number, row) of what these clients have before them: what they kept, and new samples; −1 at empty places,
         (C, W, 3)."""
@@ -250,7 +227,7 @@ class PurchaseSource(Source):
         new[owner, place] = np.stack([position, *stream.at(clients[owner], position, concepts[clients[owner]])], axis=1)
         return np.concatenate([known.spare[s, clients], new], axis=1)
 
-    def _candidates(self, known: Purchases, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints) -> Candidates:
+    def _candidates(self, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints) -> Candidates:
         """What is offered, with what the rule asks for."""
         assert self.rule is not None
         seed, client, there = np.full((len(clients), 1), self.seeds[s]), clients[:, None], offer[..., 0] >= 0
@@ -273,28 +250,23 @@ class PurchaseSource(Source):
     def _key(self, seeds: Ints | int, clients: Ints, admissions: Ints) -> Ints:
         return np.asarray((seeds * self.clients + clients << ADMISSIONS) + admissions)
 
-    def after_round(self, known: Purchases | None, after: Ledger) -> Purchases:
+    def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
         assert known is not None
         owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
         return known.only((owner << ADMISSIONS) + admissions)
 
-    def find(self, known: Purchases | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
         assert known is not None
         at = known.find(self._key(seeds, clients, admissions))
-        return Served(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
+        return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
 
-    def trainable(self, t: int, known: Purchases | None, before: Ledger, after: Ledger, clients: Ints) -> HeldSamples:
+    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
         assert known is not None
         owner, admissions = held_admissions(after, clients)
         at = known.find(self._key(owner // clients.shape[1], clients.ravel()[owner], admissions))
         labelled = known.round[at] + self.data.late
         owner, at, new = owner[labelled <= t], at[labelled <= t], (labelled == t)[labelled <= t]
-        return HeldSamples(owner, known.samples[at].astype(np.int64), known.rows[at].astype(np.int64), new)
-
-    def looked(self, known: Purchases | None, now: Purchases | None) -> list[int | None]:
-        if not self.looks or known is None or now is None:
-            return super().looked(known, now)
-        return list((now.looked - known.looked).sum(axis=-1).tolist())
+        return TrainingSamples(owner, known.samples[at].astype(np.int64), known.rows[at].astype(np.int64), new)
 
 
 def _newest(offer: Ints, left: Bools, keep: int) -> Ints:

@@ -28,7 +28,7 @@ from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.judgement import judgement, sets_to_judge_by
-from headgate.learning.purchases import HeldSamples, Purchases, PurchaseSource, Source, StreamSource
+from headgate.learning.purchases import PurchaseSource, PurchaseTable, StreamSource, TrainingSamples
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
@@ -81,7 +81,7 @@ class Simulation:
         self.scored = Scored()
         """how often models were asked about samples, and how long that took; it goes on with a run that is resumed"""
         self.sources = {name: self._source(name) for name in self.names}
-        self._known: Purchases | None = None
+        self._known: PurchaseTable | None = None
         self.controllers = {name: self._controller(name) for name in self.names}
         rules = {name: controller.buffers.rule for name, controller in self.controllers.items()}
         buying = {name: policy.selection for name, policy in given.policies.items() if given.data.chooses(policy.selection)}
@@ -112,7 +112,7 @@ class Simulation:
         self.overlap = device != "cpu" and not self.listening and not self.looks
         """whether the next round is prepared while the device works on this one"""
         self._ahead: Prepared | None = None
-        self.purchases: Mapping[str, Purchases | None] = {name: source.open() for name, source in self.sources.items()}
+        self.purchases: Mapping[str, PurchaseTable | None] = {name: source.open() for name, source in self.sources.items()}
 
     def _controller(self, name: str) -> Controller:
         policy, source = self.experiment.policies[name], self.sources[name]
@@ -126,7 +126,7 @@ class Simulation:
             self.experiment.price_of_looks(policy),
         )
 
-    def _source(self, name: str) -> Source:
+    def _source(self, name: str) -> StreamSource:
         """Where the samples of a policy's clients come from; their places are stored only where they must be."""
         data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
         ends = np.stack([stream.lengths for stream in self.streams]) if data.stream == "stop" else None
@@ -172,11 +172,11 @@ class Simulation:
         self.purchases = now.purchases
         return Round(now.t, metric_rows(self, now, train_loss, found), client_rows(self, now, losses))
 
-    def _prepare(self, t: int, before: Mapping[str, Ledger], known: Mapping[str, Purchases | None]) -> Prepared:
+    def _prepare(self, t: int, before: Mapping[str, Ledger], known: Mapping[str, PurchaseTable | None]) -> Prepared:
         """All of round t that does not depend on how the models turn out. Changes nothing that shows."""
         price, orders, numbers = self._price(t), dict[str, Orders](), self._training_clients(t)
-        after, paid, bought = dict[str, Ledger](), dict[str, Floats | None](), dict[str, Purchases | None]()
-        held: list[HeldSamples] = []
+        after, paid, bought = dict[str, Ledger](), dict[str, Floats | None](), dict[str, PurchaseTable | None]()
+        held: list[TrainingSamples] = []
         for name, controller in self.controllers.items():
             source, ledger = self.sources[name], before[name]
             orders[name] = controller.decide(ledger, price + controller.looks if controller.looks else price)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.control.types import Bools, Floats, Ints, Ledger, Orders
-from headgate.learning.purchases import Purchases
+from headgate.learning.purchases import PurchaseTable
 from headgate.simulation.learner import RoundSamples
 
 
@@ -38,7 +38,7 @@ class Prepared:
     """number of every such sample among those of the run's seed"""
     new: Bools
     """whether it, or its label where labels come late, came in this round"""
-    known: Mapping[str, Purchases | None]
+    known: Mapping[str, PurchaseTable | None]
     """where the samples held came from, before the round, by policy"""
-    purchases: Mapping[str, Purchases | None]
+    purchases: Mapping[str, PurchaseTable | None]
     """and after it"""

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from headgate import __version__
-from headgate.analysis.formatting import plain
+from headgate.analysis.formatting import jsonable
 from headgate.errors import HeadgateError
 from headgate.registry import nearest
 from headgate.web import answers, compare, planning
@@ -81,7 +81,7 @@ class Json(Response):
         try:
             text = json.dumps(content, default=vars, **how)
         except ValueError:  # settings may hold infinity, and so may sums of what a folder holds
-            text = json.dumps(plain(content), **how)
+            text = json.dumps(jsonable(content), **how)
         return text.encode("utf-8", "replace")
 
 

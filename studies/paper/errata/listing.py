@@ -81,22 +81,3 @@ def _short(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace("-", "−")
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
-
-
-def as_text(errata: list[Erratum]) -> str:
-    """The list with its numbers, as the command line prints it."""
-    known = listed()
-    lines = [f"{counted()}", ""]
-    for weight, heading in known.weights.items():
-        own = [each for each in errata if each.weight == weight]
-        lines += [heading, ""] if own else []
-        for each in own:
-            lines += [
-                f"{each.number}. {each.title} ({each.place})",
-                f"   paper: {each.says}",
-                f"   true: {each.is_}",
-                f"   survives: {each.survives}",
-                f"   shown by: {numbers_as_text(each)}",
-                "",
-            ]
-    return "\n".join(lines).rstrip()

@@ -10,8 +10,6 @@ from headgate.control.policies import Headgate
 from headgate.control.prices import Drift, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.control.types import System
-from headgate.errors import SettingError
-from headgate.testing import check_policy
 
 BUFFERS = [8, 9, 10, 11, 12]
 
@@ -45,16 +43,6 @@ def test_of_prices_that_fall_for_long_some_money_is_left_for_the_end():
     assert early[1] < early[0]
     assert held.admitted[:, -10:].sum(axis=1).min() > 0
     assert held.spend.sum(axis=1).max() <= 3000
-
-
-def test_it_passes_the_public_check():
-    check_policy(Headgate(ahead=2.0, smooth=0.25))
-
-
-@pytest.mark.parametrize("ahead", [-1.0, np.nan])
-def test_what_it_refuses_is_named(ahead):
-    with pytest.raises(SettingError, match="ahead"):
-        Headgate(ahead=ahead)
 
 
 @pytest.mark.parametrize(("model", "smooth", "ahead"), [("logistic", 0.0, None), ("lenet", 0.25, 5.0), ("resnet9", 0.25, 5.0)])

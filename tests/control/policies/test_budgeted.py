@@ -122,9 +122,3 @@ def test_shares_that_cannot_be_meant_are_refused(shares, message):
 
 def test_what_rounding_adds_to_a_share_is_not_refused():
     assert bought(Says(said=[[0.0, 1.0 + 1e-9]], fairness=1.0, fill=0.0), System(np.array([3, 5]), 9.0, 10), [[[1.0, 2.0]]])
-
-
-@pytest.mark.parametrize("setting", [{"fill": -1.0}, {"overdraft": -1.0}, {"fairness": -0.1}, {"fairness": 1.1}])
-def test_what_means_nothing_is_refused(setting):
-    with pytest.raises(SettingError, match=f"{next(iter(setting))} = "):
-        Renews(**setting)

@@ -12,28 +12,8 @@ from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted import wear
 from headgate.control.prices import PerClient, Uniform
 from headgate.control.rehearse import rehearse
-from headgate.errors import SettingError
-from headgate.testing import a_system, check_policy
 
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
-SMOOTH = (0.1, 0.25, 1.0)
-
-
-@pytest.mark.parametrize("smooth", SMOOTH)
-@pytest.mark.parametrize("more", [{}, {"remember": 16}, {"turnover": 0.5}, {"fill": 0.0}, {"early": 0.5}])
-def test_it_passes_the_public_check(smooth, more):
-    check_policy(Headgate(smooth=smooth, **more))
-
-
-@pytest.mark.parametrize("more", [{}, {"remember": 16}])
-def test_with_an_open_end_too(more):
-    check_policy(Headgate(smooth=0.25, **more), a_system(None))
-
-
-@pytest.mark.parametrize("smooth", [-0.1, 1.1, np.nan])
-def test_what_it_refuses_is_named(smooth):
-    with pytest.raises(SettingError, match="smooth"):
-        Headgate(smooth=smooth)
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=90))

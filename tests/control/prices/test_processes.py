@@ -2,31 +2,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from headgate.control.prices import Fixed, Markov, Seasonal, Trace, Uniform, UniformInteger
-from headgate.errors import DataError, SettingError
-from headgate.testing import check_prices
+from headgate.control.prices import Markov, Seasonal, Trace, UniformInteger
+from headgate.errors import DataError
 
 SEEDS = np.arange(4)
 MARKOV = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
-
-
-@pytest.mark.parametrize(
-    "process",
-    [
-        Uniform(1, 10),
-        UniformInteger(1, 10),
-        Fixed(3.0),
-        MARKOV,
-        Markov((2.0,), ((1.0,),)),
-        Seasonal(5, 3, 24, 1),
-        Seasonal(5, 5, 7),
-        Trace(tuple(np.linspace(1, 9, 400))),
-        Trace((1.0, 2.0, 6.0), "repeat"),
-    ],
-    ids=lambda process: type(process).__name__,
-)
-def test_every_process_passes_the_public_check(process):
-    check_prices(process)
 
 
 def test_whole_prices_are_whole_and_reach_both_ends():
@@ -110,28 +90,3 @@ def test_missing_and_wrongly_typed_parquet_columns(tmp_path):
         Trace(file=str(path), column="gap")
     with pytest.raises(DataError, match="no such file"):
         Trace(file=str(tmp_path / "none.csv"))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Uniform(-1, 10), "low = -1"),
-        (lambda: Uniform(3, 2), "must not be above"),
-        (lambda: Uniform(1, float("nan")), "high = nan"),
-        (lambda: UniformInteger(1.5, 3), "low = 1.5"),
-        (lambda: Fixed(0.0), "value = 0.0"),
-        (lambda: Seasonal(5, 4, 10, 2), "fall below zero"),
-        (lambda: Seasonal(5, 4, 0), "period = 0"),
-        (lambda: Markov((1.0, 2.0), ((0.5, 0.4), (0.5, 0.5))), "sum to 1"),
-        (lambda: Markov((1.0, 2.0), ((1.0,), (0.5, 0.5))), "2 rows of 2"),
-        (lambda: Markov((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0))), "never be reached"),
-        (lambda: Markov((-1.0,), ((1.0,),)), "levels"),
-        (lambda: Trace((1.0,), "stay"), "at_end"),
-        (lambda: Trace(), "either a file or prices"),
-        (lambda: Trace((1.0,), file="a.csv"), "either a file or prices"),
-    ],
-)
-def test_bad_settings_are_named(make, message):
-    with pytest.raises((SettingError, DataError)) as refusal:
-        make()
-    assert message in str(refusal.value)

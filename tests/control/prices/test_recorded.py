@@ -3,17 +3,8 @@
 import numpy as np
 import pytest
 
-from headgate.control.prices.recorded import Brent, Ercot, table
-from headgate.errors import SettingError
+from headgate.control.prices.recorded import Ercot, table
 from headgate.experiment import load
-from headgate.testing import check_prices
-
-
-@pytest.mark.parametrize(
-    "process", [Ercot(), Ercot(points=("HB_PAN", "LZ_WEST"), scale=2.0), Brent()], ids=lambda each: each.market
-)
-def test_recorded_prices_pass_the_public_check(process):
-    check_prices(process)
 
 
 def test_the_files_hold_what_their_page_says():
@@ -36,13 +27,6 @@ def test_a_seed_s_prices_are_the_market_s_from_an_hour_on_and_around_the_end():
         firsts.add(first)
     assert len(firsts) == 30
     assert (paths == 0).any()  # below zero the market pays; a sample is then free
-
-
-def test_a_point_that_there_is_not_is_named():
-    with pytest.raises(SettingError, match="HB_MOON is none of HB_HUBAVG"):
-        Ercot(points=("HB_MOON",))
-    with pytest.raises(SettingError, match="scale = 0"):
-        Brent(scale=0.0)
 
 
 @pytest.mark.parametrize("recipe", ["ercot", "brent"])

@@ -11,26 +11,11 @@ from headgate.control import Controller, Fifo, KStep, Report
 from headgate.control.buffers import keeps_alone
 from headgate.control.policies import Constant
 from headgate.control.retention import capacity_of
-from headgate.errors import SettingError
-from headgate.testing import a_system, check_retention
+from headgate.testing import a_system
 
 SYSTEM = a_system()
 SCRIPTED = runpy.run_path(str(Path(__file__).parent / "scripted.py"))
 played = SCRIPTED["played"]
-
-
-@pytest.mark.paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
-@pytest.mark.parametrize(
-    "rule",
-    [
-        KStep(1), KStep(4), KStep(60), KStep(np.array([2, 5, 1])), KStep(3, forever=(0, 3)),
-        Fifo(), Fifo(1), Fifo(3), Fifo(SYSTEM.buffer), Fifo((3, 2, 1, 9, 5)),
-        KStep(1, capacity=2), KStep(4, capacity="buffer"), KStep(50, capacity=2), KStep(2, capacity="buffer", forever=(0, 3)),
-        KStep(np.array([2, 5, 1]), capacity=SYSTEM.buffer),
-    ],
-)  # fmt: skip
-def test_every_rule_passes_the_public_check(rule):
-    check_retention(rule)
 
 
 @settings(deadline=None)
@@ -84,24 +69,6 @@ def test_clients_that_admit_less_than_ordered_keep_exact_windows():
         ledger = controller.post(ledger, orders, Report(admitted))
     assert np.array_equal(ledger.contents.recent[0], ledger.admitted)  # round 12
     assert ledger.spent[0] == 2.0 * ledger.admitted.sum()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: KStep(0), "K = 0"),
-        (lambda: KStep(2.5), "K = 2.5"),
-        (lambda: Fifo(0), "capacity = 0"),
-        (lambda: Fifo("bufer"), 'capacity = "bufer"'),
-        (lambda: KStep(0, capacity=3), "K = 0"),
-        (lambda: KStep(3, capacity=-1), "capacity = -1"),
-        (lambda: Fifo((1, 2)).limit(SYSTEM), "2 entries for 5 clients"),
-    ],
-)
-def test_bad_settings_are_named(make, message):
-    with pytest.raises(SettingError) as refusal:
-        make()
-    assert message in str(refusal.value)
 
 
 def test_capacity_as_users_state_it():

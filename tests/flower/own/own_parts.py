@@ -19,8 +19,9 @@ class EveryOther(Retention):
 
     step: int = 2
 
-    def keeps(self, given):
-        return given.lowest(np.where(given.new, 0, 1 + given.position % self.step), -given.position.astype(float))
+    def rank(self, candidates):
+        group = np.where(candidates.new, 0, 1 + candidates.position % self.step)
+        return group * 2.0**40 - candidates.position  # in each group the newest stay longest
 
 
 @dataclass(frozen=True)

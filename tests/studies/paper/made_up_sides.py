@@ -1,8 +1,7 @@
 """Sides of claims made up from curves and from money, so that rules can be tried on numbers one can see through."""
 
 from studies.paper.control import Control
-from studies.paper.numbers import policy_numbers
-from studies.paper.outcomes import side_of
+from studies.paper.outcomes import policy_numbers, side_of
 
 from ...analysis.made_up import BUDGET, outcome
 

@@ -1,28 +1,14 @@
-import json
-
 import numpy as np
 import pytest
 
-from studies.paper.claims import OWN, claims, judge_all, row_from_json, row_to_json, study_rows
-from studies.paper.claims_page import claims_page, claims_table, summary
-from studies.paper.decomposition import decompose
-from studies.paper.page import in_short
+from studies.paper.claims import OWN, claims, judge_all, study_rows
+from studies.paper.conclude import verdict_kind
 from studies.paper.theory_claims import FASTER, theory_rows
 from studies.paper.verdicts import DIRECTION, FAILS, FAR, HOLDS, NOT_RUN, SIZE, UNTESTABLE
 from studies.theory.rates import Fit, MeasuredRates
 
-from ...analysis.made_up import BUDGET, outcome, ramp
+from ...analysis.made_up import BUDGET, ramp
 from .made_up_sides import side
-
-NOTHING = {
-    "study": "mnist",
-    "command": "c",
-    "commits": ["e"],
-    "dates": ["d"],
-    "computing_s": 1.0,
-    "quick": False,
-    "devices": ["cpu"],
-}
 
 
 def flavour(batch, ours, top, spend=BUDGET, oracle=True):
@@ -60,7 +46,7 @@ def test_what_was_not_run_has_no_number_and_says_its_command(study):
     for row in rows:
         for finding in (row.written, row.released):
             assert (finding.verdict, finding.value, finding.spend) == (NOT_RUN, None, ())
-    assert "`python -m studies reproduce it`" in claims_table(rows)
+        assert row.command == "python -m studies reproduce it"
 
 
 def test_rows_judge_each_flavour_by_itself():
@@ -73,9 +59,7 @@ def test_rows_judge_each_flavour_by_itself():
     assert written["mnist-gain-fair"] == released["mnist-gain-fair"] == NOT_RUN
     assert written["mnist-oracle"] == UNTESTABLE  # the paper gives no number
     assert written["mnist-close"] == HOLDS
-    assert "1 hold only with overspend" not in summary(rows)
-    assert "hold only with overspend" in summary(rows)
-    assert "150.0 % of the budget, as rehearsed" in in_short("mnist", rows)
+    assert verdict_kind(released["mnist-gain-constant"]) == "hold only with overspend"
 
 
 def test_the_oracle_of_one_flavour_serves_both():
@@ -117,12 +101,6 @@ def test_the_rule_within_budget_and_buffers_is_judged_against_constant_admission
     rows = study_rows("mnist", sides, "c")
     assert verdicts(rows, "written")["mnist-gain-fair"] == HOLDS
     assert verdicts(rows, "released")["mnist-gain-fair"] == FAILS
-    outcomes = {(batch, policy): outcome(policy, ramp(5, top=top), batch=batch) for (batch, policy), top in tops.items()}
-    for way in decompose(outcomes):
-        assert sum(step.gain.mean for step in way.steps) == pytest.approx(way.whole.mean) == pytest.approx(4.0)
-    first, second = decompose(outcomes)
-    assert [round(step.gain.mean, 1) for step in first.steps] == [-1.0, 0.5, 4.5]
-    assert [round(step.gain.mean, 1) for step in second.steps] == [2.0, 0.5, 1.5]
 
 
 def test_rates_become_rows():
@@ -144,23 +122,3 @@ def test_rates_become_rows():
     steep = MeasuredRates((), (Fit("buffer_violation", 0.3, 0.2, 0.4, "O(1)", 0.0, False),), 0.5, 0.5)
     verdicts = {row.key: row.written.verdict for row in theory_rows(steep, None, None, "c")}
     assert verdicts["theory-buffer_violation"] == FASTER  # no slope refutes an O(·)
-
-
-def test_the_page_says_its_rules_and_survives_json():
-    judged = judge_all({"mnist": flavour("written", "acdpp", 0.91)}, str)
-    rows = judged.rows
-    page = claims_page(judged, [NOTHING], {})
-    assert "## Rules" in page
-    assert "holds in direction, not in size" in page
-    assert "half of what is claimed" not in page
-    theirs, own = page.split("## What we ask beside it")
-    for mark in ("ends at most two points below", "no client ever holds more than B_m", "at targets that both reach"):
-        assert mark in own
-        assert mark not in theirs
-    assert "where the text has 0.5" in theirs  # departures stand on the page itself
-    assert "where the text has lr 5e-4 and no momentum" in theirs
-    assert "A trial run" not in page
-    assert "A trial run" in claims_page(judged, [NOTHING | {"quick": True}], {})
-    for row in rows:
-        told = json.loads(json.dumps(row_to_json(row)))
-        assert json.loads(json.dumps(row_to_json(row_from_json(told)))) == told

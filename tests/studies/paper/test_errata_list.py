@@ -1,6 +1,5 @@
 """The list of errata is whole, every number on it has a test, and pages say its counts."""
 
-import importlib.util
 import json
 import tomllib
 from pathlib import Path
@@ -11,19 +10,17 @@ from typer.testing import CliRunner
 from headgate.errors import SettingError
 from studies.__main__ import app
 from studies.paper.errata.listing import counted, listed
+from studies.paper.errata.page import numbered_tests
 from studies.paper.errata.shown import SHOWN
 
 ROOT = Path(__file__).parents[3]
-_spec = importlib.util.spec_from_file_location("errata_page", ROOT / "tools" / "errata.py")
-page = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(page)
 
 
 def test_every_erratum_has_its_numbers_and_a_test_and_there_are_no_others():
     numbers = [each.number for each in listed().errata]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert sorted(SHOWN) == sorted(numbers)
-    assert sorted(page.tests_by_number()) == sorted(numbers)
+    assert sorted(numbered_tests()) == sorted(numbers)
 
 
 def test_it_is_sorted_by_weight_and_every_label_is_one_of_the_papers():
@@ -32,10 +29,6 @@ def test_it_is_sorted_by_weight_and_every_label_is_one_of_the_papers():
     assert weights == sorted(weights)
     labels = set(tomllib.loads((ROOT / "docs" / "understand" / "paper-labels.toml").read_text("utf-8"))["labels"])
     assert {label for each in errata.errata for label in each.labels} <= labels
-
-
-def test_the_page_is_up_to_date():
-    assert page.PAGE.read_text("utf-8") == page.page()
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/understand/paper.md", "paper/paper.md"])

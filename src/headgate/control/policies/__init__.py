@@ -2,22 +2,14 @@
 
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.below import Below
-from headgate.control.policies.budgeted.bucket import Bucket
 from headgate.control.policies.budgeted.headgate import Headgate
-from headgate.control.policies.budgeted.pacing import Pacing
-from headgate.control.policies.budgeted.random import Random
 from headgate.control.policies.budgeted.rccda import Rccda
-from headgate.control.policies.budgeted.resolving import Resolving
-from headgate.control.policies.budgeted.threshold import Threshold
-from headgate.control.policies.drift.acdpp import Acdpp
-from headgate.control.policies.drift.dpp import Dpp
+from headgate.control.policies.budgeted.simple import Below, Bucket, Pacing, Random, Resolving, Threshold
+from headgate.control.policies.drift.dpp import Acdpp, Dpp
 from headgate.control.policies.held import Held
 from headgate.control.policies.references.clairvoyant import Clairvoyant
-from headgate.control.policies.references.constant import Constant
+from headgate.control.policies.references.constant import Constant, Oracle, Periodic
 from headgate.control.policies.references.hybrid import Hybrid
-from headgate.control.policies.references.oracle import Oracle
-from headgate.control.policies.references.periodic import Periodic
 from headgate.control.policies.references.released import Released
 from headgate.control.policy import AdmissionPolicy
 

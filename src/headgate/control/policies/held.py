@@ -8,9 +8,7 @@ import numpy as np
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling
 from headgate.control.policies.references.clairvoyant import Clairvoyant
-from headgate.control.policies.references.constant import Constant
-from headgate.control.policies.references.oracle import Oracle
-from headgate.control.policies.references.periodic import Periodic
+from headgate.control.policies.references.constant import Constant, Oracle, Periodic
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View

@@ -1,8 +1,18 @@
 """Where prices come from, one word for what a sample costs in a round."""
 
-from headgate.control.prices.hard import Bursts, Drift, Pareto, PerClient, Switches
 from headgate.control.prices.process import PriceProcess, rounds_of
-from headgate.control.prices.processes import Fixed, Markov, Seasonal, Uniform, UniformInteger
+from headgate.control.prices.processes import (
+    Bursts,
+    Drift,
+    Fixed,
+    Markov,
+    Pareto,
+    PerClient,
+    Seasonal,
+    Switches,
+    Uniform,
+    UniformInteger,
+)
 from headgate.control.prices.recorded import Brent, Ercot
 from headgate.control.prices.trace import Trace
 

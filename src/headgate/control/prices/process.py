@@ -1,6 +1,7 @@
 """What a price process is: c(1), c(2), …, the price of one sample in each round."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,3 +35,20 @@ class PriceProcess(ABC):
 def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
     """Addresses that broadcast to (R, stop − start), for `headgate.control.randomness.uniform`."""
     return np.asarray(seeds, dtype=np.int64)[:, None], np.arange(start, stop, dtype=np.int64)[None, :]
+
+
+@dataclass(frozen=True)
+class WithLooks(PriceProcess):
+    """What a label costs where clients look at samples before they choose: its price, and that of the looks it takes."""
+
+    labels: PriceProcess
+    looks: float
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        return self.labels.path(seeds, start, stop) + self.looks
+
+    def mean(self, rounds: int | None) -> float:
+        return self.labels.mean(rounds) + self.looks
+
+    def most(self, rounds: int | None) -> float:
+        return self.labels.most(rounds) + self.looks

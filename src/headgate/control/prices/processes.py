@@ -1,4 +1,4 @@
-"""Prices of the usual kinds: independent, fixed, jumping between levels, seasonal."""
+"""Price processes: independent, fixed, jumping, seasonal; and those that try a policy: bursts, drift, heavy tails, switches."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,12 +6,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import positive, zero_or_more
+from headgate.control.checks import positive, whole_numbers, zero_or_more
 from headgate.control.prices.process import PriceProcess, rounds_of
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
-from headgate.limits import LEVELS
+from headgate.limits import LEVELS, ROUNDS
 
 
 @dataclass(frozen=True)
@@ -158,3 +158,168 @@ class Seasonal(PriceProcess):
 
     def most(self, rounds: int | None) -> float:
         return self.average + self.amplitude + self.noise
+
+
+@dataclass(frozen=True)
+class Bursts(PriceProcess):
+    """Uniform on [low, high], times `factor` while a burst lasts; one begins with probability `chance` in any round."""
+
+    low: float
+    high: float
+    factor: float
+    chance: float
+    length: int
+
+    def __post_init__(self) -> None:
+        Uniform(self.low, self.high)
+        positive("factor", self.factor)
+        whole_length("length", self.length)
+        if not 0 <= self.chance <= 1:
+            raise SettingError(f"chance = {self.chance}: must be a probability")
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        calm = Uniform(self.low, self.high).path(seeds, start, stop)
+        seed, t = rounds_of(seeds, start, stop + self.length - 1)  # places moved by `length`: bursts begin before round 1 too
+        begins = np.cumsum(uniform(seed, Purpose.PRICE_STATE, t) < self.chance, axis=-1)
+        before = np.pad(begins, ((0, 0), (1, 0)))[:, : stop - start]
+        return np.where(begins[:, self.length - 1 :] > before, self.factor * calm, calm)
+
+    def mean(self, rounds: int | None) -> float:
+        bursting = 1 - (1 - self.chance) ** self.length
+        return (self.low + self.high) / 2 * (1 + (self.factor - 1) * bursting)
+
+    def most(self, rounds: int | None) -> float:
+        return self.high * max(self.factor, 1.0)
+
+
+@dataclass(frozen=True)
+class Drift(PriceProcess):
+    """The mean moves from `first` to `last` in `rounds` rounds and stays; prices are uniform on mean·(1 ± noise)."""
+
+    first: float
+    last: float
+    rounds: int
+    noise: float = 0.5
+
+    def __post_init__(self) -> None:
+        positive("first", self.first)
+        positive("last", self.last)
+        whole_length("rounds", self.rounds)
+        if not 0 <= self.noise <= 1:
+            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+
+    def _mean_at(self, t: NDArray[np.int64]) -> Floats:
+        return np.asarray(self.first + (self.last - self.first) * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0))
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        seed, t = rounds_of(seeds, start, stop)
+        return self._mean_at(t) * (1 + self.noise * (2 * uniform(seed, Purpose.PRICE, t) - 1))
+
+    def mean(self, rounds: int | None) -> float:
+        return self.last if rounds is None else float(self._mean_at(np.arange(1, rounds + 1)).mean())
+
+    def most(self, rounds: int | None) -> float:
+        return max(self.first, self.last) * (1 + self.noise)
+
+
+@dataclass(frozen=True)
+class Pareto(PriceProcess):
+    """Independent, P(c > x) falling like x^−tail from `low` on, cut off at `high`."""
+
+    low: float
+    high: float
+    tail: float
+
+    def __post_init__(self) -> None:
+        positive("low", self.low)
+        positive("tail", self.tail)
+        if not self.low < self.high < np.inf:
+            raise SettingError(f"high = {self.high}: must be finite and above low = {self.low}")
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        seed, t = rounds_of(seeds, start, stop)
+        beyond = (self.low / self.high) ** self.tail
+        draw = uniform(seed, Purpose.PRICE, t)
+        return np.asarray(np.minimum(self.low * (1 - draw * (1 - beyond)) ** (-1 / self.tail), self.high))
+
+    def mean(self, rounds: int | None) -> float:
+        ratio = self.high / self.low
+        whole = 1 - ratio**-self.tail
+        if self.tail == 1:
+            return float(self.low * np.log(ratio) / whole)
+        return float(self.low * self.tail / (self.tail - 1) * (1 - ratio ** (1 - self.tail)) / whole)
+
+    def most(self, rounds: int | None) -> float:
+        return self.high
+
+
+@dataclass(frozen=True)
+class Switches(PriceProcess):
+    """Level after level, each for its number of rounds, the same for every seed: what an adversary would ask.
+
+    After the last level prices stay there, or start over where `repeat` is set.
+    """
+
+    levels: tuple[float, ...]
+    lengths: tuple[int, ...]
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        zero_or_more("levels", self.levels)
+        if not self.levels or len(self.levels) != len(self.lengths):
+            raise SettingError(f"lengths: needs one for each of the {len(self.levels)} levels, has {len(self.lengths)}")
+        for length in self.lengths:
+            whole_length("lengths", length)
+        positive("mean of levels", self.mean(None))
+
+    def _prices(self, start: int, stop: int) -> Floats:
+        ends = np.cumsum(self.lengths)
+        t = np.arange(start - 1, stop - 1)
+        place = t % ends[-1] if self.repeat else np.minimum(t, ends[-1] - 1)
+        return np.asarray(np.array(self.levels, dtype=np.float64)[np.searchsorted(ends, place, side="right")])
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        return np.tile(self._prices(start, stop), (len(seeds), 1))
+
+    def mean(self, rounds: int | None) -> float:
+        if rounds is None:
+            return float(np.average(self.levels, weights=self.lengths)) if self.repeat else float(self.levels[-1])
+        return float(self._prices(1, rounds + 1).mean())
+
+    def most(self, rounds: int | None) -> float:
+        return max(self.levels)
+
+
+@dataclass(frozen=True)
+class PerClient(PriceProcess):
+    """A price for each client, c_m(t): the common price times the client's factor, ± `noise` of it, uniform. (R, T, M)."""
+
+    common: PriceProcess
+    factors: tuple[float, ...]
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("factors", self.factors)
+        if not self.factors:
+            raise SettingError("factors = []: needs one factor for each client")
+        if not 0 <= self.noise <= 1:
+            raise SettingError(f"noise = {self.noise}: must lie between 0 and 1, so that no price falls below zero")
+
+    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+        seed, t = rounds_of(seeds, start, stop)
+        clients = np.arange(len(self.factors))
+        draw = uniform(seed[..., None], Purpose.PRICE_CLIENT, t[..., None], clients)
+        own = np.asarray(self.factors) * (1 + self.noise * (2 * draw - 1))
+        return np.asarray(self.common.path(seeds, start, stop)[..., None] * own)
+
+    def mean(self, rounds: int | None) -> float:
+        """Over clients, too, each counted once."""
+        return self.common.mean(rounds) * float(np.mean(self.factors))
+
+    def most(self, rounds: int | None) -> float:
+        return self.common.most(rounds) * max(self.factors) * (1 + self.noise)
+
+
+def whole_length(name: str, value: float) -> None:
+    if whole_numbers(name, value, ROUNDS) < 1:
+        raise SettingError(f"{name} = {value}: must be at least one round")

@@ -4,7 +4,7 @@ After a change the buffers hold the old world until they are renewed, and the mo
 the test in `surprise.py` the places that were last renewed before losses began to rise are renewed at once, at any price that
 the purse can pay. Where a low price has renewed them all already, there is nothing to hurry for, and it does as headgate does.
 It listens to what low prices bring, and where they stay away to a few samples bought to hear. From an alarm on, until the model
-has learnt the new world, what samples lose is not taken for the usual. docs/better/drift.md has the numbers.
+has learnt the new world, what samples lose is not taken for the usual. docs/studies/drift.md has the numbers.
 """
 
 from dataclasses import dataclass

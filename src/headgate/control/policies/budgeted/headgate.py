@@ -69,7 +69,7 @@ class Headgate(BudgetedPolicy):
             raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
 
     def resolved(self, given: PolicyContext) -> Self:
-        """What was left out and goes by the model: docs/better/README.md has what it was chosen by."""
+        """What was left out and goes by the model: docs/studies/better.md has what it was chosen by."""
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
             self, smooth=smooth if self.smooth is None else self.smooth, ahead=ahead if self.ahead is None else self.ahead

@@ -1,21 +1,65 @@
 """Plain drift-plus-penalty: minimise J_t(Λ) with no interval around it (paper §5.2; Neely 2010)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, log2
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.budgeted.purse import within_purse
-from headgate.control.policies.drift.objective import minimise_objective, paper_penalty
-from headgate.control.policies.operating_point import better_of_corollary
+from headgate.control.policies.drift.argmin import Objective, argmin_on
+from headgate.control.policies.operating_point import better_of_corollary, highest_rate
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention, capacity_of
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
+from headgate.theory import bound
 from headgate.theory.bound import BoundConstants
+from headgate.theory.drift import admission_interval, dpp_objective
+from headgate.theory.labels import paper
+
+
+class Penalty(NamedTuple):
+    """A surrogate for the learning error as a function of n and N, with its derivatives along Λ."""
+
+    value: Callable[[Floats, Floats], Floats]
+    slope: Callable[[Floats, Floats], Floats]
+    curvature: Callable[[Floats, Floats], tuple[Floats, Floats]]
+    bend: tuple[float, float]
+    """the N between which it need not be convex"""
+
+
+def paper_penalty(k: bound.BoundConstants) -> Penalty:
+    """eq:penalty-dpp."""
+    return Penalty(
+        value=lambda n, N: bound.penalty(n, N, k),
+        slope=lambda n, N: bound.penalty_slope(n, N, k),
+        curvature=lambda n, N: bound.penalty_curvature(n, N, k),
+        bend=(k.pdim, k.pdim * bound.CONVEX_FROM),
+    )
+
+
+@paper("eq:dpp-policy", "eq:dpp-min-def")
+def minimise_objective(view: View, V: ArrayLike, penalty: Penalty, n: Floats, N: Floats, lo: Floats, hi: Floats) -> Floats:
+    """argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi, for every run."""
+    weight = np.asarray(V, dtype=np.float64)
+    pull = view.debt * view.one_price()
+
+    def value(x: Floats) -> Floats:
+        return dpp_objective(view.debt, view.one_price(), x, view.system.budget, weight, penalty.value(n + x, N + x))
+
+    def slope(x: Floats) -> Floats:
+        return pull + weight * penalty.slope(n + x, N + x)
+
+    def curvature(x: Floats) -> tuple[Floats, Floats]:
+        convex, bent = penalty.curvature(n + x, N + x)
+        return weight * convex, weight * bent
+
+    stretch = (penalty.bend[0] - N, penalty.bend[1] - N)
+    return argmin_on(Objective(value, slope, curvature, stretch), lo, hi)
 
 
 def horizon_at(view: View) -> int:
@@ -102,3 +146,39 @@ class Dpp(AdmissionPolicy):
             view, self.weight(view), paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
         )  # eq:dpp-policy
         return AdmissionRequest(within_purse(view, total) if self.purse else total, room), memory
+
+
+@paper("eq:dpp-policy", "alg:acdpp")
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Acdpp(Dpp):
+    """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄ (paper §5, Algorithm 1).
+
+    rate and rho may be one number or one per run; rho left out is 1 − T^−phi.
+
+    Without a burst cap the first round admits Λ̄/(1−ρ), whatever it costs: that is the literal rule.
+    """
+
+    per_run: ClassVar[tuple[str, ...]] = ("K", "V", "rate", "rho")
+    rate: float | Floats | None = None
+    """Λ̄, the rate on which the interval closes; left out: the highest that fits both constraints"""
+    rho: float | Floats | None = None
+    phi: float = 0.5
+    burst: float | Literal["buffer", "none"] = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rate is not None:
+            positive("rate", self.rate)
+        inside_unit("phi", self.phi)
+        if self.rho is not None:
+            inside_unit("rho", self.rho)
+
+    def resolved(self, given: PolicyContext) -> Self:
+        known = super().resolved(given)
+        horizon = given.system.horizon
+        rho = self.rho if self.rho is not None or horizon is None else 1.0 - max(horizon, 2) ** -self.phi
+        return replace(known, rate=highest_rate(int(known.required("K")), given) if self.rate is None else self.rate, rho=rho)
+
+    def interval(self, view: View) -> tuple[Floats, Floats]:
+        rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
+        return admission_interval(view.t, self.required("rate"), rho)  # eq:lambda-min-max

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from headgate.control.checks import inside_unit, positive, zero_or_more
-from headgate.control.policies.drift.objective import Penalty, minimise_objective
+from headgate.control.policies.drift.dpp import Penalty, minimise_objective
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View

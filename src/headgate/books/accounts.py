@@ -1,0 +1,285 @@
+"""The server's accounts of one run: what it orders each round, what clients told, and the ledger that follows from both.
+
+Nothing here knows of Flower or of a model. The ledger in memory is the replay of the store at all times.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from headgate.books.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered
+from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
+from headgate.books.receipts import Closings, check_address, check_held, closings
+from headgate.books.replay import check_orders, decided, replay, report_of, reserve
+from headgate.books.rules import stated, stated_choice
+from headgate.control.controller import Controller
+from headgate.control.policies.budgeted.purse import kept_back, most_money
+from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
+from headgate.errors import LedgerError, SettingError
+from headgate.experiment import Experiment
+from headgate.registry import Unnamed
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRound:
+    """A round whose orders are on disk."""
+
+    orders: Orders
+    before: Ledger
+    kept_from: Ints
+    limit: Ints | None
+    outstanding: Mapping[int, Mapping[int, Ordered]]
+    """client → round → order, this round's included"""
+
+    @property
+    def t(self) -> int:
+        return self.orders.t
+
+    def ordered(self, client: int) -> int:
+        own = self.outstanding.get(client, {}).get(self.t)
+        return 0 if own is None else own.ordered
+
+    def unheard(self, client: int) -> list[Ordered]:
+        """Its open orders, the oldest first."""
+        return [row for _, row in sorted(self.outstanding.get(client, {}).items())]
+
+    def known(self, client: int) -> int:
+        return int(self.before.admitted[0, client])
+
+    def expected(self, client: int, admitted: int) -> int:
+        """What a client holds after it has admitted `admitted` more samples than the server knew of."""
+        last = self.known(client) + admitted
+        first = max(int(self.before.dropped[0, client]), int(self.kept_from[0, client]))
+        if self.limit is not None:
+            first = max(first, last - int(self.limit[client]))
+        return last - first
+
+
+def check_playable(experiment: Experiment) -> tuple[str, str, str]:
+    """(rule, settings, choice) as orders state what to keep and what to buy; refuses what cannot be played on Flower."""
+    if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
+        raise SettingError(
+            f"run.policies = {list(experiment.policies)}, run.seeds = {len(experiment.seeds)}: "
+            "a run on Flower has one policy and one seed"
+        )
+    ((name, policy),) = experiment.policies.items()
+    which = "retention"
+    try:
+        rule = stated(policy.retention(experiment.system))
+        which = "buying"
+        return *rule, stated_choice(experiment)
+    except Unnamed as error:
+        raise Unnamed(f"policies.{name}: clients on Flower must know its {which} rule by name: {error}") from None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A client's answer, judged as a whole: it counts, or there is a reason why nothing of it does."""
+
+    client: int
+    receipt: Receipt | None = None
+    """its receipt, where it agrees with the orders; None: it has none, or one that does not"""
+    closes: Closings | None = None
+    reason: str | None = None
+    offence: bool = False
+    """whether the reason is the client's fault; a message that got lost is not"""
+    ahead: int = 0
+    """the round that its client has come to, where that is not before the one that is played"""
+
+
+class Accounts:
+    """The accounts of one policy and one seed, in one store."""
+
+    def __init__(self, experiment: Experiment, store: LedgerStore) -> None:
+        self.experiment, self.store = experiment, store
+        self.rule, self.settings, self.choice = check_playable(experiment)
+        (self.policy,) = experiment.policies
+        self.seed = int(experiment.seeds[0])
+        self.asks = experiment.policies[self.policy].listens or bool(experiment.training.losses)
+        """whether clients are to tell what their samples lose"""
+        policy = experiment.policies[self.policy]
+        self.looks = experiment.price_of_looks(policy)
+        """what is paid for looks with every label"""
+        choice = policy.selection if self.choice else None
+        self.looks_at_samples = bool(policy.retention(experiment.system).scores or (choice and choice.looks))
+        """whether clients need the model to drop or to choose samples"""
+        self.controller = Controller(experiment.system, policy, 1, experiment.seeds, looks=self.looks)
+        self.ledger = replay(store, self.controller)
+        self.clients = store.clients()
+
+    @property
+    def t(self) -> int:
+        """The last settled round."""
+        return self.ledger.t
+
+    def client(self, client: int) -> ClientRow:
+        """What the server last heard of it; zeros before its first answer."""
+        return self.clients.get(client, ClientRow(client, 0, 0, False, 0, 0, 0, 0))
+
+    # the two halves of a round
+
+    def begin(self, price: Floats, present: Collection[int]) -> OpenRound:
+        """The next round, with its orders on disk: those written before a crash, or new ones to the clients in `present`."""
+        begun, self.clients = self.store.begun(), self.store.clients()  # somebody may have lifted a quarantine
+        if begun is None:
+            reserved = self._reserved(price)
+            orders = decided(self.controller, self.ledger, price, reserved)
+            self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)))
+        elif begun.round != self.t + 1:
+            raise LedgerError(f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged")
+        else:
+            orders = decided(self.controller, self.ledger, begun.price, begun.reserved)
+            check_orders(orders, self.store.orders(begun.round))
+        outstanding: dict[int, dict[int, Ordered]] = {}
+        for row in self.store.outstanding():
+            outstanding.setdefault(row.client, {})[row.round] = row
+        buffers = self.controller.buffers
+        return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
+
+    def _reserved(self, price: Floats) -> float:
+        """What open orders may cost, and what rounding may add because answers are charged in the order in which they come."""
+        open_, system = self.store.outstanding(), self.experiment.system
+        overdraft = getattr(self.controller.policy, "overdraft", 0.0)
+        amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])
+        most = most_money(system, self.t + 1, overdraft)
+        return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
+
+    def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
+        """Only orders to admit something are written: the others cost nothing."""
+        for client in sorted(present):
+            ordered = int(orders.admitted[0, client])
+            if ordered:
+                free = 0 if orders.free is None else min(int(orders.free[0, client]), ordered)
+                price = orders.price[0] if orders.price.ndim == 1 else orders.price[0, client]
+                yield Ordered(orders.t, client, ordered, free, float(price))
+
+    def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
+        """The order to one client. Without a row it is to admit nothing and to train on what it holds."""
+        unheard = now.outstanding.get(client, {})
+        return Order(
+            experiment=self.store.experiment,
+            round=now.t,
+            client=client,
+            known=now.known(client),
+            last=now.known(client) + now.ordered(client),
+            kept_from=int(now.kept_from[0, client]),
+            limit=NO_LIMIT if now.limit is None else int(now.limit[client]),
+            acknowledged=min(unheard, default=now.t) - 1,
+            train=train,
+            rule=self.rule,
+            settings=self.settings,
+            seed=self.seed,
+            losses=self.asks,
+            choice=self.choice,
+            late=self.experiment.data.late,
+        )
+
+    def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
+        """An answer whose report agrees with what was ordered; refused where it does not."""
+        check_address(receipt, order)
+        if isinstance(receipt, Ahead):
+            reason = f"did not do this order: it has done orders up to round {receipt.newest}"
+            return Answer(order.client, reason=reason, ahead=max(receipt.newest, now.t))
+        unheard = now.outstanding.get(order.client, {})
+        past = self.store.closed(order.client, [t for t in receipt.rounds if t not in unheard and t < now.t])
+        closes = closings(receipt, order, unheard, past, self.store.lasts(past.values()))
+        check_held(receipt, order, now.expected(order.client, closes.admitted))
+        return Answer(order.client, receipt, closes)
+
+    def check_up_to_date(self, now: OpenRound, answers: Iterable[Answer]) -> None:
+        """Refuse to go on with a ledger that is an old copy, by which honest clients would look like liars.
+
+        More than half of the clients that answer must say so: one that lies among others does not stop a run.
+        """
+        answered = [answer for answer in answers if answer.receipt or answer.offence or answer.ahead]
+        ahead = [answer.ahead for answer in answered if answer.ahead]
+        if 2 * len(ahead) > len(answered):
+            said = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
+            raise LedgerError(f"{self.store.path}: is an old copy: {said}, it knows {self.t}; put the newest one in its place")
+
+    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
+        """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
+        closed: list[Ordered] = []
+        corrected: list[Ordered] = []
+        clients: list[ClientRow] = []
+        events: list[Event] = []
+        away = [row.client for row in self.clients.values() if row.quarantined]  # nothing of theirs stays open
+        for answer in answers:
+            row, receipt = self.client(answer.client), answer.receipt
+            caught = answer.offence and row.offences + 1 >= offences
+            if answer.reason is not None:
+                events.append(Event(now.t, answer.client, "rejected" if answer.offence else "failed", answer.reason))
+            elif receipt is not None:
+                if receipt.lost > row.lost:
+                    gone = f"{receipt.lost - row.lost} samples of a store that is gone"
+                    events.append(Event(now.t, answer.client, "lost", gone))
+                if receipt.withdrawn > row.withdrawn:
+                    gone = f"{receipt.withdrawn - row.withdrawn} samples that it was to hold"
+                    events.append(Event(now.t, answer.client, "withdrawn", gone))
+                if receipt.note:
+                    events.append(Event(now.t, answer.client, "short", receipt.note))
+                names = ("lost", "withdrawn", "distinct", "uses", "squares")
+                row = row._replace(heard=now.t, **{name: getattr(receipt, name) for name in names})
+            if answer.closes is not None and (answer.reason is None or caught):
+                closed += answer.closes.closed
+                corrected += answer.closes.corrected
+                events += _late(now.t, answer.closes)
+            elif caught:
+                away.append(answer.client)
+            if answer.offence:
+                row = row._replace(offences=row.offences + 1, quarantined=caught)
+            if caught:
+                events.append(Event(now.t, answer.client, "quarantined", f"after {row.offences} offences"))
+            clients.append(row)
+        for client in away:
+            closed += (rows := [row._replace(admitted=0, learned=now.t) for row in now.unheard(client)])
+            events += [released(now.t, client, rows)] if rows else []
+        ledger = self.controller.post(now.before, now.orders, report_of(now.orders, [*closed, *corrected], losses))
+        return Settlement(now, ledger, closed, corrected, clients, events, losses)
+
+    def commit(
+        self,
+        done: "Settlement",
+        parameters: tuple[str, str],
+        metrics: Mapping[str, Any],
+        by_client: Mapping[str, Any] | None,
+        medians: Medians = NOTHING_KNOWN,
+    ) -> None:
+        """Write a settled round to disk, then change what is in memory."""
+        told = (done.closed, done.corrected, done.ledger, done.clients, done.events)
+        self.store.settle(done.now.t, *told, parameters, metrics, by_client, medians)
+        self.ledger = done.ledger
+        self.clients = {**self.clients, **{row.client: row for row in done.clients}}
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """A round with its answers, as it will be written."""
+
+    now: OpenRound
+    ledger: Ledger
+    closed: list[Ordered]
+    corrected: list[Ordered]
+    clients: list[ClientRow]
+    events: list[Event]
+    losses: Losses | None = None
+
+    def with_events(self, events: Iterable[Event]) -> "Settlement":
+        return replace(self, events=[*self.events, *events])
+
+
+def _late(t: int, closes: Closings) -> Iterable[Event]:
+    for row in closes.closed:
+        if row.round < t and row.admitted:
+            yield Event(t, row.client, "late", f"{row.admitted} samples of round {row.round}, {row.charge:g} in all")
+    for row in closes.corrected:
+        what = f"{row.admitted} samples of round {row.round} that it had not told of, {row.charge:g} in all"
+        yield Event(t, row.client, "corrected", what)
+
+
+def released(t: int, client: int, rows: Collection[Ordered]) -> Event:
+    """Orders of a client in quarantine on which nothing is known: their money is there for others again."""
+    rounds = ", ".join(str(row.round) for row in rows)
+    return Event(t, client, "released", f"{sum(row.ordered for row in rows)} samples ordered in rounds {rounds}")

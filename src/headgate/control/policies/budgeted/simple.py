@@ -1,0 +1,215 @@
+"""Buyers with one simple rule each: a fixed price limit, an even pace, a bucket, a coin."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from headgate.control.checks import positive, zero_or_more
+from headgate.control.policies.budgeted import all_prices, latest_prices
+from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.policies.budgeted.price_limit import Edge, edge_of
+from headgate.control.policies.budgeted.purse import pace
+from headgate.control.policies.drift.dpp import horizon_at
+from headgate.control.policy import PolicyContext
+from headgate.control.prices import PriceProcess
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Arrays, Floats, System, View
+from headgate.errors import SettingError
+
+DRAWS = 1 << 17
+"""prices from which a distribution is read off"""
+OTHERS = 1 << 31
+"""first seed of those draws: the distribution is known, the run's own prices are not"""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Threshold(BudgetedPolicy):
+    """A fixed price limit from a known price distribution: all places at or below it, none above.
+
+    `limit` is the highest price at which to buy, `share` the part of the places bought at exactly this price.
+
+    A limit that is left out, and its share, are those at which the expected spend is C·T.
+    """
+
+    limit: float | None = field(default=None, metadata={"infinite": True})
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.limit is not None:
+            zero_or_more("limit", self.limit if self.limit != np.inf else 0.0)
+        if not 0 <= self.share <= 1:
+            raise SettingError(f"share = {self.share}: must lie between 0 and 1")
+
+    def resolved(self, given: PolicyContext) -> Self:
+        if self.limit is not None:
+            return self
+        fill = self.most_in_first_round(given.system) if self.fill else 0.0
+        limit, share = known_edge(given.prices, given.system, given.rounds, fill)
+        return replace(self, limit=limit, share=share)
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        runs = view.debt.shape
+        return Edge(np.full(runs, self.required("limit")), np.full(runs, self.share)).wanted(view.price), memory
+
+
+def known_edge(prices: PriceProcess, system: System, rounds: int, fill: float = 0.0) -> tuple[float, float]:
+    """(limit, share) at which the expected spend of all rounds is C·T, with at most `fill` of it in round 1 at any price."""
+    seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
+    seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
+    money, memory = system.budget * rounds, float(system.memory)
+    if fill and rounds > 1:
+        filling = min(memory * prices.mean(rounds), fill)
+        spend = (money - filling) / (rounds - 1) / memory
+    else:
+        spend = system.budget / memory
+    limit, share = edge_of(seen, np.array([seen.size]), np.array([spend]))
+    return float(limit[0]), float(share[0])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resolving(BudgetedPolicy):
+    """Money left over rounds left, solved in every round for the price limit that just spends it.
+
+    Certainty equivalence with the prices seen so far (Jasin and Kumar 2012; Balseiro, Besbes and Pizarro 2024)."""
+
+    def start(self, system: System, runs: int) -> Arrays:
+        return {**super().start(system, runs), **all_prices.unseen(runs)}
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        memory = all_prices.observe(memory, view)
+        spend = pace(view, self.overdraft) / self.places(view.system).sum()
+        return all_prices.deserved(memory, view.price, spend), memory
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pacing(BudgetedPolicy):
+    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020): a price of money that rises with spending and falls without.
+
+    A sample is worth 1, so the whole buffer is bought while μ·c(t) ≤ 1. With μ(1) = 0 and step 1/V the recursion is the
+    paper's debt, μ(t) = Z(t)/V: drift-plus-penalty is this rule with the penalty as worth. What is left out is scaled by the
+    mean price c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
+    """
+
+    step: float | None = None
+    initial: float | None = None
+    """μ(1)"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.step is not None:
+            positive("step", self.step)
+        if self.initial is not None:
+            zero_or_more("initial", self.initial)
+
+    def start(self, system: System, runs: int) -> Arrays:
+        own = {name: np.zeros(runs) for name in ("mu", "spent", "sum_of_prices")}
+        return {**super().start(system, runs), **own}
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        price, budget = view.one_price(), view.system.budget
+        total = memory["sum_of_prices"] + price
+        mean = np.maximum(total / view.t, np.finfo(np.float64).tiny)
+        if view.t == 1:
+            mu = 1 / mean if self.initial is None else np.full_like(price, self.initial)
+        else:
+            step = 1 / (mean * budget * np.sqrt(horizon_at(view))) if self.step is None else self.step
+            mu = np.maximum(memory["mu"] - step * (budget - (view.spent - memory["spent"])), 0.0)
+        share = (mu * price <= 1).astype(np.float64)
+        return share, {**memory, "mu": mu, "spent": view.spent, "sum_of_prices": total}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Below(BudgetedPolicy):
+    """Buys where the price is at most the running quantile of the last 256 prices, for the money left over such rounds left.
+
+    With `quantile` = 0.5 it buys below the running median, for twice the money left over rounds left. With 1 it spends the
+    same money in every round, whatever the price. Where each client has a price, their mean is compared.
+    """
+
+    quantile: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.quantile <= 1:
+            raise SettingError(f"quantile = {self.quantile}: must be above 0 and at most 1")
+
+    def start(self, system: System, runs: int) -> Arrays:
+        return {**super().start(system, runs), **latest_prices.unseen(runs)}
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        price = view.price if view.price.ndim == 1 else view.price.mean(axis=-1)
+        memory = latest_prices.observe(memory, view._replace(price=price))
+        place = np.ceil(self.quantile * latest_prices.remembered(memory)).astype(np.int64) - 1
+        limit = np.take_along_axis(np.sort(latest_prices.seen_prices(memory), axis=-1), place[:, None], axis=-1)[:, 0]
+        cost = (view.price if view.price.ndim > 1 else price[:, None]) * self.places(view.system)
+        money = pace(view, self.overdraft) / self.quantile
+        all_places = cost.sum(axis=-1)
+        share = np.divide(money, all_places, out=np.ones_like(money), where=all_places > money)
+        share = np.where(price <= limit, share, 0.0)
+        return (share if view.price.ndim == 1 else np.broadcast_to(share[:, None], view.price.shape)), memory
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bucket(BudgetedPolicy):
+    """A token bucket: the budget drips in, and what does not fit is lost.
+
+    In any w rounds it spends at most (w + depth)·C, the filling of the buffers included.
+
+    Greedy: at or below the mean price so far it buys all the tokens allow. Above it, only what would be lost.
+    """
+
+    depth: float = 10.0
+    """what the bucket holds, in rounds' budgets; it is full at the start"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("depth", self.depth)
+
+    def start(self, system: System, runs: int) -> Arrays:
+        own = {"tokens": np.full(runs, self.depth * system.budget), "spent": np.zeros(runs), "sum_of_prices": np.zeros(runs)}
+        return {**super().start(system, runs), **own}
+
+    def spending_limit(self, view: View, memory: Arrays) -> Floats:
+        return np.minimum(super().spending_limit(view, memory), view.spent + memory["tokens"])
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        price, budget = view.one_price(), view.system.budget
+        places = float(self.places(view.system).sum())
+        total = memory["sum_of_prices"] + price
+        full = self.depth * budget
+        tokens = np.minimum(memory["tokens"] - (view.spent - memory["spent"]), full) + budget
+        spend = np.where(price <= total / view.t, tokens, np.maximum(tokens - full, 0.0))
+        share = np.divide(spend, price * places, out=np.ones_like(price), where=price > 0)
+        return np.minimum(share, 1.0), {**memory, "tokens": tokens, "spent": view.spent, "sum_of_prices": total}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Random(BudgetedPolicy):
+    """Whole buffers at random rounds, whatever they cost: what a policy must beat to be worth its name.
+
+    Each round a coin: with `chance` all places are bought. C/(c̄·B̄) spends the budget on average.
+
+    Coins are addressed by seed, round and the bits of the price, so that runs with other prices have
+    other coins and each is the same in any batch.
+    """
+
+    chance: float | None = None
+    """left out: the one that spends the budget on average"""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chance is not None and not 0 <= self.chance <= 1:
+            raise SettingError(f"chance = {self.chance}: must be a probability")
+
+    def resolved(self, given: PolicyContext) -> Self:
+        spends_all = min(1.0, given.system.budget / (given.mean_price * given.system.memory))
+        return replace(self, chance=spends_all if self.chance is None else self.chance)
+
+    def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
+        bits = view.one_price().view(np.uint64)
+        folded = ((bits >> np.uint64(32)) ^ bits) & np.uint64(0xFFFFFFFF)
+        coin = uniform(self.seed, Purpose.ADMISSION, view.t, folded.astype(np.int64))
+        return (coin < self.required("chance")).astype(np.float64), memory

@@ -1,0 +1,113 @@
+"""What headgate closes of the gap between constant admission and the oracle, in every study, and beside which rivals."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headgate.analysis.comparison import share
+from headgate.analysis.formatting import percent
+from headgate.analysis.intervals import DECIDED, Difference, Estimate
+from headgate.analysis.limits import holm
+from headgate.analysis.pages import table
+from headgate.analysis.savings import Row, paired
+from studies.comparisons import BETTER, GRIDS, MEASURES, Found, at, gap, rows_of, title
+from studies.pages import Series, StudyContent, draw_intervals
+
+PAPERS_BUDGET = {"mnist": 55.0}
+"""of several, the paper's"""
+OF_MANY_PRICES = ("prices", "prices-lenet")
+SAME_SETTING = ("ablations", *GRIDS)
+"""of which another comparison says the same"""
+
+
+def better_content(folder: Path) -> StudyContent:
+    found = rows_of(BETTER, folder)
+    shown = {
+        name: [row for row in rows if row["budget"] == PAPERS_BUDGET.get(name, row["budget"])]
+        for name, rows in found.items()
+        if name not in (*SAME_SETTING, *OF_MANY_PRICES)
+    }
+    series = [Series(key, [_percent(at(rows, "headgate")[f"closed_{key}"]) for rows in shown.values()]) for key in MEASURES]
+    draw = partial(
+        draw_intervals,
+        names=[title(name) for name in shown],
+        series=series,
+        shows="what headgate closes of the gap from constant admission to the oracle (%, 80 % interval)",
+        line=0.0,
+        most=100.0,
+    )
+    return StudyContent(_closed_table(shown), _numbers(found, shown), draw)
+
+
+def _percent(closed: Any) -> tuple[float | None, float | None, float | None]:
+    low, mean, high = Estimate(*closed).scaled(100).low, 100 * closed[0], Estimate(*closed).scaled(100).high
+    return mean, low, high
+
+
+def _closed_table(shown: Found) -> str:
+    lines = []
+    for name, rows in shown.items():
+        headgate, constant, oracle = (at(rows, policy) for policy in ("headgate", "constant", "oracle"))
+        lost = f", {headgate['diverged']} more broke down" if headgate["diverged"] else ""
+        lines.append(
+            [
+                title(name),
+                f"{headgate['seeds']}{lost}",
+                " / ".join(f"{100 * row['best'][0]:.2f}" for row in (constant, headgate, oracle)),
+                *(share(Estimate(*headgate[f"closed_{key}"])) for key in MEASURES),
+                f"{headgate['spend']:.1f} of {headgate['budget']:g}",
+            ]
+        )
+    closed = [f"closed, {key}" for key in MEASURES]
+    return table(["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"], lines)
+
+
+def _numbers(found: Found, shown: Found) -> dict[str, Any]:
+    released = at(found["mnist"], "released", 55.0)
+    enough = [row for row in found["mnist"] if row["policy"] == "headgate" and row["best"][0] >= released["best"][0]]
+    least = min(enough or [at(found["mnist"], "headgate", 55.0)], key=lambda row: float(row["spend"]))
+    ours = [at(rows, "headgate") for rows in shown.values()]
+    ends = sorted(round(100 * row["closed_last"][0]) for row in ours)
+    parts = found["ablations"]
+    counts = beside_constant(found)
+    return {
+        "studies": len(shown),
+        "least_closed": ends[0],
+        "most_closed": ends[-1],
+        "over": sum(row["overspent_runs"] + max(row["worst_excess"], 0) for row in ours),
+        "released": f"{100 * released['best'][0]:.2f} % for {released['spend']:.2f} a round",
+        "peak": released["peak_n"],
+        "ours": f"{100 * least['best'][0]:.2f} % for {least['spend']:.2f}",
+        "of_released": percent(least["spend"] / released["spend"]),
+        "rivals": ", ".join(f"{title(name).partition(', ACDPP')[0]} {_best_rival(found[name])}" for name in GRIDS),
+        "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "last"),
+        "offers": counts[0],
+        "ahead": counts[1],
+        "behind": counts[2],
+    }
+
+
+def _best_rival(rows: list[Row] | Any) -> str:
+    """headgate less the best that ACDPP comes to with any of the settings tried, by the last models."""
+    rivals = [row for row in rows if row["policy"].startswith("K") and row["last"]]
+    return gap(at(rows, "headgate"), max(rivals, key=lambda row: float(row["last"][0])), "last")
+
+
+def beside_constant(found: Found) -> tuple[int, int, int]:
+    """Return the offers, and those in which headgate is clearly ahead of constant by all measures, or behind by any.
+
+    Clear is p of at most 5 % in Student's paired test after Holm's correction over all of them.
+    """
+    tests: dict[tuple[str, Any, str], Difference | None] = {}
+    for name, rows in found.items():
+        if name not in SAME_SETTING:
+            for offer in dict.fromkeys((row["prices"], row["budget"]) for row in rows):
+                own = [row for row in rows if (row["prices"], row["budget"]) == offer]
+                for key in MEASURES:
+                    tests[name, offer, key] = paired(at(own, "headgate"), at(own, "constant"), key)
+    signs: dict[tuple[str, Any], list[float]] = {}
+    for (name, offer, _), test in holm(tests).items():
+        decided = test is not None and test.p is not None and test.p <= 1 - DECIDED
+        signs.setdefault((name, offer), []).append(test.mean if decided and test is not None else 0.0)
+    ahead, behind = (sum(map(clear, signs.values())) for clear in (lambda own: min(own) > 0, lambda own: min(own) < 0))
+    return len(signs), ahead, behind

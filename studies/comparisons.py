@@ -1,0 +1,143 @@
+"""The comparisons behind the pages, each a recipe better/NAME: what runs, and its rows, kept as one line each."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from headgate.analysis.comparison import rows as compared_rows
+from headgate.analysis.formatting import DASH, listed, plus_minus, prices_text
+from headgate.analysis.intervals import Difference
+from headgate.analysis.pages import facts_of, of_one_sort, read_numbers, write
+from headgate.analysis.runs import read_finished
+from headgate.analysis.savings import Row, paired
+from headgate.errors import DataError
+from headgate.experiment import Experiment, sweep_points
+from headgate.experiment.recipes import study_table
+from headgate.records.reader import RunFolder
+from studies import recipe
+
+MEASURES = ("best", "last", "mean")
+GRIDS = ("acdpp-grid", "acdpp-grid-lenet")
+"""headgate beside ACDPP with a grid of its settings"""
+BETTER = (
+    "mnist",
+    "ablations",
+    "acdpp-grid",
+    "logistic-helped",
+    "lenet",
+    "acdpp-grid-lenet",
+    "lenet-helped",
+    "cifar10",
+    "cifar10-helped",
+    "imagenette",
+    "imagenette-helped",
+    "ercot",
+    "brent",
+    "prices",
+    "ercot-lenet",
+    "brent-lenet",
+    "prices-lenet",
+)
+"""policies at equal spend"""
+ALSO = ("response-logistic", "response-lenet", "response-cifar10", "listening")
+"""what accuracy depends on, and a policy that buys by the clients' losses"""
+DROPPED = ("paid", "chosen", "closed_chosen")
+Found = Mapping[str, Sequence[Row]]
+"""the rows of each comparison"""
+
+
+@dataclass(frozen=True)
+class ComparisonRecipe:
+    """A comparison, as its recipe states it."""
+
+    name: str
+    points: tuple[tuple[str, Experiment], ...]
+    needs_gpu: bool
+
+    @property
+    def command(self) -> str:
+        """The command that makes its numbers again, by themselves."""
+        one_price = len({prices_text(experiment.tables()["prices"]) for _, experiment in self.points}) == 1
+        money = ",".join(f"{experiment.system.budget:g}" for _, experiment in self.points) if one_price else "recipe"
+        return f"headgate compare studies/recipes/better/{self.name}.toml --budgets {money} --policies recipe --as-printed"
+
+
+@cache  # a page asks for the same ones again and again
+def comparison(name: str, overrides: tuple[str, ...] = ()) -> ComparisonRecipe:
+    file = recipe(f"better/{name}")
+    return ComparisonRecipe(name, tuple(sweep_points(file, overrides)), bool(study_table(file).get("needs_gpu")))
+
+
+def title(name: str) -> str:
+    return str(study_table(recipe(f"better/{name}"))["title"])
+
+
+def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
+    """Return the comparisons without rows in `folder`; refused where trials and results would be mixed."""
+    return [name for name in names if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick: bool = False) -> Path:
+    """Write NAME.json: a row for each budget and policy with the scores of every seed, to six digits."""
+    rows = [
+        {key: _rounded(value) for key, value in row.items() if key not in DROPPED and not key.startswith("leads_")}
+        for row in compared_rows(read_finished(runs))
+    ]
+    facts = facts_of(command, [RunFolder.open(run) for run in runs], quick)
+    first = min((min(row["learnt"]) for row in rows if row["learnt"]), default=0)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for row in rows:
+        row["learnt"] = None if row["learnt"] == list(range(first, first + row["seeds"])) else row["learnt"]
+    lines = ",\n".join(_line([row.get(key) for key in columns]) for row in rows)
+    head = _line({**facts, "first_seed": first, "columns": columns})
+    return write(folder, {f"{name}.json": f'{head[:-1]},"rows":[\n{lines}\n]}}\n'})[0]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def rows_in(numbers: Mapping[str, Any]) -> Sequence[Row]:
+    """Return the rows that `keep_rows` or `headgate compare --pages` wrote; none where there are none."""
+    rows, columns = numbers.get("rows", []), numbers.get("columns")
+    if columns is None:
+        return rows if isinstance(rows, list) else []
+    made = [dict(zip(columns, values, strict=True)) for values in rows]
+    for row in made:
+        row["unit"] = row.get("unit") or ""
+        if row["learnt"] is None:
+            row["learnt"] = list(range(numbers["first_seed"], numbers["first_seed"] + row["seeds"]))
+    return made
+
+
+def rows_of(names: Sequence[str], folder: Path) -> dict[str, Sequence[Row]]:
+    """Return the rows of each comparison; refused where one that needs no GPU was not run."""
+    found = {name: rows_in(read_numbers(folder / f"{name}.json")) for name in names}
+    if absent := [name for name, rows in found.items() if not rows and not comparison(name).needs_gpu]:
+        raise DataError(f"{folder}: has no numbers of {listed(absent)}")
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def at(rows: Sequence[Row], policy: str, budget: float | None = None) -> Row:
+    return next(row for row in rows if row["policy"] == policy and budget in (None, row["budget"]))
+
+
+def gap(one: Row, other: Row, key: str) -> str:
+    """Seed by seed, in points, with its 95 % interval; nothing where all runs of a side were lost."""
+    both = one[f"{key}_by_seed"] and other[f"{key}_by_seed"]
+    return plus_minus(paired(one, other, key), 2, signs=True) if both else DASH
+
+
+def clear(difference: Difference | None) -> int:
+    """1 where the 95 % interval is above zero, −1 where it is below, else 0."""
+    low, high = (None, None) if difference is None else (difference.low, difference.high)
+    return int((low or 0) > 0) - int((high or 0) < 0)

@@ -1,0 +1,84 @@
+"""Policies when the world moves: what each loses after a change, and what being on the alert costs in vain."""
+
+from functools import partial
+from pathlib import Path
+
+from headgate.analysis.formatting import DASH, plus_minus
+from headgate.analysis.intervals import Difference
+from headgate.analysis.limits import holm
+from headgate.analysis.pages import table
+from headgate.analysis.savings import Row, paired
+from studies.comparisons import clear, rows_of, title
+from studies.pages import Series, StudyContent, draw_intervals
+
+MOVING = (
+    "drift-sudden",
+    "drift-gradual",
+    "drift-recurring",
+    "drift-wandering-sudden",
+    "drift-wandering-recurring",
+    "drift-fixed-sudden",
+    "drift-fixed-recurring",
+)
+CALM = "drift-calm"
+DRIFT = (*MOVING, CALM, "drift-keeping")
+OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
+KEYS = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0}
+"""measures of a world that moves, and what makes them points, rounds or money"""
+
+
+def drift_content(folder: Path) -> StudyContent:
+    found = rows_of(DRIFT, folder)
+    worlds = {name: {row["policy"]: row for row in found[name]} for name in MOVING}
+    gaps = {
+        (rival, key): holm({name: paired(rows[OURS], rows[rival], key, KEYS[key]) for name, rows in worlds.items()})
+        for rival in RIVALS
+        for key in KEYS
+    }
+    names = {name: title(name).partition(":")[0] for name in MOVING}
+    lines = [
+        [names[name], f"`{rival}`", *(_gap(gaps[rival, key][name], key) for key in KEYS)] for name in MOVING for rival in RIVALS
+    ]
+    series = [Series(f"less {rival}", [_three(gap) for gap in gaps[rival, "daily"].values()]) for rival in RIVALS]
+    draw = partial(
+        draw_intervals,
+        names=list(names.values()),
+        series=series,
+        shows=f"{OURS} less each rival: accuracy on the world of the day, mean over rounds (points, 95 % interval)",
+        line=0.0,
+        most=100.0,
+    )
+    calm = {row["policy"]: row for row in found[CALM]}
+    numbers = {
+        "worlds": len(MOVING),
+        "seeds": calm[OURS]["seeds"],
+        "calm": plus_minus(paired(calm[OURS], calm["headgate"], "mean"), 2, signs=True),
+        **{rival: counts(worlds, rival) for rival in RIVALS},
+    }
+    return StudyContent(table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines), numbers, draw)
+
+
+def counts(worlds: dict[str, dict[str, Row]], rival: str) -> str:
+    """In how many worlds it clearly loses less, is back sooner, ends higher and ends lower."""
+    signs = {
+        key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in worlds.values()]
+        for key in ("daily", "length", "last")
+    }
+    less, sooner, higher, lower = (
+        signs["daily"].count(1),
+        signs["length"].count(-1),
+        signs["last"].count(1),
+        signs["last"].count(-1),
+    )
+    return f"{less}, {sooner}, {higher} and {lower}"
+
+
+def _gap(gap: Difference | None, key: str) -> str:
+    if gap is None:
+        return DASH
+    p = "" if gap.p is None else f" (p {'< 0.001' if gap.p < 0.001 else f'= {gap.p:.2g}'})"
+    return plus_minus(gap, 2 if KEYS[key] == 100 else 1, signs=True) + p
+
+
+def _three(gap: Difference | None) -> tuple[float, float | None, float | None] | None:
+    return None if gap is None else (gap.mean, gap.low, gap.high)

@@ -1,0 +1,165 @@
+"""Where headgate saves money and where it does not: one row for each model and kind of price."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from headgate.analysis.formatting import DASH, percent
+from headgate.analysis.pages import read_numbers, runs_of, table
+from headgate.analysis.savings import Row, Saving, amount, needed, savings
+from headgate.escaping import markdown as escape
+from studies.comparisons import rows_of, title
+from studies.pages import Series, StudyContent, draw_intervals
+
+BUDGETS = {
+    "savings-logistic": 55.0,
+    "savings-lenet": 55.0,
+    "savings-cifar10": 110.0,
+    "savings-imagenette": 220.0,
+    "savings-ercot": 110.0,
+    "savings-ercot-lenet": 110.0,
+    "savings-brent": 46.0,
+    "savings-brent-lenet": 46.0,
+    "savings-night": 0.009,
+    "savings-night-lenet": 0.009,
+    "savings-tariff": 0.004,
+    "savings-tariff-lenet": 0.004,
+}
+"""the comparisons, each a recipe better/NAME, and the budget of constant admission at which they are shown"""
+SAVINGS = tuple(BUDGETS)
+KINDS = {
+    "uniform": "uniform from 1 to 10",
+    "integer": "whole numbers from 1 to 10",
+    "constant": "never move",
+    "markov": "stay for a while at 1, 5 or 9",
+    "seasonal": "seasons of ten rounds",
+    "drift, first 3": "rise from 3 to 8",
+    "drift, first 8": "fall from 8 to 3",
+    "bursts": "bursts of five times the price",
+    "pareto": "heavy tail (Pareto)",
+}
+"""what made-up prices are called"""
+PRICES = {
+    "savings-ercot": "electricity by the hour (ERCOT)",
+    "savings-brent": "crude oil by the day (Brent)",
+    "savings-night": "labelling tariff of 2025, a quarter at night",
+    "savings-tariff": "labelling tariff of 2026, half off-peak",
+}
+"""what recorded prices and tariffs are called"""
+RIVALS = ("constant", "even", "median")
+MOST = 170.0
+"""percent at which the figure ends"""
+OURS = "headgate"
+
+
+@dataclass(frozen=True, eq=False)
+class PricedModel:
+    """A model under one kind of price."""
+
+    study: str
+    prices: str
+    rows: Sequence[Row]
+
+    @property
+    def called(self) -> str:
+        recorded = (name for study, name in PRICES.items() if self.study.startswith(study))
+        return next(recorded, next((name for kind, name in KINDS.items() if self.prices.startswith(kind)), self.prices))
+
+    @property
+    def broken_down(self) -> int:
+        return sum(row["diverged"] for row in self.rows)
+
+    @property
+    def seeds(self) -> int:
+        return int(max(row["seeds"] + row["diverged"] for row in self.rows))
+
+    def saved(self, rival: str, measure: str = "last") -> list[Saving]:
+        """What ours needs for the rival's accuracy at each of its budgets."""
+        return _saved(self, rival, measure)
+
+    def at_main_budget(self, rival: str, measure: str = "last") -> Saving | None:
+        return next((one for one in self.saved(rival, measure) if one.budget == BUDGETS[self.study]), None)
+
+
+@cache
+def _saved(place: PricedModel, rival: str, measure: str) -> list[Saving]:
+    return [one for one in savings(place.rows, rival, measure) if one.policy == OURS]
+
+
+def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
+    return [
+        PricedModel(name, prices, [row for row in rows if row["prices"] == prices])
+        for name, rows in found.items()
+        for prices in dict.fromkeys(row["prices"] for row in rows)
+    ]
+
+
+def savings_content(folder: Path) -> StudyContent:
+    found = places(rows_of(SAVINGS, folder))
+    made = []
+    for name in SAVINGS:
+        numbers = read_numbers(folder / f"{name}.json")
+        made.append(escape(f"{title(name)} ({name}): {runs_of(numbers)}; {'; '.join(numbers['devices'])}"))
+    draw = partial(
+        draw_intervals,
+        names=[f"{title(each.study)}: {each.called}" for each in found],
+        series=[Series(f"of {rival}'s money", [_marked(each.at_main_budget(rival)) for each in found]) for rival in RIVALS],
+        shows="what headgate needs for the same accuracy (%, 95 % interval); no mark: unknown",
+        line=100.0,
+        most=MOST,
+    )
+    return StudyContent(savings_table(found), _numbers(found), draw, made)
+
+
+def _marked(one: Saving | None) -> tuple[float | None, float | None, float | None] | None:
+    if one is None:
+        return None
+    low, high = (100 * end / one.rival_money for end in one.ends)
+    return (None if one.share is None else 100 * one.share.mean), low, high
+
+
+def judged(one: Saving | None) -> str:
+    """Whether the interval lies below the rival's money, above it, or around it."""
+    if one is None:
+        return "unknown"
+    low, high = one.ends
+    return (
+        "saves" if high < one.rival_money else "costs" if low > one.rival_money else "unknown" if one.money is None else "same"
+    )
+
+
+def _numbers(found: Sequence[PricedModel]) -> dict[str, Any]:
+    by = {place: judged(place.at_main_budget("constant")) for place in found}
+    clear = [place for place, said in by.items() if said == "saves"]
+    shares = [one.share.mean for place in clear if (one := place.at_main_budget("constant")) and one.share]
+    median = [judged(place.at_main_budget("median")) for place in found]
+    return {
+        "rows": len(found),
+        "saves": len(clear),
+        "ends": f"{percent(min(shares))} to {percent(max(shares))}" if shares else DASH,
+        "others": "; ".join(f"{title(one.study)}, prices: {one.called}" for one in by if one not in clear),
+        "less": median.count("saves"),
+        "more": median.count("costs"),
+    }
+
+
+def _share(one: Saving | None) -> str:
+    if one is None:
+        return DASH
+    share = needed(one)[1]
+    return f"**{share}**" if judged(one) == "saves" else share
+
+
+def savings_table(found: Sequence[PricedModel], measure: str = "last") -> str:
+    """Return what headgate needs of each rival's money, a line for each model and kind of price."""
+    lines = []
+    for place in found:
+        first = place.at_main_budget("constant", measure)
+        spent = "" if first is None else escape(amount(first.unit, first.rival_money))
+        reached = DASH if first is None else f"{percent(first.accuracy, 1)} for {spent}"
+        shares = [_share(place.at_main_budget(rival, measure)) for rival in RIVALS]
+        lines.append([escape(place.called), title(place.study), str(place.seeds), reached, *shares, str(place.broken_down)])
+    header = ["prices", "data and model", "seeds", "constant", *(f"of `{rival}`" for rival in RIVALS), "runs broken down"]
+    return table(header, lines)

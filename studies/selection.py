@@ -1,0 +1,101 @@
+"""Which samples to buy and which to keep: what each rule that looks at samples is worth at equal spend, looks included."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from headgate.analysis.formatting import DASH, listed, percent, plus_minus
+from headgate.analysis.intervals import Difference
+from headgate.analysis.limits import holm
+from headgate.analysis.pages import table
+from headgate.analysis.savings import Row, paired
+from headgate.experiment import load
+from studies import recipe
+from studies.comparisons import Found, clear, rows_of, title
+from studies.pages import Series, StudyContent, draw_intervals
+
+SELECTION = (
+    "looking-calm",
+    "looking-sudden",
+    "looking-lenet-calm",
+    "looking-lenet-sudden",
+    "looking-cifar10-calm",
+    "looking-cifar10-sudden",
+)
+COMES_ROUND = "looking-cifar10-calm"
+"""where clients have so few samples that they see each of them more than once"""
+BUYING = ("entropy", "margin", "vessal", "coreset")
+HOW_MANY = {"headgate": "random", "constant": "constant-random"}
+"""the policy that draws lots, beside which those that look are put"""
+
+
+def measures(name: str) -> tuple[str, str]:
+    """Return the measure that a world is judged by, and that of the last models."""
+    return ("best" if name.endswith("calm") else "daily"), "last"
+
+
+def selection_content(folder: Path) -> StudyContent:
+    found = rows_of(SELECTION, folder)
+    data = load(recipe("better/looking-calm")).data
+    lines, places = [], []
+    values: dict[str, list[tuple[float, float | None, float | None] | None]] = {rule: [] for rule in BUYING}
+    for name, rows in found.items():
+        named = {row["policy"]: row for row in rows}
+        for many in HOW_MANY:
+            gaps = [gaps_beside_lots(rows, many, key) for key in measures(name)]
+            places.append(f"{title(name)}, {many}")
+            for rule in BUYING:
+                one = gaps[0].get(rule)
+                values[rule].append(None if one is None else (one.mean, one.low, one.high))
+            for rule in gaps[0]:
+                row = named[_named(many, rule)]
+                told = [_said(own[rule]) for own in gaps]
+                lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}", f"{row['spend']:.2f}"])
+    header = ["data, model and world", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
+    draw = partial(
+        draw_intervals,
+        names=places,
+        series=[Series(rule, own) for rule, own in values.items()],
+        shows="less the same policy that draws lots: best model, or accuracy day by day where the world moves (points)",
+        line=0.0,
+        most=100.0,
+    )
+    return StudyContent(table([*header, "money a round"], lines), _numbers(found, data.window, data.look), draw)
+
+
+def _numbers(found: Found, window: int, look: float) -> dict[str, object]:
+    named = {row["policy"]: row for row in found.get(COMES_ROUND, ())}
+    again = {rule: percent(named[rule]["N"] / bought(named[rule])) if named else DASH for rule in ("entropy", "random")}
+    ahead: list[str] = []
+    for name, rows in found.items():
+        for many in HOW_MANY:
+            key = measures(name)[0]
+            rules = [rule for rule, one in gaps_beside_lots(rows, many, key).items() if clear(one) > 0]
+            ahead += [f"{title(name)} with {many} ({listed(rules)})"] if rules else []
+    return {
+        "window": window,
+        "look": f"{look:g}",
+        "seeds": found[SELECTION[0]][0]["seeds"],
+        "again": again,
+        "ahead": "; ".join(ahead),
+    }
+
+
+def _named(many: str, rule: str) -> str:
+    return rule if many == "headgate" else f"{many}-{rule}"
+
+
+def gaps_beside_lots(rows: Sequence[Row], many: str, key: str) -> dict[str, Difference | None]:
+    """Return each buying rule that looks and was tried, less lots, with p after Holm's correction."""
+    named = {row["policy"]: row for row in rows}
+    tried = {rule: named[_named(many, rule)] for rule in BUYING if _named(many, rule) in named}
+    return holm({rule: paired(row, named[HOW_MANY[many]], key) for rule, row in tried.items()})
+
+
+def bought(row: Row) -> float:
+    """Return the labels paid for in a run: more than N where a stream comes round and a sample is bought again."""
+    return float(row["spend"] * row["rounds"] / row["price_paid"])
+
+
+def _said(gap: Difference | None) -> str:
+    return DASH if gap is None else plus_minus(gap, 2, signs=True)

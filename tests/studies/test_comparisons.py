@@ -1,0 +1,188 @@
+"""The comparisons: results are of the recipes, rows survive their file, and pages conclude what the rows say."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from headgate.analysis.pages import read_numbers
+from headgate.control.prices import KINDS
+from headgate.experiment import load
+from studies import HOME
+from studies.better import beside_constant
+from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in, rows_of
+from studies.drift import DRIFT, MOVING, drift_content
+from studies.savings import BUDGETS, SAVINGS, judged, places, savings_content
+from studies.selection import BUYING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
+
+RESULTS = HOME / "results" / "better"
+NAMES = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
+FOUND = {name: read_numbers(RESULTS / f"{name}.json") for name in NAMES}
+ROWS = {name: rows_in(numbers) for name, numbers in FOUND.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_results_are_those_of_the_recipe(name):
+    own, rows = comparison(name), ROWS[name]
+    first = own.points[0][1]
+    assert FOUND[name]["command"] == own.command
+    assert load(shlex.split(own.command)[2]).name == name
+    assert list(dict.fromkeys(row["policy"] for row in rows)) == list(first.policies)
+    assert {row["budget"] for row in rows} == {point.system.budget for _, point in own.points}
+    assert {(row["rounds"], row["seeds"] + row["diverged"]) for row in rows} == {(first.rounds, len(first.seeds))}
+    assert all(set(row["learnt"]) <= set(first.seeds.tolist()) for row in rows)
+    for row in rows:
+        assert all(len(row[f"{key}_by_seed"]) == row["seeds"] == len(row["learnt"]) for key in ("best", "last"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_headgate_kept_both_limits_in_every_run_and_round(name):
+    for row in (row for row in ROWS[name] if row["policy"] == "headgate"):
+        assert row["kept_limits"]
+        assert (row["overspent_runs"], max(row["worst_excess"], 0)) == (0, 0)
+        assert row["worst_spend"] <= row["budget"] * (1 + 1e-5)  # six digits are kept
+
+
+def test_results_are_small_and_every_file_is_of_a_recipe():
+    kept = [path for path in (HOME / "results").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in kept) < 2_000_000
+    assert {path.stem for path in RESULTS.iterdir()} <= {path.stem for path in (HOME / "recipes" / "better").iterdir()}
+
+
+def test_every_kind_of_price_is_compared_and_a_budget_is_a_tenth_of_full_buffers():
+    points = [point for name in ("ercot", "brent", "prices") for _, point in comparison(name).points]
+    assert {point.tables()["prices"]["kind"] for point in points} == KINDS.keys() - {"trace"}  # a trace is a user's file
+    for point in points:
+        full = point.prices.mean(point.rounds) * point.system.buffer.sum()
+        assert point.system.budget == pytest.approx(full / 10, rel=0.011)
+
+
+def test_the_command_names_the_sweep_where_prices_differ():
+    assert " --budgets recipe " in comparison("prices").command
+    assert " --budgets 46 " in comparison("brent").command
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 5000))
+def test_rows_are_read_as_they_were_kept(values, first):
+    columns = ["policy", "seeds", "learnt", "last_by_seed"]
+    kept = [[f"p{i}", 3, None if i % 2 else [first, first + 2, first + 5], own] for i, own in enumerate(values)]
+    rows = rows_in({"columns": columns, "rows": kept, "first_seed": first})
+    for i, (row, own) in enumerate(zip(rows, values, strict=True)):
+        learnt = [first, first + 1, first + 2] if i % 2 else [first, first + 2, first + 5]
+        assert (row["policy"], row["learnt"], row["last_by_seed"], row["unit"]) == (f"p{i}", learnt, own, "")
+    assert rows_in({"rows": [{"policy": "as it is"}]}) == [{"policy": "as it is"}]
+
+
+def test_a_trial_of_the_whole_chain(tmp_path, studies):
+    out, err = studies("reproduce", "drift", "--quick", "--quiet", "--out", tmp_path)
+    assert out.split() == [str(tmp_path / "drift.md"), str(tmp_path / "drift.svg")]
+    assert "a trial run" in err
+    text = (tmp_path / "drift.md").read_text("utf-8")
+    assert "A trial run" in text
+    assert "nan" not in text
+    assert all(read_numbers(tmp_path / "results" / "better" / f"{name}.json")["quick"] for name in DRIFT)
+    _, err = studies("reproduce", "drift", "--quiet", "--out", tmp_path, code=4)
+    assert "real results would be mixed" in err
+    out, _ = studies("reproduce", "selection", "--list")
+    assert out.splitlines() == [comparison(name).command for name in SELECTION]
+
+
+def row(policy, best, last, prices="markov"):
+    seeds = np.array([0.0, 0.01, -0.01, 0.0])
+    values = {"best": best, "last": last, "mean": best}
+    learnt = {f"{key}_by_seed": (value + (1 + value) * seeds).tolist() for key, value in values.items()}
+    return {"policy": policy, "budget": 10.0, "prices": prices, "learnt": [1, 2, 3, 4], **learnt}
+
+
+def test_ahead_is_by_all_measures_and_corrected_for_all_tests():
+    ahead = [row("headgate", 0.8, 0.8), row("constant", 0.6, 0.6)]
+    short = [row("headgate", 0.8, 0.5, "drift"), row("constant", 0.6, 0.6, "drift")]
+    assert beside_constant({"prices": [*ahead, *short], "ablations": ahead}) == (2, 1, 1)
+    close = (0.6 + np.array([0.004, 0.006, 0.001, 0.007])).tolist()  # p = 0.02 alone
+    ours = row("headgate", 0.6, 0.6) | {f"{key}_by_seed": close for key in MEASURES}
+    level = row("constant", 0.6, 0.6) | {f"{key}_by_seed": [0.6] * 4 for key in MEASURES}
+    many = [
+        each | {"prices": f"kind {k}"} for k in range(15) for each in (row("headgate", 0.6, 0.6), row("constant", 0.6, 0.6))
+    ]
+    assert beside_constant({"prices": [ours, level, *many]}) == (16, 0, 0)
+
+
+# worlds that move
+
+
+def test_p_is_corrected_for_the_number_of_worlds_and_counts_are_of_intervals():
+    """Beside `headgate`: p and counts as the page has them, against Holm's rule and Student's test written out."""
+    rows = {name: {one["policy"]: one for one in ROWS[name]} for name in MOVING}
+    tests = {
+        key: [stats.ttest_rel(own["alert"][f"{key}_by_seed"], own["headgate"][f"{key}_by_seed"]) for own in rows.values()]
+        for key in ("length", "last")
+    }
+    own = [test.pvalue for test in tests["length"]]
+    corrected = [min(1.0, max((len(own) - k) * q for k, q in enumerate(sorted(q for q in own if q <= p)))) for p in own]
+    found = drift_content(RESULTS)
+    said = [line.split("|")[5] for line in found.table.splitlines() if line.split("|")[2] == " `headgate` "]
+    told = [float(re.search(r"\(p [=<] ([\d.]+)\)", cell)[1]) for cell in said]
+    assert [max(p, 0.001) for p in corrected] == pytest.approx(told, rel=0.06)
+    lower = sum(test.confidence_interval(0.95).high < 0 for test in tests["last"])
+    assert found.numbers["headgate"].endswith(f" and {lower}")
+
+
+# which samples to buy
+
+
+def test_rules_are_put_beside_lots_seed_by_seed():
+    noisy = [0.81, 0.79, 0.80, 0.82]
+    rows = [{"policy": name, "learnt": [1, 2, 3, 4], "best_by_seed": noisy} for name in ("random", *BUYING[1:])]
+    rows.append({"policy": BUYING[0], "learnt": [2, 3, 4, 5], "best_by_seed": [0.80, 0.82, 0.83, 0.1]})
+    gaps = gaps_beside_lots(rows, "headgate", "best")
+    assert list(gaps) == list(BUYING)
+    assert (round(gaps[BUYING[0]].mean, 6), gaps[BUYING[0]].runs) == (1.333333, 3)
+    assert all(gaps[rule].mean == 0 for rule in BUYING[1:])
+
+
+def test_looks_are_in_the_price_of_a_label_and_rules_buy_again_where_a_stream_comes_round():
+    for name in SELECTION:
+        price = {one["policy"]: one["price_offered"] for one in ROWS[name]}
+        assert price["margin"] == pytest.approx(price["random"] + 0.4, abs=1e-4)  # four looks at 0.1 for each label
+    rows = {one["policy"]: one for one in ROWS[COMES_ROUND]}
+    assert bought(rows["headgate"]) == pytest.approx(rows["headgate"]["N"], rel=1e-3)  # first come: nobody has seen all
+    assert bought(rows["margin"]) / bought(rows["random"]) == pytest.approx(7 / 8, abs=0.01)  # looks cost an eighth
+    assert all(rows[rule]["N"] < 0.83 * bought(rows[rule]) for rule in (*BUYING, "random"))
+
+
+# money for the same accuracy
+
+
+def test_one_row_for_each_model_and_kind_of_price_and_none_saves_where_prices_never_move():
+    found = places(rows_of(SAVINGS, RESULTS))
+    assert len(found) == len({(each.study, each.prices) for each in found}) >= 20
+    saves = [each for each in found if judged(each.at_main_budget("constant")) == "saves"]
+    numbers = savings_content(RESULTS).numbers
+    assert (numbers["saves"], numbers["rows"]) == (len(saves), len(found))
+    still = [each for each in found if each.called == "never move"]
+    assert still
+    assert not set(still) & set(saves)
+    for name in SAVINGS:
+        assert BUDGETS[name] in {row["budget"] for row in ROWS[name]}
+        assert min(seed for row in ROWS[name] for seed in row["learnt"]) >= 5000  # no other study has any of them
+        assert all(row["kept_limits"] for row in ROWS[name])  # everybody is held to the money and the buffers
+
+
+def test_pages_say_their_conclusions_a_figure_a_table_and_the_command(tmp_path):
+    from studies.pages import write_page
+
+    page, drawn = write_page("savings", savings_content(RESULTS), tmp_path)
+    text = page.read_text("utf-8")
+    title, purpose, said, picture, *_ = text.split("\n\n")
+    assert title.startswith("# ")
+    assert purpose.startswith("Where `headgate`")
+    assert "in 16 of 22 rows" in " ".join(said.split())
+    assert picture == "![What headgate needs of the money of three rivals, by model and kind of price](savings.svg)"
+    assert "python -m studies reproduce savings" in text.split("## How it was made")[1]
+    assert drawn.stat().st_size > 5000
+    assert Path(drawn).read_bytes().startswith(b"<?xml")
