@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from headgate import __version__
-from headgate.analysis.formatting import DASH, duration
+from headgate.analysis.formatting import duration
 from headgate.errors import DataError, SettingError
 from headgate.reading import read_object
 from headgate.records.reader import RunFolder
@@ -48,16 +48,6 @@ def page(title: str, *parts: str, quick: bool = False) -> str:
     '# Rates\\n\\nMeasured.\\n\\n## Claims\\n'
     """
     return "\n\n".join(filter(None, [f"# {title}", QUICK_WARNING if quick else "", *parts])) + "\n"
-
-
-def filled(template: str, quick: bool, **said: Any) -> str:
-    """A page from its template; that of a trial run says so below its heading."""
-    text = template.format(**said)
-    return text.replace("\n\n", f"\n\n{QUICK_WARNING}\n\n", 1) if quick else text
-
-
-def bullets(said: Iterable[str]) -> str:
-    return "\n".join(f"- {each}" for each in said)
 
 
 def figure(shows: str, file: str) -> str:
@@ -243,17 +233,6 @@ def with_doubts(said: str, facts: dict[str, Any]) -> str:
     if UNRECORDED in commits:
         doubts.append("Some runs do not say from which commit they are.")
     return f"{said} **{' '.join(doubts)}**" if doubts else said
-
-
-def machine_table(machines: Sequence[Machine]) -> str:
-    header = ["runs", "device, executor, arithmetic", "commit", "date", "models", "rounds", "computing", "a round and model"]
-    lines = []
-    for each in machines:
-        per = 1000 * each.seconds / each.rounds / each.models
-        counts = (str(each.models), str(each.rounds), f"{each.seconds:.0f} s", f"{per:.1f} ms")
-        memory = DASH if each.peak_device_mib is None else f"{each.peak_device_mib:,.0f} MiB"
-        lines.append([each.batch, each.where, each.commit, each.date, *counts, memory])
-    return table([*header, "device memory, peak"], lines)
 
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
