@@ -68,7 +68,7 @@ coverage: $(READY)   # lines and branches of three rooms, without bringing up a 
 bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` draws them
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
-	$(BIN)/python benchmarks/vectors.py
+	$(BIN)/python benchmarks/next_simpler.py
 	$(BIN)/python benchmarks/judging.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/study.py
@@ -115,7 +115,7 @@ screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews
 faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
 	$(BIN)/python tools/faults.py
 
-fuzz: $(READY)   # recipes, plans, data files, replies and federations in which anything happens: SECONDS for each
+fuzz: $(READY)   # recipes, run folders, replies and federations in which anything happens: SECONDS for each
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
 
 clean:

@@ -10,7 +10,7 @@ from typing import Any
 from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.formatting import DASH, listed, plus_minus, prices_text
 from headgate.analysis.intervals import Difference
-from headgate.analysis.pages import facts_of, machine, of_one_sort, read_numbers, write
+from headgate.analysis.pages import facts_of, of_one_sort, read_numbers, write
 from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
@@ -86,7 +86,7 @@ def keep_rows(runs: Sequence[Path], folder: Path, name: str, command: str, quick
         {key: _rounded(value) for key, value in row.items() if key not in DROPPED and not key.startswith("leads_")}
         for row in compared_rows(read_finished(runs))
     ]
-    facts = facts_of(command, [machine(RunFolder.open(run)) for run in runs], quick)
+    facts = facts_of(command, [RunFolder.open(run) for run in runs], quick)
     first = min((min(row["learnt"]) for row in rows if row["learnt"]), default=0)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for row in rows:

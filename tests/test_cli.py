@@ -66,12 +66,6 @@ def test_help_says_what_every_argument_and_option_is(name):
             assert each.help, each.name
 
 
-def test_plan_as_a_table(headgate):
-    out, _ = headgate("plan", "--policy", "acdpp", "--set", "run.seeds=2")
-    for text in ("expected spend", "oracle bound", "Corollary 2, floor", "finite-horizon search", "Vio_B", "Why: "):
-        assert text in out
-
-
 def test_plan_is_for_headgate_unless_another_policy_is_named(headgate):
     made = json.loads(headgate("plan", "mnist", "--set", 'run.policies=["oracle"]', "--format", "json")[0])
     assert (made["policy"], made["K"], made["V"], made["warning"]) == ("headgate", None, None, "")
@@ -165,37 +159,13 @@ def test_recipes_are_listed_and_printed(headgate, tmp_path):
     headgate("plan", str(tmp_path / "mine.toml"), "--set", "run.seeds=1", "--format", "json")
 
 
-def test_version_and_help(headgate):
-    assert headgate("--version")[0].startswith("headgate 0.")
-    for words in ((), ("plan",), ("rehearse",), ("recipes",)):
-        assert "Usage" in headgate(*words, "--help")[0]
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["rehearse", "mnits"], 2, "did you mean mnist?"),
-        (["rehearse", "mnist", "--set", "prices.low=-1"], 2, "prices.low = -1"),
-        (["rehearse", "mnist", "--set", "prices.high=nan"], 2, "prices.high = nan"),
-        (["rehearse", "mnist", "--set", "system.budget=0"], 2, "system.budget = 0"),
-        (["rehearse", "mnist", "--set", "policies.acdpp.K=0"], 2, "policies.acdpp.K = 0"),
-        (["rehearse", "mnist", "--set", "system.buffers=[]"], 2, "at least one client"),
-        (["rehearse", "mnist", "--set", "system.buffers=8"], 2, "system.buffers = 8: must be a list"),
-        (["rehearse", "mnist", "--set", "run.seeds=2.5"], 2, "run.seeds = 2.5: must be a whole number"),
-        (["rehearse", "mnist", "--set", "run.policies=[3]"], 2, "run.policies = [3]: must be a string"),
-        (["rehearse", "mnist", "--set", "prices.low=[1]"], 2, "prices.low = [1]: must be a number"),
-        (["rehearse", "mnist", "--set", "policies.acdpp.purse=3"], 2, "policies.acdpp.purse = 3: must be true or false"),
-        (["rehearse", "mnist", "--set", "system.buffers=[5,0]"], 2, "system.buffers[1] = 0"),
-        (["rehearse", "mnist", "--set", "policies.acdpp.rho=1"], 2, "policies.acdpp.rho = 1"),
-        (["rehearse", "mnist", "--rounds", "0"], 2, "run.rounds = 0"),
-        (["rehearse", "mnist", "--policies", "nobody"], 2, "policy nobody"),
         (["rehearse", "mnist", "--out", "rows.txt"], 2, "must end in .parquet, .csv, .jsonl"),
         (["rehearse", "mnist", "--out", "no/such/rows.csv"], 4, "there is no folder"),
         (["rehearse", "mnist", "--figure", "f.gif"], 2, "must end in .svg, .png, .pdf"),
-        (["plan", "mnist", "--set", "system.budget=0.01"], 3, "buys less than one sample"),
-        (["plan", "mnist", "--policy", "acdpp", "--gamma", "0"], 2, "gamma"),
         (["plan", "missing.toml"], 4, "cannot be read"),
-        (["recipes", "mnits"], 2, "did you mean mnist?"),
         (["rehearse", "--no-such-option"], 2, "No such option"),
     ],
 )
@@ -273,7 +243,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["headgate.cli.commands", "typer", "rich.console", "headgate.errors", "headgate.cli.serve"])
+@pytest.mark.parametrize("module", ["headgate.cli.commands", "typer"])
 def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path, module):
     code = STRUCK.replace("MODULE", module)
     done = subprocess.run(
@@ -287,10 +257,7 @@ def test_ctrl_c_while_the_commands_are_imported_is_one_line(tmp_path, module):
     ("module", "words"),
     [
         ("numpy", ["plan", "digits"]),
-        ("polars", ["rehearse", "digits"]),
-        ("headgate.experiment", ["recipes"]),
         ("headgate.records.reader", ["runs", "."]),
-        ("headgate.learning.datasets", ["data", "list"]),
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each),
 )

@@ -77,7 +77,7 @@ def test_python_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
 
 def test_the_parts_in_the_docs_are_those_of_the_examples():
     blocks = PYTHON.findall((ROOT / "docs" / "do" / "parts.md").read_text("utf-8"))
-    files = ["policy", "buyer", "rule", "prices", "data", "model", "server", "objective"]
+    files = ["policy", "buyer", "rule", "prices", "data", "model", "server", "objective", "executor"]
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')

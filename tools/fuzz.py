@@ -22,8 +22,6 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 FUZZERS = {
     "recipes": ("tests/fuzz/recipes.py", "main", "recipes, `--set` and sweeps in which any setting has any value"),
-    "plans": ("tests/fuzz/plans.py", "main", "requests to the planner, and prices sent to it"),
-    "files": ("tests/fuzz/files.py", "main", "data files and price traces with bytes changed, and bombs"),
     "folders": ("tests/trust/fuzz_folders.py", "main", "run folders that are damaged or foreign, read in every way"),
     "machine": ("tests/flower/federation.py", "main", "a federation in which anything happens, step by step"),
 }

@@ -26,7 +26,7 @@ SLOTS = {
     "data": "headgate.learning.data:DATA",
     "partition": "headgate.learning.partition:PARTITION",
     "concept": "headgate.learning.concepts:CONCEPT",
-    "change": "headgate.learning.changes:CHANGES",
+    "change": "headgate.learning.concepts:CHANGES",
     "model": "headgate.learning.models:MODEL",
     "server": "headgate.learning.server:SERVER",
     "objective": "headgate.learning.objectives:OBJECTIVE",

@@ -16,7 +16,6 @@ from headgate.analysis.pages import (
     as_json,
     facts_of,
     facts_of_now,
-    machine,
     of_one_sort,
     read_numbers,
     runs_of,
@@ -67,12 +66,12 @@ def _command(name: str, quick: bool) -> str:
 def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -> list[Path]:
     """Write NAME.json, what every policy came to, and NAME.csv, its curve."""
     outcomes = read_outcomes(folders)
-    machines = [machine(RunFolder.open(folder)) for folder in folders]
+    opened = [RunFolder.open(folder) for folder in folders]
     numbers = {
         "study": data,
-        **facts_of(_command(data, quick), machines, quick),
+        **facts_of(_command(data, quick), opened, quick),
         "policies": [policy_numbers(outcome) for outcome in outcomes.values()],
-        "runs": [vars(each) for each in machines],
+        "runs": [{"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened],
     }
     return write(results, {f"{data}.json": as_json(numbers), f"{data}.csv": curves_csv(outcomes, quick)})
 

@@ -99,7 +99,7 @@ def test_policies_are_told_apart_or_not(tmp_path):
     assert conclusion([oracle, good, poor]) == (
         "Best test accuracy within the limits: good (95.0 ± 0.7 %), +5.0 ± 0.0 points ahead of poor, seed by seed."
     )
-    assert "good (95.0 ± 0.7 %), not told apart from level" in conclusion([oracle, good, level, poor])
+    assert "good (95.0 ± 0.7 %), not distinguishable from level" in conclusion([oracle, good, level, poor])
     assert conclusion([oracle]) == ""
 
 

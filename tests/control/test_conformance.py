@@ -4,8 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headgate.control import Controller, System, policies, prices, retention, selection
+from headgate.control import Controller, Losses, Report, System, policies, prices, retention, selection
 from headgate.control.policies import (
     Acdpp,
     Alert,
@@ -41,7 +43,7 @@ from headgate.control.prices import (
 )
 from headgate.control.prices.recorded import Brent, Ercot
 from headgate.control.retention import ClassBalanced, DynamicRatio, Fifo, KStep, Reservoir, StaticRatio
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError, LedgerError, SettingError
 from headgate.testing import a_system, check_policy, check_prices, check_retention, check_selection
 
 OWN_PRICES = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
@@ -146,6 +148,38 @@ def test_every_kind_is_checked():
 def test_the_others_say_that_they_need_one_price(name):
     with pytest.raises(SettingError, match=r"one price|prices per client"):
         check_policy(OTHERS[name], rounds=5, prices=OWN_PRICES)
+
+
+LOSSES = st.lists(st.sampled_from([0.0, np.nan, 1e-300, 1.0, 1e300]) | st.floats(0.0, 20.0), min_size=3, max_size=3)
+SOME_PRICES = st.lists(st.sampled_from([0.0, 1e-12, 1 / 3, 1e9]) | st.floats(0.0, 20.0), min_size=3, max_size=3)
+
+
+@pytest.mark.parametrize("policy", [Alert(false_alarms=1e9, probe=0.4), Alert(), Rccda(V=100.0, rate=0.2, probe=0.2)])
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(SOME_PRICES, LOSSES), min_size=1, max_size=25), st.floats(0.01, 60.0), st.booleans(), st.booleans())
+def test_a_policy_that_listens_never_overspends_or_overfills_whatever_it_hears(policy, rounds, budget, own_prices, open_end):
+    buffer = np.array([3, 1, 7])
+    controller = Controller(System(buffer, budget, None if open_end else len(rounds)), policy)
+    ledger = controller.open()
+    for t, (price, new) in enumerate(rounds, 1):
+        orders = controller.decide(ledger, np.array([price]) if own_prices else price[0])
+        heard = Losses(np.array([new]), np.array([new[::-1]]))
+        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=heard))
+        assert np.array_equal(ledger.losses.new, heard.new, equal_nan=True)
+        assert ledger.spent[0] <= budget * (t + policy.overdraft if open_end else len(rounds))
+        assert np.all(ledger.occupancy <= buffer)
+
+
+def test_losses_are_kept_for_those_who_listen_alone_and_those_that_cannot_be_are_refused():
+    fine, short = np.ones((1, 5)), np.ones((1, 4))
+    for policy, listens in ((Headgate(), False), (Rccda(rate=0.2), True)):
+        controller = Controller(a_system(), policy)
+        orders = controller.decide(controller.open(), 3.0)
+        posted = controller.post(controller.open(), orders, Report(orders.admitted, losses=Losses(fine, fine)))
+        assert (posted.losses is not None) == listens
+    for bad in (short, -fine, fine * np.inf):
+        with pytest.raises(LedgerError, match="round 1: losses must be one for each run and client"):
+            controller.post(controller.open(), orders, Report(orders.admitted, losses=Losses(fine, bad)))
 
 
 NAN = float("nan")

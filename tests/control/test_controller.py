@@ -213,20 +213,6 @@ def test_weights_are_normalised_and_nothing_can_be_changed_in_place():
         system.buffer[0] = 5
 
 
-@pytest.mark.parametrize("asked", [float("nan"), -1.0, float("inf")])
-def test_a_policy_that_asks_for_nonsense_is_named(asked):
-    class Odd(AdmissionPolicy):
-        def retention(self, system):
-            return KStep(1)
-
-        def admit(self, view, memory):
-            return AdmissionRequest(np.array([asked])), memory
-
-    controller = Controller(a_system(), Odd(), 1)
-    with pytest.raises(SettingError, match="round 1: Odd asked for"):
-        controller.decide(controller.open(), np.ones(1))
-
-
 class Wants(AdmissionPolicy):
     """Asks for what it is made with, with the shares that it is made with."""
 
@@ -241,19 +227,6 @@ class Wants(AdmissionPolicy):
 
     def admit(self, view, memory):
         return AdmissionRequest(np.array([self.total]), **self.extra), memory
-
-
-def test_a_controller_needs_a_run_and_a_seed_for_each():
-    with pytest.raises(SettingError, match="runs = 0"):
-        Controller(a_system(), Constant(rate=4, K=2), 0)
-    with pytest.raises(SettingError, match="3 seeds for 2 runs"):
-        Controller(a_system(), Constant(rate=4, K=2), 2, np.arange(3))
-
-
-@pytest.mark.parametrize("weights", [[1, 1], [0] * 5, [1, 1, 1, 1, -1], [0.5] * 5])
-def test_shares_that_make_no_sense_are_refused(weights):
-    with pytest.raises(SettingError, match="policy shares must be whole numbers"):
-        Controller(a_system(), Wants(1.0, weights), 1)
 
 
 def test_as_many_samples_as_can_be_counted_exactly_may_be_asked_for_and_no_more():

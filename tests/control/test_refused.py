@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from headgate.control.retention.rule import Candidates, Retention
 
 from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Fifo, KStep, Report, System
-from headgate.control.buffers import checked
 from headgate.control.policies import Acdpp, Constant
 from headgate.control.policies.operating_point import highest_rate
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
+from headgate.control.retention import Retention
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
 
@@ -123,25 +122,8 @@ def test_a_sample_is_kept_for_a_round_at_least():
 
 @dataclass(frozen=True)
 class Rule(Retention):
-    answer: object = None
-
-    def keeps(self, given):
-        return self.answer
-
-
-THREE = Candidates(np.array([[0, 1, 2]]), np.array([[1, 1, 0]]), None, np.array([[0]]), np.array([[0]]), np.array([[2]]))
-
-
-def test_a_rule_says_who_stays_and_not_how_many():
-    stays = np.array([[True, False, True]])
-    assert np.array_equal(checked(Rule(stays), THREE), stays)
-    with pytest.raises(SettingError, match=r"Rule\.keeps: keeps 3 of 3 samples where there is room for 2"):
-        checked(Rule(np.ones((1, 3), bool)), THREE)
-    with pytest.raises(SettingError, match=r"Rule\.keeps: keeps 1 of 3"):
-        checked(Rule(np.array([[True, False, False]])), THREE)
-    for wrong in (np.ones((1, 3)), np.ones(3, bool)):
-        with pytest.raises(SettingError, match=r"Rule\.keeps: must return true or false for each of \(1, 3\)"):
-            checked(Rule(wrong), THREE)
+    def rank(self, candidates):
+        return candidates.position
 
 
 def test_a_rule_that_chooses_needs_to_know_for_how_many_there_is_room():

@@ -295,7 +295,7 @@ def test_units_run_flowers_own_programs_behind_nginx(headgate, tmp_path):
     units = {Path(line).stem: Path(line).read_text() for line in (made + more).splitlines()}
     assert list(units) == [
         *("headgate-superlink", "headgate-superlink-superexec", "headgate-nginx"),
-        *("headgate-supernode-3", "headgate-supernode-3-superexec"),
+        "headgate-supernode-3",
     ]
     for name, unit in units.items():
         assert "Restart=always" in unit
@@ -303,13 +303,18 @@ def test_units_run_flowers_own_programs_behind_nginx(headgate, tmp_path):
         if name != "headgate-nginx":
             assert {f"{key}={value}" for key, value in ENVIRONMENT.items()} < set(settings)
     commands = {name: shlex.split(re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1]) for name, unit in units.items()}
-    link, node = commands["headgate-superlink"], commands["headgate-supernode-3"]
+    link = commands["headgate-superlink"]
+    bash, _, script = commands["headgate-supernode-3"]
+    _, both = script.replace(" & wait -n", "").split("EXIT; ")
+    node, executor = map(shlex.split, both.split(" & "))
     assert Path(link[0]).name == "flower-superlink"
     assert link[1:7] == ["--host", "127.0.0.1", "--port", "7001", "--isolation", "process"]
     assert "--enable-supernode-auth" in link
     assert Path(node[0]).name == "flower-supernode"
     assert f'headgate-store="{tmp_path}/a node/store" headgate-key="{tmp_path}/node.key"' in node[-1]
-    assert [Path(each[0]).name for name, each in commands.items() if "superexec" in name] == ["flower-superexec"] * 2
+    starters = [commands["headgate-superlink-superexec"], executor]
+    assert [Path(each[0]).name for each in starters] == ["flower-superexec"] * 2
+    assert bash == "/bin/bash"
     assert "listen 0.0.0.0:7000 ssl;" in (tmp_path / "link" / "nginx.conf").read_text()
     if shutil.which("systemd-analyze"):
         done = subprocess.run(["systemd-analyze", "verify", *(made + more).splitlines()], capture_output=True, text=True)

@@ -43,6 +43,18 @@ def kill_service(deployment, name):
     os.kill(deployment.processes[name].pid, signal.SIGKILL)
 
 
+def kill_within(deployment, client, program):
+    """Kill the SuperNode of a client or its SuperExec, which one service runs; return the process of the service."""
+    service = deployment.processes[f"supernode-{client}"].pid
+    (pid,) = [pid for pid in deployment.running(program) if parent_of(pid) == service]
+    os.kill(pid, signal.SIGKILL)
+    return service
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def kill_server_app(deployment):
     (pid,) = deployment.running(SERVER_APP)
     os.kill(pid, signal.SIGKILL)
@@ -58,7 +70,7 @@ def await_return(deployment, name, killed):
 
     def back():
         process = deployment.processes[name]
-        joined = "superexec" in name or "SuperNode ID:" in log.read_text("utf-8", "replace").rpartition("Starting Flower")[2]
+        joined = "SuperNode ID:" in log.read_text("utf-8", "replace").rpartition("Starting Flower SuperNode")[2]
         return process.pid != killed and process.poll() is None and joined
 
     patiently(back, name)
@@ -160,15 +172,11 @@ def killed(tmp_path_factory):
         deployment.start_node(staged.nodes, registered=False)
         log = deployment.folder / f"supernode-{staged.nodes}.log"
         patiently(lambda: f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace"), "the stranger's end")
-        for name in (f"supernode-{staged.nodes}", f"supernode-{staged.nodes}-superexec"):
-            deployment.services.pop(name)
-            process = deployment.processes.pop(name)
-            process.kill()
-            process.wait()
+        stranger = deployment.processes.pop(f"supernode-{staged.nodes}")  # it is not started again
+        stranger.wait(60)
         with playing(deployment, staged):
             staged.await_point("client-1-1")
-            pid = deployment.processes["supernode-1"].pid
-            kill_service(deployment, "supernode-1")
+            pid = kill_within(deployment, 1, "flower-supernode")
             kill_service(deployment, "nginx")
             staged.release("client-1-1")
             staged.await_point("client-0-2")
@@ -201,7 +209,7 @@ def test_services_are_killed_and_everything_adds_up(killed):
     assert list(deployment.running()) == []
     books = audit(staged, deployment)
     assert sum("submitted again" in line for line in deployment.said) == 1
-    assert [line.partition(":")[0] for line in deployment.said if "ended (-9)" in line] == ["nginx", "supernode-1"]
+    assert {"nginx: ended (-9)", "supernode-1: ended (137)"} <= {line.partition(";")[0] for line in deployment.said}
     assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 4)), "every round admits something"
     assert (1, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
     write_row("SuperNode and nginx", "while its client trains", COMES_BACK, charged(books, 1))
@@ -233,8 +241,7 @@ def test_every_process_is_killed_at_every_place(tmp_path):
             kill_client_app(staged, "client-1-2")
             staged.release("client-1-2")
             staged.await_point("client-2-3")
-            node = deployment.processes["supernode-2"].pid
-            kill_service(deployment, "supernode-2")
+            node = kill_within(deployment, 2, "flower-supernode")
             kill_client_app(staged, "client-2-3")
             staged.release("client-2-3")
             for point in ("ordered-4", "client-0-5", "heard-6"):
@@ -248,9 +255,7 @@ def test_every_process_is_killed_at_every_place(tmp_path):
             await_return(deployment, "supernode-2", node)
             staged.release("client-0-8")
             staged.await_point("client-1-9")
-            executor = deployment.processes["supernode-1-superexec"].pid
-            kill_service(deployment, "supernode-1-superexec")
-            await_return(deployment, "supernode-1-superexec", executor)
+            await_return(deployment, "supernode-1", kill_within(deployment, 1, "flower-superexec"))
             staged.release("client-1-9")
         books = audit(staged, deployment)
         assert sum("submitted again" in line for line in deployment.said) == 3

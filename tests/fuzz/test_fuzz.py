@@ -5,15 +5,12 @@ import runpy
 import time
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 TOOL = runpy.run_path(str(ROOT / "tools" / "fuzz.py"))
 
 
-@pytest.mark.parametrize("name", ["recipes", "plans", "files"])
-def test_a_few_seconds_find_nothing(name):
-    found = TOOL["in_a_process"](name, 5, 1)
+def test_a_few_seconds_find_nothing():
+    found = TOOL["in_a_process"]("recipes", 5, 1)
     assert found["failures"] == []
     assert found["cases"]["cases"] >= 3  # in five seconds of a machine that may be busy: some hundreds of an idle one's
     assert {"refused"} < found["cases"].keys()
@@ -28,14 +25,14 @@ def test_every_fuzzer_that_is_named_is_there():
 def a_fuzzer(tmp_path, monkeypatch, text):
     path = tmp_path / "own.py"
     path.write_text(text, "utf-8")
-    monkeypatch.setitem(TOOL["FUZZERS"], "plans", (str(path), "main", "what it tries"))
-    return TOOL["run"]("plans", 1, 7)
+    monkeypatch.setitem(TOOL["FUZZERS"], "recipes", (str(path), "main", "what it tries"))
+    return TOOL["run"]("recipes", 1, 7)
 
 
 def test_both_ways_to_tell_are_understood(tmp_path, monkeypatch):
     told = a_fuzzer(tmp_path, monkeypatch, "def main(seconds, seed):\n    return {('a', 1): 2}, ['seed 3: bad']\n")
     assert told == {"cases": {"a 1": 2}, "failures": [{"error": "seed 3: bad"}], "seconds": 1, "seed": 7}
-    assert "| a 1 2 | 1 |" in TOOL["table"]({"plans": told})[-1]
+    assert "| a 1 2 | 1 |" in TOOL["table"]({"recipes": told})[-1]
 
 
 def test_what_hangs_takes_memory_or_ends_the_process_is_a_failure():

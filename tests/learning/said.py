@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import HeadgateError
-from headgate.learning.datasets import Found, available
+from headgate.learning.datasets import DatasetEntry, available
 
 CIFAR_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 
-def found(name: str, folder: Path) -> Found:
+def found(name: str, folder: Path) -> DatasetEntry:
     return next(entry for entry in available(folder) if entry.name == name)
 
 

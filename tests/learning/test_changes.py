@@ -8,7 +8,7 @@ import pytest
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load
-from headgate.learning.changes import ConceptSchedule, DriftKind, FromFile, Gradual, Recurring, Sudden, matrix_of
+from headgate.learning.concepts import ConceptSchedule, DriftKind, FromFile, Gradual, Recurring, Sudden, matrix_of
 from headgate.limits import CHANGES_FILE
 
 CLIENTS = np.arange(4)

@@ -7,11 +7,10 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped
+from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaThreshold, Swapped, above
 from headgate.learning.data import Sea
 from headgate.learning.datasets import dataset_of, hold_out, load_dataset
 from headgate.learning.drift import DriftingData
-from headgate.learning.sea import above
 from headgate.learning.streams import Stream
 
 DIGITS = load_dataset("digits")

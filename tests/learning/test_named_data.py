@@ -14,7 +14,7 @@ from headgate.errors import DataError, SettingError
 from headgate.learning.datasets import (
     DIGITS_COUNTS,
     NAMES,
-    Found,
+    DatasetEntry,
     available,
     data_folder,
     load_dataset,
@@ -60,7 +60,7 @@ def test_what_is_read_gets_what_is_known_about_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.test_labels, LABELS[:10])
     assert (data.name, data.classes, data.shape) == ("mnist", tuple("0123456789"), (1, 28, 28))
     assert (data.mean, data.std) == ((0.1307,), (0.3081,))
-    assert found("mnist", tmp_path) == Found("mnist", tmp_path / "mnist", "idx", 20, 10)
+    assert found("mnist", tmp_path) == DatasetEntry("mnist", tmp_path / "mnist", "idx", 20, 10)
 
     write_parquet(tmp_path / "cifar10", png())
     data = load_dataset("cifar10", tmp_path)
@@ -157,7 +157,7 @@ def test_the_list_says_what_is_wrong(tmp_path: Path) -> None:
     damaged.write_bytes(b"\x00\x00\x0d\x03")
     entries = available(tmp_path)
     assert [entry.name for entry in entries] == [*NAMES, "sea"]
-    assert entries[0] == Found("digits", None, "with headgate", *DIGITS_COUNTS)
+    assert entries[0] == DatasetEntry("digits", None, "with headgate", *DIGITS_COUNTS)
     assert entries[1].path == tmp_path / "mnist"
     assert str(damaged) in str(entries[1].problem)
 

@@ -11,7 +11,7 @@ from headgate.control.scores import Scores
 from headgate.control.selection import KINDS
 from headgate.learning.data import Data
 from headgate.learning.purchases import PurchaseSource, held_admissions
-from headgate.learning.streams import Served
+from headgate.learning.streams import StreamRows
 from studies.zoo.kcentre import KCentre
 
 CLIENTS, CONCEPTS = 3, 8
@@ -23,7 +23,7 @@ class Written:
 
     def at(self, clients, positions, concepts):
         rows = (positions * CONCEPTS + concepts) * CLIENTS + clients
-        return Served(rows + 1, rows)
+        return StreamRows(rows + 1, rows)
 
 
 def made_up(asked, seeds, rows):

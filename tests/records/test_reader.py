@@ -150,10 +150,10 @@ def test_without_a_start_the_file_s_own_time_counts(tmp_path):
         ("config.toml", "[system]\nbuffers = [1]\nclients = 0\nbudget = 1", "config.toml: system.clients = 0"),
         ("environment.json", "[1]", "environment.json: must hold a JSON object"),
         ("environment.json", "{", "environment.json: not valid JSON"),
-        ("state.json", "{}", "state.json: state = None must be one of running"),
-        ("state.json", '{"state": "running", "round": 1.5}', "state.json: round = 1.5 must be a whole"),
+        ("state.json", "{}", "state.json: state = None is not"),
+        ("state.json", '{"state": "running", "round": 1.5}', "state.json: round = 1.5 is not"),
         ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": true}', "state.json: pid = True"),
-        ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": 1}', "state.json: policies is missing"),
+        ("state.json", '{"state": "running", "round": 1, "rounds": 2, "pid": 1}', "state.json: policies = None is not"),
     ],
 )
 def test_damaged_folders_are_refused_with_the_file_named(tmp_path, name, content, said):

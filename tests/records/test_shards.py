@@ -45,8 +45,9 @@ def test_parts_read_as_one_run_while_they_are_written(tmp_path):
     assert RunFolder.open(tmp_path / "run").metrics().height == 0
     for part, run, rounds in zip(parts, RUNS, (3, 1, 2, 0), strict=True):
         write(part, *run, rounds)
-    RunWriter(parts[2]).state("running", 2, 3, diverged=[{"policy": "constant", "seed": 0, "t": 2}], guessing=[])
-    RunWriter(parts[0]).state("running", 3, 3, diverged=[{"policy": "hybrid", "seed": 0, "t": 1}], guessing=[])
+    for part, policy, t in ((parts[2], "constant", 2), (parts[0], "hybrid", 3)):
+        lost = [{"policy": policy, "seed": 0, "t": 1}]
+        RunWriter(part).state("running", t, 3, policies=[policy], seeds=[0], diverged=lost, guessing=[])
     write_state(RunFolder.open(tmp_path / "run"), "running", 1, 2.5)
     live = RunFolder.open(tmp_path / "run")
     assert live.metrics().select("t", "policy", "seed").rows() == [
@@ -89,7 +90,7 @@ def test_nothing_is_finished_before_all_has_been_played(tmp_path):
     for part, run, rounds in zip(parts, RUNS, (3, 2, 3, 3), strict=True):
         writer = write(part, *run, rounds)
         writer.checkpoint(rounds, {}, {}, {})
-        writer.state("running", rounds, 3)
+        writer.state("running", rounds, 3, policies=[run[0]], seeds=[run[1]])
     before, begun = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}, RunFolder.open(folder)
     with pytest.raises(DataError, match="001: round 2 of 3; cannot be finished yet"):
         finish(begun)

@@ -315,8 +315,8 @@ def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_p
     with pytest.raises(Interrupted):
         perform(experiment, tmp_path / "run", processes=1, watch=stopping)
     perform(None, tmp_path / "run", processes=1, trust=["surest_rule:Surest"])
-    perform(experiment, tmp_path / "parts", processes=2)
-    states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "parts")}
+    perform(experiment, tmp_path / "shards", processes=2)
+    states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "shards")}
     for name in ("run", "shards"):
         for table in ("metrics.parquet", "clients.parquet"):
             assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()

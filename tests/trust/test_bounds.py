@@ -100,7 +100,7 @@ def test_why_a_run_is_unreadable_is_said_in_one_line_beside_the_table(tmp_path):
     said = sorted(done.stderr.splitlines())
     assert [line.partition(str(tmp_path))[0] for line in said] == ["one: unreadable: ", "two: damaged: "]
     assert "metrics.parquet: is damaged (" in said[0]
-    assert "state.json: names no policies or no seeds" in said[1]
+    assert "state.json: policies = [] is not what a state says" in said[1]
 
 
 def test_millions_of_rows_in_some_kilobytes_are_refused_before_they_are_unpacked(tmp_path):

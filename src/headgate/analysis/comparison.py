@@ -326,7 +326,7 @@ def best_table(found: dict[Offer, list[Place]]) -> StackedTable:
         for offer, own in found.items()
         for place in own
     ]
-    header = ["budget", "by", "policy", "no different (p > 0.05)", "ahead of the others by (points)"]
+    header = ["budget", "by", "policy", "not distinguishable (p > 0.05)", "ahead of the others by (points)"]
     return StackedTable("Best within the limits", header, lines)
 
 

@@ -12,7 +12,7 @@ from headgate.analysis import comparison
 from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import as_json, facts_of, machine, write, write_whole
+from headgate.analysis.pages import as_json, facts_of, write, write_whole
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import Runs, read_finished, read_runs
 from headgate.analysis.savings import Saving, chosen_budget, money_for, savings
@@ -133,7 +133,7 @@ def conclude_comparison(
         meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
         found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
-    facts = facts_of(command, [machine(run) for run in folders], quick)
+    facts = facts_of(command, folders, quick)
     saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
     text = comparison.markdown(name, found, _setting(folders[0]), facts, saved)
     write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,23 @@ def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
     if count <= most:
         return np.arange(count)
     return np.linspace(0, count - 1, most).round().astype(np.int64)
+
+
+def rounded(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
+    """Return lists with None where there is no number; the default number of significant digits is enough to draw."""
+    values = np.asarray(values)
+    if values.dtype.kind in "iub":
+        whole: list[Any] = values.tolist()
+        return whole
+    known = np.isfinite(values)
+    if digits is not None:
+        size = np.floor(np.log10(np.abs(values), out=np.zeros_like(values), where=known & (values != 0)))
+        scale = 10.0 ** np.clip(digits - 1 - size, -300, 300)
+        values = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, np.nan)
+    boxed = values.astype(object)
+    boxed[~known] = None
+    listed: list[Any] = boxed.tolist()
+    return listed
 
 
 def curve(policy: int, values: Floats) -> Curve | None:

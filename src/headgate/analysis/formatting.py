@@ -159,7 +159,7 @@ def jsonable(value: Any) -> Any:
 CURRENCY = 8
 """characters of a currency"""
 SHORT = 4
-"""values of a list that are said one by one; of a longer one it is said how many there are"""
+"""values of a list that are written one by one; of a longer list only the number is written"""
 
 
 def prices_text(table: Any) -> str:
@@ -176,11 +176,11 @@ def prices_text(table: Any) -> str:
     if not isinstance(table, Mapping):
         return ""
     told = [(str(key), value) for key, value in table.items() if key != "kind" and value is not False and not _nested(value)]
-    settings = [_said(key, value) for key, value in sorted(told, key=lambda each: isinstance(each[1], Mapping))]
+    settings = [_setting_text(key, value) for key, value in sorted(told, key=lambda each: isinstance(each[1], Mapping))]
     return shown(", ".join([str(table.get("kind", "")), *settings]), 200)
 
 
-def _said(key: str, value: Any) -> str:
+def _setting_text(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{key} ({prices_text(value)})"
     if isinstance(value, list):

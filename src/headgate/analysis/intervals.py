@@ -113,7 +113,7 @@ class Difference(Estimate):
 
 
 DECIDED = 0.95
-"""level at which two policies count as told apart"""
+"""level at which two policies count as different"""
 
 
 def student(gaps: Floats) -> Difference:

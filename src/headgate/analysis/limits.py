@@ -173,7 +173,7 @@ def _best(ranked: Sequence[Runs]) -> str:
     first += f", the same as {listed(alike)}" if alike else ""
     level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with if name not in alike]
     if level:
-        return f"Best test accuracy within the limits: {first}, not told apart from {listed(level)}."
+        return f"Best test accuracy within the limits: {first}, not distinguishable from {listed(level)}."
     behind = [(name, gap) for name, gap in place.against.items() if gap is not None and name not in alike]
     if not behind:
         return f"Best test accuracy within the limits: {first}."

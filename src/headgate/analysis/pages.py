@@ -5,7 +5,6 @@ import re
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +15,6 @@ import polars as pl
 from headgate import __version__
 from headgate.analysis.formatting import duration
 from headgate.errors import DataError, SettingError
-from headgate.reading import read_object
 from headgate.records.reader import RunFolder
 from headgate.records.source import commit
 from headgate.records.sums import read_sealed
@@ -78,7 +76,7 @@ def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
 
 
 def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """A whole file or none; what cannot be written is said of `what`."""
+    """Write a whole file or none; an error names `what`."""
     try:
         replace_file(path, content, durable=False)
     except (OSError, pl.exceptions.PolarsError) as error:  # of a full disk polars says it in its own way
@@ -93,9 +91,9 @@ def read_numbers(path: Path) -> dict[str, Any]:
     try:
         numbers = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); delete it and make it anew") from None
+        raise DataError(f"{path}: cannot be read ({error}); delete it and make it again") from None
     if not isinstance(numbers, dict):
-        raise DataError(f"{path}: must hold a JSON object; delete it and make it anew")
+        raise DataError(f"{path}: must hold a JSON object; delete it and make it again")
     return numbers
 
 
@@ -124,60 +122,20 @@ def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 UNRECORDED = "not recorded"
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What one run folder says about how it was played.
-
-    Device memory is `peak_device_mib` of environment.json, or of a gpu.json beside it that came with the run.
-    """
-
-    batch: str
-    device: str
-    executor: str
-    dtype: str
-    commit: str
-    date: str
-    seconds: float
-    """of computing, all parts together"""
-    rounds: int
-    models: int
-    peak_device_mib: float | None
-
-    @property
-    def where(self) -> str:
-        return f"{self.device}, {self.executor}, {self.dtype}"
+def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> dict[str, Any]:
+    """Return the command, the runs' commits, dates, machines and computing time, and the commit the page is made from."""
+    known = [run.environment for run in runs]
+    commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
+    dates = sorted({str(each.get("started", ""))[:10] for each in known})
+    devices = [f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}" for each in known]
+    return _facts(command, quick, commits, dates, list(dict.fromkeys(devices)), sum(map(_computing, runs)))
 
 
-def machine(run: RunFolder) -> Machine:
-    beside = run.path / "gpu.json"
-    said = (read_object(beside) if beside.is_file() else {}) | run.environment
-    parts = [read_sealed(part / "state.json") for part in shard_folders(run.path)]
-    seconds = _number(said.get("seconds")) or sum(_number(part.get("elapsed_s")) or 0.0 for part in parts)
-    peak = said.get("peak_device_mib")
-    return Machine(
-        batch=run.name,
-        device=str(said.get("device", "cpu")),
-        executor=str(said.get("executor")),
-        dtype=str(said.get("dtype")),
-        commit=str(said.get("commit") or UNRECORDED),
-        date=str(said.get("started", ""))[:10],
-        seconds=round(seconds, 1),
-        rounds=run.rounds,
-        models=len(run.state["policies"]) * len(run.state["seeds"]),
-        peak_device_mib=_number(peak),
-    )
-
-
-def _number(said: object) -> float | None:
-    """As a folder tells it, which may be somebody else's."""
-    return float(said) if isinstance(said, int | float) and not isinstance(said, bool) else None
-
-
-def facts_of(command: str, machines: Sequence[Machine], quick: bool = False) -> dict[str, Any]:
-    """Command, the runs' commits and dates, machines and computing time, and the commit the page was made from."""
-    commits, dates = (sorted({getattr(each, key) for each in machines}) for key in ("commit", "date"))
-    devices = list(dict.fromkeys(each.where for each in machines))
-    return _facts(command, quick, commits, dates, devices, sum(each.seconds for each in machines))
+def _computing(run: RunFolder) -> float:
+    """Return the seconds of computing of all parts, as a folder records them, which may be a stranger's."""
+    states = [read_sealed(part / "state.json") for part in shard_folders(run.path)]
+    seconds = [run.environment.get("seconds")] if "seconds" in run.environment else [each.get("elapsed_s") for each in states]
+    return sum(float(each) for each in seconds if isinstance(each, int | float) and not isinstance(each, bool))
 
 
 def facts_of_now(command: str, took_s: float, quick: bool = False) -> dict[str, Any]:
@@ -205,12 +163,11 @@ def _this_code() -> str:
 
 def how_made(facts: dict[str, Any]) -> str:
     """Two sentences, and a warning where the runs are not all of one clean commit."""
-    wall = f" ({duration(facts['elapsed_s'])} from start to end where they were made)" if facts.get("elapsed_s") else ""
-    said = (
+    text = (
         f"Made by `{facts['command']}`. Runs: {runs_of(facts)}; {'; '.join(facts['devices'])}; "
-        f"{duration(facts['computing_s'])} of computing in all{wall}. Page and verdicts: commit {facts['page_commit']}."
+        f"{duration(facts['computing_s'])} of computing in all. Page and verdicts: commit {facts['page_commit']}."
     )
-    return with_doubts(said, facts)
+    return with_doubts(text, facts)
 
 
 def runs_of(facts: dict[str, Any]) -> str:
@@ -219,8 +176,9 @@ def runs_of(facts: dict[str, Any]) -> str:
     return f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}, {days}"
 
 
-def with_doubts(said: str, facts: dict[str, Any]) -> str:
-    """
+def with_doubts(text: str, facts: dict[str, Any]) -> str:
+    """Return the text with a warning where the runs are not all of one clean commit.
+
     >>> with_doubts("Made.", {"commits": ["abc"]}), with_doubts("Made.", {"commits": ["abc-dirty"]})
     ('Made.', 'Made. **Some runs were made with uncommitted changes.**')
     """
@@ -232,7 +190,7 @@ def with_doubts(said: str, facts: dict[str, Any]) -> str:
         doubts.append("Some runs were made with uncommitted changes.")
     if UNRECORDED in commits:
         doubts.append("Some runs do not say from which commit they are.")
-    return f"{said} **{' '.join(doubts)}**" if doubts else said
+    return f"{text} **{' '.join(doubts)}**" if doubts else text
 
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)

@@ -13,9 +13,8 @@ import numpy as np
 
 from headgate.analysis.comparison import opened, several_budgets
 from headgate.analysis.comparison import rows as rows_of
-from headgate.analysis.curves import Curve, Heat, LineStyle, Panel, heats, line_styles, money_panel, panels
+from headgate.analysis.curves import Curve, Heat, LineStyle, Panel, heats, line_styles, money_panel, panels, rounded
 from headgate.analysis.formatting import duration, percent
-from headgate.analysis.intervals import Floats
 from headgate.analysis.limits import conclusion
 from headgate.analysis.pages import beside, drawing, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
@@ -201,9 +200,9 @@ def _curve_data(curve: Curve) -> dict[str, Any]:
     return {
         "series": curve.policy,
         "t": None if curve.t is None else curve.t.tolist(),
-        "x": _short(curve.x) if curve.t is None else None,
-        "mean": _short(curve.mean),
-        "half": None if np.isnan(curve.half).all() else _short(curve.half),
+        "x": rounded(curve.x) if curve.t is None else None,
+        "mean": rounded(curve.mean),
+        "half": None if np.isnan(curve.half).all() else rounded(curve.half),
     }
 
 
@@ -213,12 +212,6 @@ def _heat_data(heat: Heat) -> dict[str, Any]:
         "clients": heat.clients,
         "t": heat.rounds.tolist(),
         "last": heat.last,
-        "buffers": _short(heat.buffers),
-        "ratio": [_short(row, 4) for row in heat.ratio],
+        "buffers": rounded(heat.buffers),
+        "ratio": rounded(heat.ratio, 4),
     }
-
-
-def _short(values: Floats, digits: int = 6) -> list[float | int | None]:
-    """Numbers with as many digits as can be seen; what is none is null."""
-    short = [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]
-    return [int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in short]

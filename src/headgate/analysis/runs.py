@@ -1,7 +1,7 @@
 """Runs as a table: what each policy of a run folder came to, seed by seed and round by round.
 
 Learning is known of the runs whose model was not lost. Control does not depend on learning, so money and memory are known of
-all of them. Whoever says anything about runs (command line, report, comparison, page, studies) says it from here.
+all of them. Command line, report, comparison, page and studies read runs through this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ class Runs:
 
     @cached_property
     def complete(self) -> int:
-        """Rounds that all runs which have begun have reached: what is said of a policy is said of these."""
+        """Rounds that all runs which have begun have reached: summaries of a policy cover these."""
         return int(self.reached[self.begun].min(initial=self.farthest))
 
     @property
@@ -297,7 +297,7 @@ def read_finished(paths: Sequence[Path]) -> list[Runs]:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Folders of the same name in different places are told apart by a number."""
+    """Number folders of the same name in different places."""
     return [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
 
 

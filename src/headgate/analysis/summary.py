@@ -176,7 +176,7 @@ class Column(NamedTuple):
 
 
 def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> list[Column]:
-    """What is said of a policy beside its name, on the page and in a terminal; lost models and chosen ones where there are."""
+    """Return the columns beside the policy's name; lost models, chosen ones and the like only where there are any."""
     left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (target is None)
     left_out += DIPS if all(one.dips is None for one in summaries) else []
     left_out += ["For looks"] * all(one.paid_for_looks is None for one in summaries)

@@ -18,7 +18,7 @@ from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
-    from headgate.learning.datasets import Found
+    from headgate.learning.datasets import DatasetEntry
 from rich.text import Text
 
 from headgate.analysis.formatting import by_column
@@ -93,7 +93,7 @@ def _state(row: dict[str, Any]) -> str:
     return said + (f", {row['lost']} lost" if row["lost"] else "") + (", unreadable" if row["problem"] else "")
 
 
-def dataset_tables(found: Sequence["Found"], folder: Path) -> list[RenderableType]:
+def dataset_tables(found: Sequence["DatasetEntry"], folder: Path) -> list[RenderableType]:
     lines = [
         [
             each.name,
@@ -130,7 +130,7 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 
 
 def plan_lines(experiment: Experiment, name: str, made: Plan) -> list[tuple[str, str]]:
-    """Label and value of everything that is said of the planned point."""
+    """Return label and value of every line about the planned point."""
     system, said = experiment.system, plan_json(experiment, name, made)
     units = {"K": " rounds", "rate": " samples a round"}
     lines = [(key, f"{said[key]:.6g}{units.get(key, '')}") for key in POINT if said[key] is not None]

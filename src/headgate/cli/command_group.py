@@ -10,7 +10,7 @@ CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
 
 
 class CommandGroup(TyperGroup):
-    """What a wrong command may have meant is said once: where click says it, typer does not."""
+    """Suggest once what a wrong command may have meant: where click does, typer does not."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)

@@ -79,11 +79,11 @@ def play(commands: typer.Typer = app) -> None:
     except (KeyboardInterrupt, SystemExit) as end:  # no command answered Ctrl-C; typer has made an exit of it, or not yet
         if isinstance(end, SystemExit) and end.code != Interrupted.exit_code:
             raise
-        say(_told_of(end), error=True)
+        say(_interruption(end), error=True)
         raise SystemExit(Interrupted.exit_code) from None
 
 
-def _told_of(end: BaseException | None) -> str:
+def _interruption(end: BaseException | None) -> str:
     """What an earlier Ctrl-C led to, where another one came before it was said."""
     while end is not None and not isinstance(end, Interrupted):
         end = end.__context__

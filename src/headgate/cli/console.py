@@ -20,7 +20,7 @@ class Format(StrEnum):
 
 
 Recipe = Annotated[str, typer.Argument()]
-"""Arguments are told of in the text of their command: typer 0.20 loses their help beside click 8.5."""
+"""Arguments are described in the text of their command: typer 0.20 loses their help with click 8.5."""
 Set = Annotated[
     list[str] | None,
     typer.Option(

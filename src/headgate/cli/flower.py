@@ -180,17 +180,17 @@ def supernode(
     port: Annotated[int, typer.Option(help="The port of the SuperNode itself, on 127.0.0.1.")] = 8002,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
 ) -> None:
-    """Write the systemd units of one client's SuperNode into DIR.
+    """Write the systemd unit of one client's SuperNode into DIR.
 
     DIR/store holds what the client has admitted: do not lose it, it was paid for. When a run is over its samples are removed
     there; `headgate flower forget DIR/store` removes them by hand.
     """
     _check_installed()
-    from headgate.flower.deploy.services import node_services, write_units
+    from headgate.flower.deploy.services import node_service, write_units
 
     folder = folder.resolve()
-    services = node_services(folder, superlink, authority.resolve(), key.resolve(), client, clients, port, keep)
-    for path in write_units(folder, services):
+    service = node_service(folder, superlink, authority.resolve(), key.resolve(), client, clients, port, keep)
+    for path in write_units(folder, [service]):
         say(path)
 
 

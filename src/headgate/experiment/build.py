@@ -13,8 +13,7 @@ from headgate.escaping import shown
 from headgate.experiment.experiment import IN_PROCESS, Experiment
 from headgate.experiment.recipes import overridden, read_recipe
 from headgate.experiment.sections import RunTable, SystemTable, Training, check_sizes
-from headgate.learning.changes import CHANGES
-from headgate.learning.concepts import CONCEPT
+from headgate.learning.concepts import CHANGES, CONCEPT
 from headgate.learning.data import BOUGHT, DATA, Data
 from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE

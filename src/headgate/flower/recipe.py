@@ -42,7 +42,7 @@ from headgate.learning.local import LocalTraining, schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream, StreamRows
 from headgate.registry import shown_kind
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
@@ -102,7 +102,7 @@ class RecipeTask:
         """The stream in every concept."""
         return self.world.stream(self.stream, self.experiment.rounds)
 
-    def served(self, client: int, positions: Ints, t: int | None) -> Served:
+    def served(self, client: int, positions: Ints, t: int | None) -> StreamRows:
         """What comes at these positions of a client's stream when it is read in round t."""
         clients = np.full_like(positions, client)
         if t is None and self.experiment.data.changes is not None:

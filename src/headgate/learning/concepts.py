@@ -1,17 +1,47 @@
-"""Concepts: what a data set looks like while the world is in one state. `changes` says who is in which concept when."""
+"""Concepts, what a data set looks like while the world is in one state, and when it moves from one to another.
 
-from dataclasses import dataclass
+Draws are addressed, so all policies of a seed meet the same changes, and nothing is remembered.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.control.types import Floats
-from headgate.errors import SettingError
-from headgate.learning.sea import above
+from headgate.control.checks import checksum
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Floats, Ints
+from headgate.errors import DataError, SettingError
+from headgate.escaping import shown
+from headgate.limits import CHANGES_FILE, CONCEPTS
+from headgate.reading import read_text
 from headgate.registry import Slot
 
 if TYPE_CHECKING:  # polars, which reads some of the formats, is not needed to plan
     from headgate.learning.formats import Labels, Pixels
+
+THRESHOLD = 8.0
+"""of the first of the paper's four concepts; then come 9, 7 and 9.5"""
+PER_BYTE = 25.5
+
+
+def features(count: int) -> "Pixels":
+    """Each of the 256 values of a feature equally likely, (count, 1, 1, 3)."""
+    draws = uniform(0, Purpose.GENERATED, np.arange(3 * count))
+    return (256 * draws).astype(np.uint8).reshape(count, 1, 1, 3)
+
+
+def above(samples: "Pixels", threshold: float) -> "Labels":
+    """Class 1 where the first two features add up to more than the threshold, else class 0.
+
+    >>> above(np.array([[[[102, 102, 0]]], [[[102, 103, 9]]]], np.uint8), 8.0).tolist()
+    [0, 1]
+    """
+    deciding = samples.reshape(len(samples), 3)[:, :2].sum(axis=1, dtype=np.int64)
+    return np.asarray(deciding > threshold * PER_BYTE, dtype=np.int64)
 
 
 class Concept:
@@ -123,3 +153,224 @@ CONCEPT = Slot(
     Concept,
     {"same": Same, "rotated": Rotated, "swapped": Swapped, "classes": OfClasses, "prior": Prior, "threshold": SeaThreshold},
 )
+
+
+class DriftKind(ABC):
+    """A frozen value whose fields are its settings."""
+
+    @abstractmethod
+    def at(self, seed: int, t: int, clients: Ints) -> Ints:
+        """The number of the concept that the stream of each of these clients is in, in round t = 1, 2, …"""
+
+    def check(self, concepts: int, clients: int) -> None:  # noqa: B027  # one's own need not
+        """Refuses what does not fit so many concepts and clients."""
+
+
+class ConceptSchedule:
+    """Which concept every client of some runs is in, as a run needs it."""
+
+    def __init__(self, changes: DriftKind, concepts: int, seeds: Ints, clients: int) -> None:
+        self.changes, self.concepts = changes, concepts
+        self.seeds, self.clients = [int(seed) for seed in seeds], np.arange(clients)
+
+    def at(self, t: int) -> Ints:
+        """In round t, for every seed, (S, M)."""
+        return np.stack([self._of_seed(seed, t) for seed in self.seeds])
+
+    def _of_seed(self, seed: int, t: int) -> Ints:
+        found = np.asarray(self.changes.at(seed, t, self.clients))
+        if found.shape != self.clients.shape or found.dtype.kind not in "iu":
+            raise SettingError(f"data.changes: must return a whole number for each client in round {t}, returned {found.dtype}")
+        if found.min() < 0 or found.max() >= self.concepts:
+            wrong = found[(found < 0) | (found >= self.concepts)][0]
+            raise SettingError(f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}")
+        return found
+
+    def shares(self, t: int, weight: Floats) -> Floats:
+        """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""
+        shares = np.stack([np.bincount(own, weight, self.concepts) for own in self.at(t)])
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    def changed(self, t: int, weight: Floats) -> Floats:
+        """Return the share of all clients, by their weights, whose concept was another one in the round before, (S,)."""
+        if t == 1:
+            return np.zeros(len(self.seeds))
+        return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))
+
+    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
+        """Return the columns of the record: what changed, and of each concept who is in it and the accuracy there,
+        (R, concepts). Runs of the same seeds follow one another."""
+        again = len(by_concept) // len(self.seeds)
+        columns = {"changed": self.changed(t, weight).tolist() * again}
+        for concept, share in enumerate(self.shares(t, weight).T):
+            columns |= {f"share_{concept}": share.tolist() * again, f"accuracy_{concept}": by_concept[:, concept].tolist()}
+        return columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InOrder(DriftKind):
+    """Clients go through concepts in an order; client m `stagger`·m rounds after client 0."""
+
+    stagger: int = 0
+    clients: tuple[int, ...] | None = None
+    """who changes; left out: everybody. The others stay in the first concept"""
+    order: tuple[int, ...] = ()
+    """numbers of concepts, from the first one on; left out: 0, 1 and so on"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", self.order or tuple(range(self._concepts)))
+        if self.stagger < 0:
+            raise SettingError(f"stagger = {self.stagger}: must be rounds, 0 or more")
+        if self.clients is not None and min(self.clients, default=-1) < 0:
+            raise SettingError(f"clients = {list(self.clients)[:20]}: must be numbers of clients, from 0 on")
+        if len(self.order) < 2 or min(self.order) < 0:
+            raise SettingError(f"order = {list(self.order)[:20]}: must be two or more numbers of concepts, from 0 on")
+
+    @property
+    def _concepts(self) -> int:
+        """How many it goes through."""
+        return 2
+
+    def check(self, concepts: int, clients: int) -> None:
+        if max(self.order) >= concepts:
+            raise SettingError(f"order: names concept {max(self.order)}; data.concepts has 0 to {concepts - 1}")
+        if self.clients is not None and max(self.clients) >= clients:
+            raise SettingError(f"clients: names client {max(self.clients)}; there are 0 to {clients - 1}")
+
+    def at(self, seed: int, t: int, clients: Ints) -> Ints:
+        place = self._place(seed, t, t - self.stagger * clients, clients)
+        if self.clients is not None:
+            place = np.where(np.isin(clients, self.clients), place, 0)
+        return np.array(self.order, dtype=np.int64)[place]
+
+    @abstractmethod
+    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+        """In the order, for clients whose own time is `own`: 1 in round 1, less where they come later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sudden(_InOrder):
+    """From one round to the next, in the rounds `rounds`: the next concept of the order.
+
+    >>> changes = Sudden(rounds=(3,), stagger=1)
+    >>> [changes.at(0, t, np.arange(3)).tolist() for t in (2, 3, 4, 5)]
+    [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    """
+
+    rounds: tuple[int, ...]
+
+    @property
+    def _concepts(self) -> int:
+        return len(self.rounds) + 1
+
+    def __post_init__(self) -> None:
+        if not self.rounds or list(self.rounds) != sorted(set(self.rounds)) or self.rounds[0] < 2:
+            raise SettingError(f"rounds = {list(self.rounds)[:20]}: must be rounds from 2 on, ascending")
+        super().__post_init__()
+        if len(self.order) != len(self.rounds) + 1:
+            raise SettingError(f"order: has {len(self.order)} concepts for {len(self.rounds)} changes; it needs one more")
+
+    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+        return np.asarray(np.searchsorted(self.rounds, own, side="right"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradual(_InOrder):
+    """Between two rounds each client is in the new concept with a probability that rises evenly from 0 in round `start` to 1
+    in round `stop`, drawn anew for every client and round."""
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.start < self.stop:
+            raise SettingError(f"start = {self.start}: must be a round from 1 on, and before stop, {self.stop}")
+        if len(self.order) != 2:
+            raise SettingError(f"order: has {len(self.order)} concepts; a gradual change is from one to another")
+
+    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+        chance = (own - self.start) / (self.stop - self.start)
+        return (uniform(seed, Purpose.CONCEPT, t, clients) < chance).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurring(_InOrder):
+    """The concepts of the order one after the other, each for `every` rounds, again and again.
+
+    >>> changes = Recurring(every=2)
+    >>> [changes.at(0, t, np.array([0])).item() for t in range(1, 8)]
+    [0, 0, 1, 1, 0, 0, 1]
+    """
+
+    every: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.every < 1:
+            raise SettingError(f"every = {self.every}: must be rounds, 1 or more")
+
+    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+        return np.asarray(np.maximum(own - 1, 0) // self.every % len(self.order))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromFile(DriftKind):
+    """A change-point matrix as a file of text: a row for each time, a column for each client, entries are concepts.
+
+    That is the format of FedDrift's `.cp` files (github.com/microsoft/FedDrift, data/changepoints). A row lasts `every`
+    rounds, and the last one stays.
+    """
+
+    file: str = field(metadata={"path": True})
+    """relative to the recipe that names it"""
+    every: int = 1
+    sha256: str | None = None
+    """of the file; another content is refused"""
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise SettingError(f"every = {self.every}: must be rounds, 1 or more")
+        object.__setattr__(self, "sha256", checksum(self.file, self.sha256, self._text.encode()))
+        _ = self._rows
+
+    @cached_property
+    def _text(self) -> str:
+        return read_text(Path(self.file), CHANGES_FILE)
+
+    @cached_property
+    def _rows(self) -> Ints:
+        return matrix_of(self._text, self.file)
+
+    def check(self, concepts: int, clients: int) -> None:
+        if self._rows.shape[1] != clients:
+            raise DataError(f"{self.file}: has {self._rows.shape[1]} columns for {clients} clients")
+        if (most := int(self._rows.max())) >= concepts:
+            row = int(np.flatnonzero((self._rows == most).any(axis=1))[0])
+            raise DataError(f"{self.file}: concept {most} in row {row + 1}; data.concepts has 0 to {concepts - 1}")
+
+    def at(self, seed: int, t: int, clients: Ints) -> Ints:
+        return np.asarray(self._rows[min((t - 1) // self.every, len(self._rows) - 1)][clients])
+
+
+def matrix_of(text: str, name: str) -> Ints:
+    """Rows of whole numbers between blanks; what stands behind a # is passed over, and so are empty lines.
+
+    >>> matrix_of("0 0 # calm\\n0 1\\n", "two.cp").tolist()
+    [[0, 0], [0, 1]]
+    """
+    rows: list[list[int]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        for word in words:
+            if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) < CONCEPTS):
+                raise DataError(f'{name}: "{shown(word)}" in line {number} is no number of a concept, 0 to {CONCEPTS - 1}')
+        if words and rows and len(words) != len(rows[0]):
+            raise DataError(f"{name}: line {number} has {len(words)} columns, the first row has {len(rows[0])}")
+        rows += [[int(word) for word in words]] if words else []
+    if not rows:
+        raise DataError(f"{name}: holds no row")
+    return np.array(rows, dtype=np.int64)
+
+
+CHANGES = Slot("change", DriftKind, {"sudden": Sudden, "gradual": Gradual, "recurring": Recurring, "file": FromFile})

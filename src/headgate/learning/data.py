@@ -10,10 +10,8 @@ from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
 from headgate.errors import SettingError
 from headgate.escaping import shown
-from headgate.learning.changes import CHANGES, DriftKind
-from headgate.learning.concepts import CONCEPT, Concept
+from headgate.learning.concepts import CHANGES, CONCEPT, THRESHOLD, Concept, DriftKind, above, features
 from headgate.learning.partition import PARTITION, Pairs, Partition
-from headgate.learning.sea import THRESHOLD, above, features
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
 from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
-from headgate.learning.changes import ConceptSchedule
-from headgate.learning.concepts import Concept
+from headgate.learning.concepts import Concept, ConceptSchedule
 from headgate.learning.data import Data
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
-from headgate.learning.partition import Dealt
-from headgate.learning.streams import Served, Stream
+from headgate.learning.partition import OwnerTable
+from headgate.learning.streams import Stream, StreamRows
 from headgate.limits import check_memory
 
 
@@ -143,7 +142,7 @@ class DriftingStream:
             if there is not None:
                 self._thinned[number] = self._without(number, there, rounds)
 
-    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> Served:
+    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
         """Return what comes at positions[i] of the stream of clients[i] in concepts[i], the first by default, for every i."""
         concepts = np.zeros_like(positions) if concepts is None else concepts
         samples, rows = np.empty_like(positions), np.empty_like(positions)
@@ -156,12 +155,12 @@ class DriftingStream:
                 samples[own], rows[own] = numbers[found.samples], found.rows
         samples[rest], rows[rest] = self._whole.at(clients[rest], positions[rest])
         look = self.world.look[concepts]
-        return Served(samples + self.images * look, rows + self.world.rows * look)
+        return StreamRows(samples + self.images * look, rows + self.world.rows * look)
 
     def _without(self, number: int, there: NDArray[np.bool_], rounds: int) -> tuple[Stream, Ints]:
         """The stream of what comes by in a concept, and which of all samples each of its samples is."""
         where, owners = f"data.concepts[{number}]", self._whole.owners
-        if not isinstance(owners, Dealt):
+        if not isinstance(owners, OwnerTable):
             raise SettingError(f"{where}: holds images back; of so many clients it is not written down who owns which")
         if self._whole.kind == "stop":
             raise SettingError(f"{where}: holds images back; a stream that stops would end at another place in every concept")

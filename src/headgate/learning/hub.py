@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import DataError, SettingError
-from headgate.learning.formats.checks import reason
+from headgate.learning.formats.types import reason
 
 REPOSITORIES = {"mnist": "ylecun/mnist", "cifar10": "uoft-cs/cifar10", "imagenette": "frgfm/imagenette"}
 REVISION = "main"

@@ -30,7 +30,7 @@ class Owners(Protocol):
         """The row of image own[i] of client clients[i], for every i."""
 
 
-class Dealt:
+class OwnerTable:
     """Owners whose images are all written down."""
 
     def __init__(self, owned: Sequence[Ints]) -> None:
@@ -52,7 +52,7 @@ class Partition(ABC):
 
     def owners(self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]) -> Owners:
         """The same owners, for a system of which only some clients train in a round."""
-        return Dealt(self.split(labels, clients, seed, columns))
+        return OwnerTable(self.split(labels, clients, seed, columns))
 
 
 def shuffled(rows: Ints, seed: int, client: int) -> Ints:

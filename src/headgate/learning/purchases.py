@@ -6,7 +6,6 @@ stored (`StreamSource`). Otherwise a sample is written down when it is admitted,
 its row, which also tells the concept that the world was in, its number among all samples, and the round.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from headgate.control.selection import Selection
 from headgate.control.types import Bools, Ints, Ledger
 from headgate.learning.data import Data
 from headgate.learning.drift import DriftingStream, World
-from headgate.learning.streams import Served, Stream
+from headgate.learning.streams import Stream, StreamRows
 
 ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
 """(what is asked for, places of the runs' seeds, rows of the training set) → the scores of each row"""
@@ -99,8 +98,11 @@ class PurchaseTable:
 
 
 @dataclass(frozen=True, eq=False)
-class SampleSource(ABC):
-    """Where the samples of one policy's clients come from, in all of its runs. Its state is a `PurchaseTable`, or None."""
+class StreamSource:
+    """Where the samples of one policy's clients come from, in all of its runs.
+
+    The i-th admission of a client is the i-th sample of its stream, so nothing is stored: what is `known` is None.
+    """
 
     streams: Sequence[Stream | DriftingStream]
     """of each seed"""
@@ -111,32 +113,41 @@ class SampleSource(ABC):
     score: ScoreRows
     clients: int
 
-    looks = False
-    """whether clients look at samples before they buy"""
+    @property
+    def looks(self) -> bool:
+        """Whether clients look at samples before they buy."""
+        return False
 
-    @abstractmethod
     def open(self) -> PurchaseTable | None:
-        """Return the state before round 1."""
+        """Return what is known before round 1."""
+        return None
 
-    @abstractmethod
     def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
-        """Return how many of the samples ordered each client can admit, where streams end, (S, M)."""
+        """Return how many of the samples ordered each client can admit, (S, M): where streams end, what is left of them."""
+        return ordered if self.ends is None else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
 
-    @abstractmethod
     def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
-        """Return the state after clients have bought so many samples, (S, M)."""
+        """Return what is known after clients have bought so many samples in round t, (S, M)."""
+        return None
 
-    @abstractmethod
     def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable | None:
-        """Return the state without samples that are no longer held."""
+        """Return what is known without samples that are no longer held."""
+        return None
 
-    @abstractmethod
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
         """Return where these admissions of clients come from; `seeds` are places among all seeds."""
+        samples, rows = np.empty_like(admissions), np.empty_like(admissions)
+        for s, stream in enumerate(self.streams):
+            own = np.flatnonzero(seeds == s)
+            samples[own], rows[own] = stream.at(clients[own], admissions[own])
+        return StreamRows(samples, rows)
 
-    @abstractmethod
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
         """Return what these clients (S, C) train on in round t."""
+        owner, admissions = held_admissions(after, clients)
+        seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
+        new = admissions >= before.admitted[seeds, whose]
+        return TrainingSamples(owner, *self.find(known, seeds, whose, admissions), new)
 
     def labels_at(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Ints:
         """Return the labels of these admissions."""
@@ -148,43 +159,9 @@ class SampleSource(ABC):
         """Return the scores of these admissions."""
         return self.score(asked, seeds, self.find(known, seeds, clients, admissions).rows)
 
-    def looked(self, known: PurchaseTable | None, now: PurchaseTable | None) -> list[int | None]:
-        """Return how many samples clients of each run looked at in between; None where they do not look."""
-        return [None] * len(self.streams)
-
 
 @dataclass(frozen=True, eq=False)
-class StreamSource(SampleSource):
-    """The i-th admission of a client is the i-th sample of its stream, so nothing is stored."""
-
-    def open(self) -> None:
-        return None
-
-    def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
-        return ordered if self.ends is None else np.minimum(ordered, np.maximum(self.ends - before.admitted, 0))
-
-    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> None:
-        return None
-
-    def after_round(self, known: PurchaseTable | None, after: Ledger) -> None:
-        return None
-
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
-        samples, rows = np.empty_like(admissions), np.empty_like(admissions)
-        for s, stream in enumerate(self.streams):
-            own = np.flatnonzero(seeds == s)
-            samples[own], rows[own] = stream.at(clients[own], admissions[own])
-        return Served(samples, rows)
-
-    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
-        owner, admissions = held_admissions(after, clients)
-        seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
-        new = admissions >= before.admitted[seeds, whose]
-        return TrainingSamples(owner, *self.find(known, seeds, whose, admissions), new)
-
-
-@dataclass(frozen=True, eq=False)
-class PurchaseSource(SampleSource):
+class PurchaseSource(StreamSource):
     """What clients admit is written down: they choose what they buy, the world changes, or labels come late."""
 
     world: World
@@ -194,7 +171,7 @@ class PurchaseSource(SampleSource):
     seeds: Ints
 
     @property
-    def looks(self) -> bool:  # type: ignore[override]
+    def looks(self) -> bool:
         return self.rule is not None and self.rule.looks
 
     @property
@@ -278,10 +255,10 @@ class PurchaseSource(SampleSource):
         owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
         return known.only((owner << ADMISSIONS) + admissions)
 
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Served:
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
         assert known is not None
         at = known.find(self._key(seeds, clients, admissions))
-        return Served(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
+        return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
         assert known is not None
@@ -290,11 +267,6 @@ class PurchaseSource(SampleSource):
         labelled = known.round[at] + self.data.late
         owner, at, new = owner[labelled <= t], at[labelled <= t], (labelled == t)[labelled <= t]
         return TrainingSamples(owner, known.samples[at].astype(np.int64), known.rows[at].astype(np.int64), new)
-
-    def looked(self, known: PurchaseTable | None, now: PurchaseTable | None) -> list[int | None]:
-        if not self.looks or known is None or now is None:
-            return super().looked(known, now)
-        return list((now.looked - known.looked).sum(axis=-1).tolist())
 
 
 def _newest(offer: Ints, left: Bools, keep: int) -> Ints:

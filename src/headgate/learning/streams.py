@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError
-from headgate.learning.partition import Dealt, Owners
+from headgate.learning.partition import Owners, OwnerTable
 
 KINDS = ("reshuffle", "replacement", "stop")
 KEPT = 1 << 14
 """places of passes that nobody asked for last, kept in case somebody will; when there are more, they all go"""
 
 
-class Served(NamedTuple):
+class StreamRows(NamedTuple):
     """What comes at some positions, one entry for each."""
 
     samples: Ints
@@ -40,7 +40,7 @@ class Stream:
         if kind not in KINDS:
             raise SettingError(f"data.stream = {kind}: must be one of {', '.join(KINDS)}")
         self.seed, self.kind = seed, kind
-        self.owners: Owners = Dealt(owned) if isinstance(owned, Sequence) else owned
+        self.owners: Owners = OwnerTable(owned) if isinstance(owned, Sequence) else owned
         self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         """the first sample number of each client, and after the last one how many there are"""
@@ -51,13 +51,13 @@ class Stream:
         """How many there are of all clients."""
         return int(self.starts[-1])
 
-    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> Served:
+    def at(self, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
         """Return what comes at positions[i] of the stream of clients[i], for every i, in whatever concept.
 
         Windows move slowly, so the orders of the passes asked for are kept for the next call.
         """
         own = self._own(clients, positions)
-        return Served(self.starts[clients] + own, self.owners.rows(clients, own))
+        return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
 
     def _own(self, clients: Ints, positions: Ints) -> Ints:
         """Which of its own images."""

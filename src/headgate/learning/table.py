@@ -19,8 +19,8 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
 from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import Labels
-from headgate.learning.formats.checks import reason
 from headgate.learning.formats.parquet import is_plain
+from headgate.learning.formats.types import reason
 from headgate.limits import CLASSES, COLUMNS, TEXT, check_growth, check_memory
 from headgate.reading import check_parquet
 

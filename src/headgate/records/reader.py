@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
+from headgate.escaping import shown
 from headgate.limits import CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
 from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
@@ -312,40 +313,36 @@ def _check_config(path: Path, config: dict[str, Any]) -> None:
 
 def check_state(path: Path, state: dict[str, Any]) -> None:
     """Refuse a state that does not say what `RunFolder` needs to know."""
-    if state.get("state") not in STATES:
-        raise DataError(f"{path}: state = {state.get('state')!r} must be one of {', '.join(STATES)}")
-    for key in ("round", "rounds", "pid"):
-        if not _whole(state.get(key)):
-            raise DataError(f"{path}: {key} = {state.get(key)!r} must be a whole number")
-    if not 0 <= state["rounds"] <= ROUNDS:
-        raise DataError(f"{path}: rounds = {state['rounds']} must be 0 to {ROUNDS:,}")
-    _check_list(path, state, "policies", lambda one: isinstance(one, str))
-    _check_list(path, state, "seeds", _whole)
-    if not state["policies"] or not state["seeds"]:
-        raise DataError(f"{path}: names no policies or no seeds")
-    check_count(path, state["policies"], state["seeds"])
     for key in ("diverged", "guessing"):
-        lost_runs(path, state, key)
-
-
-def lost_runs(path: Path, state: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the runs that a state lists as diverged or guessing; none where it lists none."""
-    state.setdefault(key, [])
-    _check_list(path, state, key, _names_a_run)
-    runs: list[dict[str, Any]] = state[key]
-    return runs
+        state.setdefault(key, [])
+    for key, fits in STATE_KEYS.items():
+        if not fits(state.get(key)):
+            raise DataError(f"{path}: {key} = {shown(state.get(key))} is not what a state says")
+    check_count(path, state["policies"], state["seeds"])
 
 
 def check_count(path: Path, policies: Sequence[str], seeds: Sequence[int]) -> None:
+    """Refuse more runs than a folder may have."""
     if len(policies) * len(seeds) > RUNS:
         raise DataError(f"{path}: {len(policies):,} policies and {len(seeds):,} seeds are more than {RUNS:,} runs")
 
 
-def _names_a_run(one: Any) -> bool:
+def _list_of(fits: Callable[[Any], bool], least: int = 0) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and len(value) >= least and all(map(fits, value))
+
+
+def _lost_run(one: Any) -> bool:
     return isinstance(one, dict) and isinstance(one.get("policy"), str) and _whole(one.get("seed"))
 
 
-def _check_list(path: Path, state: dict[str, Any], key: str, fits: Any) -> None:
-    value = state.get(key)
-    if not isinstance(value, list) or not all(fits(one) for one in value):
-        raise DataError(f"{path}: {key} is missing or is not the list it should be")
+STATE_KEYS: dict[str, Callable[[Any], bool]] = {
+    "state": lambda value: value in STATES,
+    "round": _whole,
+    "rounds": lambda value: _whole(value) and 0 <= value <= ROUNDS,
+    "pid": _whole,
+    "policies": _list_of(lambda one: isinstance(one, str), 1),
+    "seeds": _list_of(_whole, 1),
+    "diverged": _list_of(_lost_run),
+    "guessing": _list_of(_lost_run),
+}
+"""what a state must have, and what each must be"""

@@ -14,8 +14,8 @@ class Scored(NamedTuple):
     samples: int = 0
     seconds: float = 0.0
 
-    def told(self) -> dict[str, Any]:
-        """For a state; nothing where nobody asked."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for a state; nothing where no model was asked."""
         return {SCORED: {"samples": self.samples, "seconds": round(self.seconds, 3)}} if self.samples else {}
 
 

@@ -22,14 +22,12 @@ from headgate.records.reader import (
     ENVIRONMENT,
     RunFolder,
     check_count,
-    lost_runs,
     newest_checkpoint,
     read_config,
     read_head,
     read_state,
 )
 from headgate.records.scored import read_scored
-from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, points_of
 from headgate.records.tables import (
     SHARDS,
@@ -123,23 +121,28 @@ def write_state(run: RunFolder, state: str, t: int, elapsed: float) -> RunFolder
     """Write the state of a run in shards, put together from theirs; return the run with it."""
     lost: dict[str, list[dict[str, Any]]] = {"diverged": [], "guessing": []}
     note: dict[str, str] = {}
-    states = {shard: read_sealed(shard / STATE) if (shard / STATE).exists() else {} for shard in shard_folders(run.path)}
-    for shard, each in states.items():
+    states = [read_state(shard) for shard in shard_folders(run.path) if (shard / STATE).exists()]
+    for each in states:
         for key, runs in lost.items():
-            runs += lost_runs(shard / STATE, each, key)
+            runs += each[key]
         if "note" in each:
             note = {"note": each["note"]}
     places = {name: place for place, name in enumerate(run.policies)}
     for runs in lost.values():
         runs.sort(key=lambda one: (places.get(one["policy"], len(places)), one["seed"]))
-    known = {"policies": run.policies, "seeds": run.seeds, **lost, **note, **read_scored(states.values()).told()}
+    known = {"policies": run.policies, "seeds": run.seeds, **lost, **note, **read_scored(states).to_dict()}
     return replace(run, state=RunWriter(run.path).state(state, t, run.rounds, elapsed_s=round(elapsed, 3), **known))
 
 
-def finish(run: RunFolder, elapsed: float = 0.0) -> RunFolder:
+def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[str, Any]] | None = None) -> RunFolder:
     """Make tables of the rows and finish the run. A process killed in the midst of it can do it again.
 
     It needs neither the executor nor the device that played: which models were lost is known from the last checkpoints.
+
+    Parameters
+    ----------
+    states : mapping, optional
+        The last states of shards that this process has played to their end.
 
     Returns
     -------
@@ -153,11 +156,15 @@ def finish(run: RunFolder, elapsed: float = 0.0) -> RunFolder:
             raise DataError(f"{shard}: round {t} of {run.rounds}; cannot be finished yet")
     run = write_tables(run)
     for shard in shards:
-        newest = newest_checkpoint(shard)
-        known = read_state(shard) | (read_head(newest).get("facts", {}) if newest is not None else {})
+        known = (states or {}).get(shard) or _last_state(shard)
         more = {key: value for key, value in known.items() if key not in ("state", "round", "rounds", "pid", CHECKSUMS)}
         state = RunWriter(shard).state("finished", run.rounds, run.rounds, **more)
     return replace(run, state=state) if shards == [run.path] else write_state(run, "finished", run.rounds, elapsed)
+
+
+def _last_state(shard: Path) -> dict[str, Any]:
+    newest = newest_checkpoint(shard)
+    return read_state(shard) | (read_head(newest).get("facts", {}) if newest is not None else {})
 
 
 def write_tables(run: RunFolder) -> RunFolder:

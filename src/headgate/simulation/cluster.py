@@ -17,7 +17,7 @@ from headgate.simulation.workers import (
     LOOK,
     ONE_THREAD,
     Datasets,
-    Progress,
+    WatchedProgress,
     cores,
     error_from,
     error_message,
@@ -63,7 +63,7 @@ class Cluster:
         return dict(facts)
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         folders = list(chunks)
         for folder in folders:

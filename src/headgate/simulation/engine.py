@@ -28,7 +28,7 @@ from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.judgement import judgement, sets_to_judge_by
-from headgate.learning.purchases import PurchaseSource, PurchaseTable, SampleSource, StreamSource, TrainingSamples
+from headgate.learning.purchases import PurchaseSource, PurchaseTable, StreamSource, TrainingSamples
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
@@ -126,7 +126,7 @@ class Simulation:
             self.experiment.price_of_looks(policy),
         )
 
-    def _source(self, name: str) -> SampleSource:
+    def _source(self, name: str) -> StreamSource:
         """Where the samples of a policy's clients come from; their places are stored only where they must be."""
         data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
         ends = np.stack([stream.lengths for stream in self.streams]) if data.stream == "stop" else None

@@ -56,12 +56,13 @@ def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
     """Samples that clients looked at in the round, and what they paid for that, of each run; None where they do not look."""
     looked, paid = list[int | None](), list[float | None]()
     for name, source in of.sources.items():
-        looked += source.looked(now.known[name], now.purchases[name])
+        known, now_known = now.known[name], now.purchases[name]
         before, after = now.before[name].looks, now.after[name].looks
-        if source.looks:
+        if source.looks and known is not None and now_known is not None:
+            looked += (now_known.looked - known.looked).sum(axis=-1).tolist()
             paid += [0.0] * len(of.seeds) if before is None or after is None else (after - before).tolist()
         else:
-            paid += [None] * len(of.seeds)
+            looked, paid = looked + [None] * len(of.seeds), paid + [None] * len(of.seeds)
     return {"looked": looked, "looks": paid}
 
 

@@ -107,8 +107,10 @@ def resume(
 
 def play_folder(
     folder: Path, experiment: Experiment | None, dataset: Dataset, device: str, tick: Tick, stop: Callable[[], bool]
-) -> None:
+) -> dict[str, Any]:
     """Play all rounds that are left of the run in `folder`, which may be a shard of a larger one; its rows stay parts.
+
+    Returns its last state.
 
     When `stop` returns True, the round is finished and checkpointed, and `Interrupted` says how to go on.
 
@@ -122,13 +124,13 @@ def play_folder(
         checkpoint = Checkpoint(folder)
         simulation, writer = resume(experiment or load(folder / CONFIG), dataset, checkpoint, device)
         with simulation.learner.threads(min(max(1, checkpoint.fact("threads", int)), MOST_THREADS)):
-            play_rounds(simulation, writer, tick, stop=stop)
+            return play_rounds(simulation, writer, tick, stop=stop)
 
 
-def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> None:
-    """Play all rounds of a run whose folder this process has just made, and holds."""
+def play_new(folder: Path, simulation: Simulation, tick: Tick, stop: Callable[[], bool]) -> dict[str, Any]:
+    """Play all rounds of a run whose folder this process has just made, and holds; return its last state."""
     with simulation.learner.threads(1):
-        play_rounds(simulation, RunWriter(folder), tick, stop=stop)
+        return play_rounds(simulation, RunWriter(folder), tick, stop=stop)
 
 
 def play_rounds(
@@ -137,19 +139,19 @@ def play_rounds(
     tick: Tick,
     seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
-) -> None:
+) -> dict[str, Any]:
     """See `play_folder`; a checkpoint every so many seconds, when stopped and at the end, and parts of the tables between."""
     rounds, seconds = simulation.experiment.rounds, CHECKPOINT_SECONDS if seconds is None else seconds
     saved = written = began = time.monotonic()
     metrics: list[dict[str, Any]] = []
     clients: list[dict[str, Any]] = []
 
-    def note(state: str) -> None:
+    def note(state: str) -> dict[str, Any]:
         elapsed = round(time.monotonic() - began, 3)
-        writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
+        return writer.state(state, simulation.t, rounds, elapsed_s=elapsed, **_facts(simulation))
 
     with disk_errors(writer.folder):
-        note("running")
+        state = note("running")
         try:
             while simulation.t < rounds:
                 done = simulation.step()
@@ -165,7 +167,7 @@ def play_rounds(
                 if save:
                     writer.checkpoint(simulation.t, simulation.tensors(), simulation.ledgers, _facts(simulation))
                     saved = time.monotonic()
-                    note("running")
+                    state = note("running")
                 if ending and simulation.t < rounds:
                     note("interrupted")
                     go_on = f"go on with: {resume_command(writer.folder)}"
@@ -173,6 +175,7 @@ def play_rounds(
         except KeyboardInterrupt:  # the second: this round is lost, and played again on --resume
             note("interrupted")
             raise
+    return state
 
 
 def _facts(simulation: Simulation) -> dict[str, Any]:
@@ -186,5 +189,5 @@ def _facts(simulation: Simulation) -> dict[str, Any]:
         "diverged": [{**run, "t": int(t)} for run, t in zip(runs, simulation.diverged, strict=True) if t],
         "guessing": [run for run, lost in zip(runs, simulation.guessing, strict=True) if lost],
         **({"note": note} if note else {}),
-        **simulation.scored.told(),
+        **simulation.scored.to_dict(),
     }

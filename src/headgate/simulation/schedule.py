@@ -97,17 +97,17 @@ def perform(
         for task in (task for task in left if executor != "auto" and not task.fresh):
             if (begun := Checkpoint(task.folder).fact("executor", str)) != executor:
                 raise SettingError(f"--executor {executor}: {task.folder} was begun by {begun}")
-        began = time.monotonic()
+        began, states = time.monotonic(), dict[Path, dict[str, Any]]()
         if any(task.fresh or task.left() for task in left):
             say = say or (lambda text: None)
             with closing(_worker(left, device, processes, ray)) as worker:
                 _start(tasks, folder, worker, device, executor, say, held)
-                _execute(tasks, folder, worker, device, tick, watch, say)
+                states = _execute(tasks, folder, worker, device, tick, watch, say)
         runs = []
         for task in tasks:
             assert task.run is not None
             with disk_errors(folder):
-                runs.append(task.run if task.finished else finish(task.run, time.monotonic() - began))
+                runs.append(task.run if task.finished else finish(task.run, time.monotonic() - began, states))
     return runs
 
 
@@ -316,8 +316,8 @@ def _execute(
     tick: Tick | None,
     watch: Watch | None,
     say: Callable[[str], None],
-) -> None:
-    """Have all shards played that have rounds left."""
+) -> dict[Path, dict[str, Any]]:
+    """Have all shards played that have rounds left; return the last states of those that this process has played."""
     left = [task for task in tasks if not task.finished]
     chunks = {shard: experiment for task in left for shard, experiment in task.left().items()}
     say(_described(left, worker))
@@ -335,9 +335,10 @@ def _execute(
         why = error if isinstance(error, HeadgateError) else Interrupted("interrupted")
         raise _explained(why, progress, whole) from None
     progress.look(at_once=True)
-    for note in dict.fromkeys(read_sealed(chunk / STATE).get("note") for chunk in chunks):
+    for note in dict.fromkeys((progress.states.get(chunk) or read_sealed(chunk / STATE)).get("note") for chunk in chunks):
         if note is not None:
             say(note)
+    return progress.states
 
 
 class _RunProgress:
@@ -349,6 +350,7 @@ class _RunProgress:
         self.shards = {shard: (task, ShardProgress(shard)) for task in self.tasks for shard in shard_folders(task.folder)}
         self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
         self.total = self.before + sum(task.experiment.rounds for task, _ in self.shards.values())
+        self.states: dict[Path, dict[str, Any]] = {}
         self._ticked = self._written = -STATE_SECONDS
         if watch is not None:
             for task in self.tasks:  # sees what is on disk before the first new row joins it
@@ -365,6 +367,10 @@ class _RunProgress:
         if self.watch is not None:
             self.watch(task.folder, frame_of_rows(rows, "metrics").to_dicts())  # as others read them
         self._report()
+
+    def finished(self, folder: Path, state: dict[str, Any]) -> None:
+        """Take the last state of a chunk that this process has played to its end."""
+        self.states[folder] = state
 
     def look(self, at_once: bool = False) -> None:
         """Look for what other processes have written."""

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ from headgate.simulation.devices import give_back
 
 if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
+    from headgate.simulation.rounds import Round
     from headgate.simulation.run import Tick
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -30,11 +32,14 @@ LONGEST = 2000
 """bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
 
 
-class Progress(Protocol):
+class WatchedProgress(Protocol):
     """What a worker reports to."""
 
     def played(self, folder: Path, rows: list[dict[str, Any]]) -> None:
         """Take the rows of a round that this process has played."""
+
+    def finished(self, folder: Path, state: dict[str, Any]) -> None:
+        """Take the last state of a chunk that this process has played to its end."""
 
     def look(self) -> None:
         """Look for what other processes have written; called every now and then."""
@@ -50,7 +55,7 @@ class Worker(Protocol):
         """See `run.examine`."""
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
 
@@ -83,6 +88,10 @@ class Datasets(dict[str, Any]):
         return self[data.key]
 
 
+def _report(progress: WatchedProgress, folder: Path, done: "Round") -> None:
+    progress.played(folder, done.metrics)
+
+
 class InProcess:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
@@ -100,28 +109,30 @@ class InProcess:
         return facts
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         for folder, experiment in chunks.items():
             if stop():
                 raise Interrupted("interrupted")
             try:
-                self._play(folder, experiment, device, lambda done: progress.played(folder, done.metrics), stop)  # noqa: B023
+                tick = partial(_report, progress, folder)
+                progress.finished(folder, self._play(folder, experiment, device, tick, stop))
             except Interrupted:
                 raise
             except HeadgateError as error:
                 raise ChunkError(folder, error) from None
             give_back(device)
 
-    def _play(self, folder: Path, experiment: Experiment | None, device: str, tick: "Tick", stop: Callable[[], bool]) -> None:
+    def _play(
+        self, folder: Path, experiment: Experiment | None, device: str, tick: "Tick", stop: Callable[[], bool]
+    ) -> dict[str, Any]:
         from headgate.simulation.run import play_folder, play_new
 
         if self._ready is not None and self._ready.experiment is experiment:
             simulation, self._ready = self._ready, None
-            play_new(folder, simulation, tick, stop)
-        else:
-            experiment = experiment or load(folder / CONFIG)
-            play_folder(folder, experiment, self._datasets.of(experiment.data), device, tick, stop)
+            return play_new(folder, simulation, tick, stop)
+        experiment = experiment or load(folder / CONFIG)
+        return play_folder(folder, experiment, self._datasets.of(experiment.data), device, tick, stop)
 
     def close(self) -> None:
         self._datasets.clear()
@@ -156,7 +167,7 @@ class Processes:
         return dict(answer["facts"])
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: Progress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
     ) -> None:
         self._ask(do="play", folders=[str(folder) for folder in chunks], device=device, processes=self.processes)
         why: dict[str, HeadgateError] = {}

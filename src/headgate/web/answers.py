@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.analysis.curves import heat, thinned
+from headgate.analysis.curves import heat, rounded, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
@@ -53,23 +53,6 @@ Ints = NDArray[np.int64]
 
 
 # numbers as JSON holds them
-
-
-def rounded(values: NDArray[Any], digits: int | None = 7) -> list[Any]:
-    """Return lists with None where there is no number; the default number of significant digits is enough to draw."""
-    values = np.asarray(values)
-    if values.dtype.kind in "iub":
-        whole: list[Any] = values.tolist()
-        return whole
-    known = np.isfinite(values)
-    if digits is not None:
-        size = np.floor(np.log10(np.abs(values), out=np.zeros_like(values), where=known & (values != 0)))
-        scale = 10.0 ** np.clip(digits - 1 - size, -300, 300)
-        values = np.where(known, np.round(np.where(known, values, 0.0) * scale) / scale, np.nan)
-    boxed = values.astype(object)
-    boxed[~known] = None
-    listed: list[Any] = boxed.tolist()
-    return listed
 
 
 def finite(value: Any) -> float | None:

@@ -7,14 +7,14 @@ from typing import Any, Literal
 import numpy as np
 
 from headgate.analysis.comparison import rows
-from headgate.analysis.curves import thinned
+from headgate.analysis.curves import rounded, thinned
 from headgate.analysis.intervals import Floats, Means, estimate, means, t_quantile
 from headgate.analysis.limits import limits, rankable
 from headgate.analysis.runs import Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
-from headgate.web.answers import EVALUATED, Metric, Numbers, Series, State, finite, line, rounded, runs_in
+from headgate.web.answers import EVALUATED, Metric, Numbers, Series, State, finite, line, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40

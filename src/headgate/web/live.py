@@ -1,7 +1,7 @@
 """Rounds as they land, for everybody who watches: one look at a run serves all, and nobody who has left is remembered.
 
 What is sent is the newest state, never a queue, so a slow reader costs nothing. The id of an event is the number of rounds
-of all the folder's runs, which the folder tells again after a restart: whoever comes back with it learns whether there is more.
+of all the folder's runs, which is the same after a restart: a reader that comes back with it learns whether there is more.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from headgate.errors import HeadgateError
 from headgate.web.runs import Progress
 
-Look = Callable[[str], Awaitable[Progress]]
+ReadProgress = Callable[[str], Awaitable[Progress]]
 """how far the run of that name has come"""
 PAUSE = 0.5
 """seconds between two looks"""
@@ -22,8 +22,8 @@ HEARTBEAT = 10.0
 class Live:
     """Who watches which run."""
 
-    def __init__(self, look: Look, pause: float = PAUSE, heartbeat: float = HEARTBEAT) -> None:
-        self._progress, self._pause, self._heartbeat = look, pause, heartbeat
+    def __init__(self, read: ReadProgress, pause: float = PAUSE, heartbeat: float = HEARTBEAT) -> None:
+        self._progress, self._pause, self._heartbeat = read, pause, heartbeat
         self._watches: dict[str, _Watch] = {}
         self._closed = asyncio.Event()
 
@@ -77,7 +77,7 @@ class Live:
             await asyncio.sleep(self._pause)
             try:
                 now = await self._progress(name)
-            except HeadgateError:  # removed, or damaged: readers come back and are told
+            except HeadgateError:  # removed, or damaged: readers ask again and get the error
                 watch.gone = True
                 watch.tell()
                 return

@@ -21,7 +21,7 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from headgate.analysis.curves import thinned
+from headgate.analysis.curves import rounded, thinned
 from headgate.analysis.rehearsal import summarise_rehearsal
 from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
@@ -38,7 +38,7 @@ from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
 from headgate.registry import POLICY, PRICES, checked, fill, nearest
 from headgate.theory.comparison import oracle_bound
-from headgate.web.answers import GateTrace, Series, finite, gate_trace, rounded, series
+from headgate.web.answers import GateTrace, Series, finite, gate_trace, series
 from headgate.web.security import Refused
 
 MOST_PRICES = 100_000

@@ -57,7 +57,7 @@ class Progress(NamedTuple):
     done: int
     """rounds of all its runs together"""
     round: int
-    """in the mean over its runs"""
+    """mean over its runs"""
     rounds: int
     state: str
     diverged: int

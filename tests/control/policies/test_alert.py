@@ -17,33 +17,6 @@ from .plain_alarm import PlainAlarm, told_of
 MNIST = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 
 
-LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1.0, 1e300]), st.floats(0.0, 20.0))
-THREE = st.lists(LOSS, min_size=3, max_size=3)
-PRICES = st.lists(st.one_of(st.sampled_from([0.0, 1e-12, 1 / 3, 1e9]), st.floats(0.0, 20.0)), min_size=3, max_size=3)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(PRICES, THREE), min_size=1, max_size=25),
-    st.sampled_from([0.01, 1.0, 1e9]),
-    st.floats(0.01, 60.0),
-    st.booleans(),
-    st.booleans(),
-)
-def test_it_never_overspends_or_overfills_whatever_it_is_told(rounds, false_alarms, budget, own_prices, open_end):
-    buffer = np.array([3, 1, 7])
-    system = System(buffer, budget, None if open_end else len(rounds))
-    policy = Alert(false_alarms=false_alarms, probe=0.4)
-    controller = Controller(system, policy)
-    ledger = controller.open()
-    for t, (prices, new) in enumerate(rounds, 1):
-        orders = controller.decide(ledger, np.array([prices]) if own_prices else prices[0])
-        losses = Losses(np.array([new]), np.full((1, 3), np.nan))
-        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=losses))
-        assert ledger.spent[0] <= budget * (t + policy.overdraft if open_end else len(rounds))
-        assert np.all(ledger.occupancy <= buffer)
-
-
 def played(policy, prices, level, system=MNIST):
     """The ledgers after prices (T,), where new samples lose level(t) in round t."""
     controller = Controller(system, policy)

@@ -91,24 +91,6 @@ def test_where_samples_are_cheap_it_may_renew_in_every_round(price, rate):
     assert Rccda(probe=0.0).resolved(PolicyContext(system, Fixed(price), BoundConstants(), np.arange(2), 100)).rate == rate
 
 
-LOSS = st.one_of(st.sampled_from([0.0, np.nan, 1e-300, 1e300]), st.floats(0.0, 20.0))
-PRICE = st.one_of(st.sampled_from([0.0, 1e-12, 1 / 3, 1e9]), st.floats(0.0, 20.0))
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(PRICE, LOSS), min_size=1, max_size=25), st.floats(0.01, 60.0), st.floats(0.01, 100.0))
-def test_it_never_overspends_or_overfills_whatever_it_is_told(rounds, budget, V):
-    buffer = np.array([3, 1, 7])
-    controller = Controller(System(buffer, budget, len(rounds)), Rccda(V=V, rate=0.2, probe=0.2))
-    ledger = controller.open()
-    for price, loss in rounds:
-        orders = controller.decide(ledger, price)
-        told = np.full((1, 3), loss)
-        ledger = controller.post(ledger, orders, Report(orders.admitted, losses=Losses(told, told)))
-        assert ledger.spent[0] <= budget * len(rounds)
-        assert np.all(ledger.occupancy <= buffer)
-
-
 def test_a_rehearsal_has_its_probes_alone():
     system = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
     one = rehearse(system, Rccda(rate=0.1, probe=0.01, fill=1000.0), Uniform(1, 10), np.arange(2), 20)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
@@ -22,6 +23,7 @@ from .worlds import (
     assert_same,
     linear,
     linear_without_bias,
+    pooled_net,
     tanh_net,
     tiny_convolution,
     world,
@@ -29,6 +31,7 @@ from .worlds import (
 
 MODELS = {
     "gram": [linear, linear_without_bias],
+    "compiled": [linear_without_bias, pooled_net],
     "flat": [linear, linear_without_bias, tanh_net, tiny_convolution],
     "batched": [linear, tanh_net, tiny_convolution],
     "batched, few shapes": [tiny_convolution],
@@ -62,7 +65,7 @@ def test_lenet_as_the_reference(kind):
 
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [("gram", linear), ("flat", tiny_convolution), ("batched", tiny_convolution)],
+    [("gram", linear), ("compiled", pooled_net), ("flat", tiny_convolution), ("batched", tiny_convolution)],
 )
 def test_float32_stays_float32_and_close(kind, model):
     case = world(model(), THREE_RUNS, dtype=torch.float32)
@@ -79,13 +82,14 @@ def test_mini_batches_of_flat_are_those_of_the_reference(batch_size):
     assert_same(given, judged, case.theta)
 
 
-def test_mini_batches_follow_round_and_seed():
+@pytest.mark.parametrize("make", [FlatLoop, Compiled])
+def test_mini_batches_follow_round_and_seed(make):
     case = world(tanh_net(), ONE_RUN)
     training = LocalTraining(0.1, 1, batch_size=3)
-    first = case.advance(FlatLoop(case.task), training, t=1)[0]
-    assert torch.equal(first, case.advance(FlatLoop(case.task), training, t=1)[0])
-    assert not torch.equal(first, case.advance(FlatLoop(case.task), training, t=2)[0])
-    assert not torch.equal(first, case._replace(seeds=[99]).advance(FlatLoop(case.task), training, t=1)[0])
+    first = case.advance(make(case.task), training, t=1)[0]
+    assert torch.equal(first, case.advance(make(case.task), training, t=1)[0])
+    assert not torch.equal(first, case.advance(make(case.task), training, t=2)[0])
+    assert not torch.equal(first, case._replace(seeds=[99]).advance(make(case.task), training, t=1)[0])
 
 
 @st.composite

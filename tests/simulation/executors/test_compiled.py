@@ -1,34 +1,89 @@
-"""The compiled executor against the reference."""
+"""The compiled executor: against the reference, its answers, its bits, what is kept on disk, and which models it takes."""
 
+import copy
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
 from collections import OrderedDict
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
 
+from headgate.errors import SettingError
 from headgate.kernels.compiled import Compiled
+from headgate.learning.data import Digits
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
-from headgate.learning.networks import build_model
+from headgate.learning.networks import build_model, initial_parameters
+from headgate.simulation.evaluate import Evaluator
+from headgate.simulation.executors import RaggedBatch, choose
+from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 
-from .compiled_nets import (
-    COLOUR,
-    GREY,
-    averaged,
-    like_lenet,
-    one_layer,
-    wide_rows,
-    wide_windows,
-    without_convolution,
-    without_linear,
-)
-from .worlds import CLASSES, ONE_RUN, THREE_RUNS, assert_same, world
+from .worlds import CLASSES, ONE_RUN, THREE_RUNS, assert_same, task_of, world
 
 pytest.importorskip("numba")
+
+GREY, COLOUR = (1, 8, 8), (3, 8, 8)
+
+
+def like_lenet(channels=1):
+    """LeNet's layers in small; the second convolution's outputs and taps are odd."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 5, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, CLASSES),
+    )  # fmt: skip
+
+
+def averaged(channels=1):
+    """Padding where the slope of the input is wanted, windows that leave an edge out, and an activation at the end."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 3, 5, padding=2), nn.Tanh(), nn.AvgPool2d(3),
+        nn.Conv2d(3, 2, 3, padding=1), nn.Tanh(), nn.ReLU(), nn.Flatten(), nn.Linear(8, CLASSES), nn.Tanh(),
+    )  # fmt: skip
+
+
+def wide_windows(channels=1):
+    """Layers before the first that learns; windows of three, with an edge; and nothing between convolutions."""
+    return nn.Sequential(
+        nn.Tanh(), nn.ReLU(), nn.Conv2d(channels, 6, 1), nn.Conv2d(6, 2, 1), nn.MaxPool2d(3), nn.Flatten(),
+        nn.Linear(8, CLASSES),
+    )  # fmt: skip
+
+
+def without_linear():
+    """Logits are the pixels of two channels, which lie side by side here and one after the other in torch."""
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten())
+
+
+def wide_rows():
+    """Images of which only some rows are near at a time, and kernels too large to lie ready for each window."""
+    return nn.Sequential(
+        nn.Conv2d(1, 51, 3), nn.ReLU(), nn.Conv2d(51, 6, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(252, 5), nn.ReLU(), nn.Linear(5, CLASSES),
+    )  # fmt: skip
+
+
+def without_convolution(channels=1):
+    """Features that are no whole vectors, an activation of its own and one that a layer takes in."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64 * channels, 9), nn.Tanh(), nn.Linear(9, 6, bias=False), nn.ReLU(), nn.Linear(6, CLASSES)
+    )
+
+
+def one_layer(channels=1):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64 * channels, CLASSES))
 
 
 def check(case, training, tolerance=1e-9):
@@ -120,24 +175,6 @@ def test_any_buffers_in_any_mini_batches(sizes, batch_size, epochs):
     check(world(like_lenet(), sizes, GREY), LocalTraining(0.05, epochs, momentum=0.5, batch_size=batch_size))
 
 
-def test_mini_batches_follow_round_and_seed():
-    case, training = world(like_lenet(), ONE_RUN, GREY), LocalTraining(0.1, 1, batch_size=3)
-
-    def after(seed, t):
-        return Compiled(case.task).advance(case.theta, case.packed, case.weights, training, [seed], t)[0]
-
-    assert torch.equal(after(0, 1), after(0, 1))
-    assert not torch.equal(after(0, 1), after(0, 2))
-    assert not torch.equal(after(0, 1), after(99, 1))
-
-
-def test_float32_stays_float32_and_close():
-    case = world(like_lenet(), THREE_RUNS, GREY, dtype=torch.float32)
-    after, loss = case.advance(Compiled(case.task), LocalTraining(0.1, 5))
-    assert after.dtype == loss.dtype == torch.float32
-    check(case, LocalTraining(0.1, 5, momentum=0.5), tolerance=2e-5)
-
-
 @pytest.mark.parametrize("k", [2, 3])
 def test_of_several_largest_the_first_is_chosen(k):
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(k), nn.Flatten(), nn.Linear(2 * (6 // k) ** 2, CLASSES))
@@ -150,3 +187,236 @@ def test_of_several_largest_the_first_is_chosen(k):
     case.theta[:, 18:20] = (4 * case.theta[:, 18:20]).round() / 4
     task = Task(model, GREY, CLASSES, (0.0,), (1.0,), torch.float64)
     check(case._replace(task=task), LocalTraining(0.1, 1))
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, batch_size):
+    seen, train = set(), Compiled._train
+    monkeypatch.setattr(Compiled, "_train", lambda *given: (seen.add(threading.get_ident()), train(*given))[1])
+    case = world(
+        build_model(LeNet(), (1, 28, 28), 10), [[7, 0, 30, 5], [2, 11, 1, 6]], (1, 28, 28), 10, torch.float32, spread=0.06
+    )
+    before, given = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            given.append(case.advance(Compiled(case.task), LocalTraining(0.1, 3, batch_size=batch_size)))
+            assert len(seen) in ((1,) if threads == 1 else (2, 3))  # all in this thread, then in others: one may do all
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(given[0][0], given[1][0])
+    assert torch.equal(given[0][1], given[1][1])
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize(("model", "shape"), [(like_lenet, GREY), (wide_rows, (1, 18, 17))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtype, model, shape, batch_size):
+    small = world(model(), [[3, 1, 2], [4, 1, 5]], shape, dtype=dtype, spread=0.1)
+    large = world(small.task.model, [[33, 21, 9]], shape, dtype=dtype)
+    executor, training = Compiled(small.task), LocalTraining(0.3, 3, momentum=0.9, batch_size=batch_size)
+    asked, said = small.packed.images[:3], Compiled(small.task).logits(small.theta, small.packed.images[:3])
+    alone, alone_loss = small.advance(Compiled(small.task), training)
+    broken = torch.full_like(large.theta, float("nan"))
+    assert large._replace(theta=broken).advance(executor, training)[0].isnan().all()
+    assert executor.logits(broken, large.packed.images).isnan().all()
+    after, loss = small.advance(executor, training)
+    assert torch.equal(after, alone)
+    assert torch.equal(loss, alone_loss)
+    assert torch.equal(executor.logits(small.theta, asked), said)
+
+
+# answers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("model", "shape"), [(lambda: like_lenet(3), COLOUR), (without_linear, (1, 6, 4))])
+def test_logits_are_those_of_the_module(model, shape, dtype):
+    case = world(model(), [[70, 80], [0, 0], [1, 0]], shape, dtype=dtype)  # more than a chunk
+    case.theta[1] = float("nan")
+    given = Compiled(case.task).logits(case.theta, case.packed.images)
+    assert given.shape == (3, 151, CLASSES)
+    assert given.dtype == dtype
+    assert given[1].isnan().all()
+    images = case.task.normalised(case.packed.images)
+    for r in (0, 2):
+        expected = functional_call(case.task.model.to(dtype), case.task.flat.views(case.theta[r]), (images,))
+        torch.testing.assert_close(given[r], expected.detach())
+
+
+def test_logits_of_an_image_depend_on_nothing_else_to_the_bit():
+    case = world(like_lenet(), [[150], [0], [0]], GREY, dtype=torch.float32)
+    executor, images = Compiled(case.task), case.packed.images
+    whole, order = executor.logits(case.theta, images), torch.randperm(150, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(executor.logits(case.theta.flip(0), images[order]), whole.flip(0)[:, order])
+    for i in (0, 63, 64, 149):
+        assert torch.equal(executor.logits(case.theta[1:2], images[i : i + 1])[0], whole[1, i : i + 1])
+    assert executor.logits(case.theta, images[:0]).shape == (3, 0, CLASSES)
+
+
+def test_logits_of_what_does_not_belong_together_are_refused():
+    case = world(like_lenet(), ONE_RUN, GREY)
+    executor = Compiled(case.task)
+    with pytest.raises(ValueError, match="theta is"):
+        executor.logits(case.theta[0], case.packed.images)
+    with pytest.raises(ValueError, match="images are"):
+        executor.logits(case.theta, case.packed.images.double())
+
+
+def test_logits_do_not_depend_on_the_number_of_threads(monkeypatch):
+    case = world(like_lenet(), [[300], [0], [0]], GREY, dtype=torch.float32)
+    executor, before, seen = Compiled(case.task), torch.get_num_threads(), set()
+    answer = executor.client.answer
+
+    def seen_answer(*given):
+        seen.add(threading.get_ident())
+        answer(*given)
+
+    monkeypatch.setattr(executor.client, "answer", seen_answer)
+    try:
+        torch.set_num_threads(1)
+        alone = executor.logits(case.theta, case.packed.images)
+        assert seen == {threading.get_ident()}
+        torch.set_num_threads(2)
+        shared = executor.logits(case.theta, case.packed.images)
+        assert len(seen) in (2, 3)  # this one, and others: two, unless the first has done all before the second began
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(alone, shared)
+
+
+def test_lenet_is_judged_to_the_last_image_as_in_float64():
+    """While it learns: at first, from round to round and when it is good."""
+    digits = Digits().load()
+    images = np.concatenate([digits.train_images, digits.test_images])
+    images = torch.from_numpy(np.pad(np.kron(images, np.ones((3, 3), np.uint8)), [(0, 0), (0, 0), (2, 2), (2, 2)]))
+    labels = torch.from_numpy(np.concatenate([digits.train_labels, digits.test_labels]))
+    task = Task(build_model(LeNet(), (1, 28, 28), 10), (1, 28, 28), 10, digits.mean, digits.std)
+    executor, judged, model = Compiled(task), [], copy.deepcopy(task.model).double()
+    theta, exact = initial_parameters(LeNet(), (1, 28, 28), 10, 0)[None], replace(task, dtype=torch.float64)
+    work = RaggedBatch(images[:400], labels[:400], np.arange(0, 401, 50))
+    for t in range(1, 9):
+        theta, _ = executor.advance(theta, work, torch.full((1, 8), 1 / 8), LocalTraining(0.2, 10), [0], t)
+        if t in (1, 5, 8):
+            said = functional_call(model, task.flat.views(theta[0].double()), (exact.normalised(images),)).detach()
+            assert torch.equal(executor.logits(theta, images)[0].argmax(dim=1), said.argmax(dim=1))
+            accuracy, loss = Evaluator(task, images, labels, executor)(theta)
+            assert accuracy.item() == (said.argmax(dim=1) == labels).double().mean().item()
+            assert loss.item() == pytest.approx(cross_entropy(said, labels).item(), rel=1e-5)
+            judged.append(accuracy.item())
+    assert judged[0] < 0.5 < 0.8 < judged[-1]
+
+
+# which models fit
+
+
+def ending(*layers):
+    """Some layers that keep 2x8x8, and what makes a model of them."""
+    return nn.Sequential(nn.Conv2d(1, 2, 1), *layers, nn.Flatten(), nn.Linear(128, CLASSES))
+
+
+def twice_the_same():
+    layer = nn.Conv2d(1, 1, 3, padding=1)
+    return nn.Sequential(layer, layer, nn.Flatten(), nn.Linear(64, CLASSES))
+
+
+class Own(nn.Sequential):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+CONV = "must be square, of stride 1 and one group, padded with zeros"
+POOL = "must have square windows side by side, without padding"
+REFUSED = [
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 40_000), nn.ReLU(), nn.Linear(40_000, CLASSES)), "made for small models"),
+    (Own(*like_lenet()), "as a torch.nn.Sequential does; Own does not"),
+    (ending(nn.GroupNorm(1, 2)), "the model has a GroupNorm, only Conv2d, Linear, .* are compiled"),
+    (ending(nn.Sequential(nn.ReLU())), "the model has a Sequential, only"),
+    (ending(nn.Conv2d(2, 2, 3, stride=2)), CONV),
+    (ending(nn.Conv2d(2, 2, 3, padding=2, dilation=2)), CONV),
+    (ending(nn.Conv2d(2, 2, 3, padding=1, groups=2)), CONV),
+    (ending(nn.Conv2d(2, 2, 3, padding="same")), CONV),
+    (ending(nn.Conv2d(2, 2, (3, 1), padding=(1, 0))), CONV),
+    (ending(nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular")), CONV),
+    (ending(nn.MaxPool2d(3, stride=1, padding=1)), POOL),
+    (ending(nn.MaxPool2d(2, ceil_mode=True)), POOL),
+    (ending(nn.MaxPool2d((1, 2))), POOL),
+    (ending(nn.AvgPool2d(1, divisor_override=2)), POOL),
+    (ending(nn.Linear(8, 8)), r"Linear\(.* does not take what comes before it \(2x8x8\)"),
+    (ending(nn.MaxPool2d(9)), "does not take what comes before it"),
+    (nn.Sequential(nn.Conv2d(1, 1, 1), nn.Flatten(2), nn.Linear(64, CLASSES)), "Flatten.* does not take"),
+    (nn.Sequential(nn.Conv2d(1, 1, 1), nn.Flatten(), nn.Linear(64, 9)), "the model gives 9, must give 4"),
+    (twice_the_same(), "two layers of the model share parameters"),
+    (ending(nn.Conv2d(2, 2000, 3, padding=1), nn.Conv2d(2000, 2, 3, padding=1)), "made for small images"),
+]
+
+
+@pytest.mark.parametrize(("model", "why"), REFUSED)
+def test_a_model_that_does_not_fit_is_refused_and_auto_takes_another(model, why):
+    task = task_of(model, GREY)
+    with pytest.raises(SettingError, match=f"--executor compiled: .*{why}"):
+        choose(task, LocalTraining(0.1, 1), "compiled")
+    assert choose(task, LocalTraining(0.1, 1, batch_size=4)).name == "flat"
+
+
+def test_what_else_does_not_fit(monkeypatch):
+    task = task_of(like_lenet(), GREY)
+    assert choose(task, LocalTraining(0.1, 1, 0.9, 0.1)).name == "compiled"
+    assert choose(task, LocalTraining(0.1, 1, batch_size=4)).name == "compiled"
+    for other in ({"dtype": torch.float16}, {"device": torch.device("cuda")}):
+        with pytest.raises(SettingError, match=r"only for float32 or float64 on the CPU, not torch\.float"):
+            choose(task_of(like_lenet(), GREY, **other), LocalTraining(0.1, 1), "compiled")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "numba" else find(name))
+    assert type(choose(task, LocalTraining(0.1, 1))) is FlatLoop
+    with pytest.raises(SettingError, match="--executor compiled: needs numba, which is not installed"):
+        choose(task, LocalTraining(0.1, 1), "compiled")
+
+
+# what is kept on disk
+
+
+KEEPING = """
+import numpy as np
+from headgate.kernels import kernel_calls, kernels
+from headgate.kernels.compiled_shapes import Grid, Window
+print(kernel_calls.is_empty(), kernel_calls.objection())
+for k in {sides}:
+    made = kernels.convolution(Window(k, 1, False, Grid(1, 8, 8), Grid(2, 9 - k, 9 - k)))
+    made.address(np.dtype("float64"))
+    print(sum(made.function.stats.cache_hits.values()))
+"""
+
+
+def kept(folder, *sides):
+    """What a new process says that compiles convolutions of some sides: how it found the folder, then what it found there."""
+    done = subprocess.run(
+        [sys.executable, "-c", KEEPING.format(sides=sides)], capture_output=True, text=True, check=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+    )  # fmt: skip
+    first, *hits = done.stdout.splitlines()
+    return first, hits
+
+
+def test_what_was_compiled_is_found_by_the_next_process_and_no_closure_is_taken_for_another(tmp_path):
+    assert kept(tmp_path, 3) == ("True None", ["0"])
+    assert kept(tmp_path, 2) == ("False None", ["0"])
+    assert kept(tmp_path, 2, 3) == ("False None", ["1", "1"])
+    assert (tmp_path / "headgate-kernels").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("how", ["open to others", "a link", "a file"])
+def test_nothing_is_kept_in_a_folder_that_others_may_write_to(tmp_path, how):
+    folder = tmp_path / "headgate-kernels"
+    if how == "open to others":
+        folder.mkdir()
+        folder.chmod(0o770)
+    elif how == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.write_text("")
+    first, hits = kept(tmp_path, 2)
+    assert first.startswith("True compiled kernels are not kept: ")
+    assert hits == ["0"]
+    assert not list(tmp_path.rglob("*.nbc"))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
+from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
@@ -34,7 +35,7 @@ def test_runs_together_are_runs_alone(make, model):
     after, loss = case.advance(make(case.task), training)
     for r in range(3):
         alone, alone_loss = case.run(r).advance(make(case.task), training)
-        if make in (Reference, FlatLoop):
+        if make in (Reference, FlatLoop, Compiled):
             assert torch.equal(after[r], alone[0])
             assert torch.equal(loss[r], alone_loss[0]) or (r == 1 and loss[r].isnan() and alone_loss[0].isnan())
         else:
@@ -120,11 +121,12 @@ def test_the_choice_of_kernels_is_put_back(kind, before, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [-100, -1, CLASSES])
-def test_gram_refuses_a_label_that_is_no_class(wrong):
+@pytest.mark.parametrize("make", [Gram, Compiled])
+def test_a_label_that_is_no_class_is_refused(make, wrong):
     case = world(linear(), ONE_RUN)
     case.packed.labels[2] = wrong
     with pytest.raises(IndexError, match="labels are"):
-        case.advance(Gram(case.task), LocalTraining(0.1, 2))
+        case.advance(make(case.task), LocalTraining(0.1, 2))
 
 
 def test_gram_does_not_hang_on_the_number_of_threads_and_puts_it_back():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from headgate.kernels.compiled import Compiled
 from headgate.simulation.executors import RaggedBatch, find
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
@@ -42,15 +43,29 @@ def tiny_convolution():
     return nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, CLASSES))
 
 
+def pooled_net():
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(27, 5),
+        nn.ReLU(),
+        nn.Linear(5, CLASSES),
+    )
+
+
 KINDS = {
     "gram": Gram,
+    "compiled": Compiled,
     "flat": FlatLoop,
     "batched": Batched,
     "batched, few shapes": lambda task: Batched(task, few_shapes=True),
     "batched, little memory": lambda task: Batched(task, memory=1),
 }
 ALL = {"reference": Reference, **KINDS}
-FITTING = [pytest.param(make, linear if name.startswith("gram") else tiny_convolution, id=name) for name, make in ALL.items()]
+FITTED = {"gram": linear, "compiled": pooled_net}
+FITTING = [pytest.param(make, FITTED.get(name, tiny_convolution), id=name) for name, make in ALL.items()]
 
 
 class World(NamedTuple):

@@ -20,7 +20,7 @@ from .played import SETTINGS, Stopping, tables
 def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
     """As GPU runs are that were made on another machine and brought here."""
     whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
-    monkeypatch.setattr("headgate.simulation.schedule.finish", lambda run, elapsed: run)
+    monkeypatch.setattr("headgate.simulation.schedule.finish", lambda run, *_: run)
     folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)[0].path
     monkeypatch.undo()
     for path in folder.rglob("environment.json"):

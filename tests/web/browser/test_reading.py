@@ -101,7 +101,7 @@ def test_lines_look_as_in_the_report(tab, served):
     page = tab(served)
     for runs, policies in itertools.product((1, 2, 4, 5), (1, 3, 7, 8)):
         lines = [{"run": f"r{run}", "policy": f"p{policy}"} for run in range(runs) for policy in range(policies)]
-        drawn = page.evaluate("async (lines) => (await import('/static/drawing/palette.js')).line_styles(lines)", lines)
+        drawn = page.evaluate("async (lines) => (await import('/static/drawing/palette.js')).looks(lines)", lines)
         assert drawn == [
             look._asdict() for look in line_styles([SimpleNamespace(folder=one["run"], policy=one["policy"]) for one in lines])
         ]

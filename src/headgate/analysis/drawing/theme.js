@@ -1,4 +1,4 @@
-// Dark or light: the system's, until the reader chooses. Whoever draws is told of a change.
+// Dark or light: the system's, until the reader chooses. Drawers are notified of a change.
 
 const KEY = "headgate-theme";
 const root = document.documentElement;

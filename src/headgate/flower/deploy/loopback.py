@@ -18,7 +18,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError, SettingError
 from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
-from headgate.flower.deploy.services import NAME, Service, flwr, node_services, register, server_services
+from headgate.flower.deploy.services import NAME, Service, flwr, node_service, register, server_services
 from headgate.flower.keys import make_key
 from headgate.reading import read_object
 from headgate.records.lock import FolderLock
@@ -91,8 +91,7 @@ class Loopback(ExitStack):
         if registered:
             register(self.link, client, home / "key.pub")
         where = f"127.0.0.1:{self.port}"
-        for service in node_services(home, where, authority, home / "key", client, self.nodes, free_port()):
-            self.start(service)
+        self.start(node_service(home, where, authority, home / "key", client, self.nodes, free_port()))
 
     def online(self) -> int:
         """Return how many SuperNodes the SuperLink counts as present."""
@@ -124,6 +123,8 @@ class Loopback(ExitStack):
                 self._due[name] = time.monotonic() + PAUSE
             elif time.monotonic() >= self._due[name]:
                 del self._due[name]
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # what is left of it
                 self.start(self.services[name])
 
     def await_that(self, condition: Callable[[], bool], what: str) -> None:

@@ -1,13 +1,15 @@
 """What runs in a deployment: nginx before Flower's own programs, each a service that is started again when it ends.
 
 Flower 1.41 serves nodes, users and running apps on one port and asks users for no account. So the SuperLink listens on
-127.0.0.1, and nginx passes on the paths that SuperNodes need and no other. SuperExec, which starts apps, is a service of its
-own (`--isolation process`): Flower does not look after one that it started itself.
+127.0.0.1, and nginx passes on the paths that SuperNodes need and no other. Flower does not look after a SuperExec, which
+starts apps: that of the SuperLink is a service of its own (`--isolation process`), and a SuperNode, which hears of nothing
+more without its own, ends with it and is started again.
 """
 
 import getpass
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,6 +33,8 @@ FLEET = (
 """the calls of Flower's Fleet API, without registration, which is the operator's"""
 NAME = "headgate"
 """of the connection in Flower's config.toml"""
+BOTH = "trap 'trap \"\" TERM; kill 0; wait' EXIT; {} & {} & wait -n"
+"""a script that runs two programs until one of them ends, and then ends the other"""
 LOCATION = "        location = {0} {{ limit_except POST {{ deny all; }} proxy_pass https://superlink{0}; }}"
 
 
@@ -85,10 +89,10 @@ def server_services(folder: Path, certificates: Path, listen: str, inside: int) 
     ]
 
 
-def node_services(
+def node_service(
     folder: Path, superlink: str, authority: Path, key: Path, client: int, clients: int, port: int, keep: bool = False
-) -> list[Service]:
-    """Return the services of a client's machine: SuperNode and its SuperExec.
+) -> Service:
+    """Return the service of a client's machine: the SuperNode with its SuperExec.
 
     `superlink` is HOST:PORT of nginx. The SuperNode has a `port` of 127.0.0.1 for its SuperExec. What the client admits lies in
     the folder's `store`, and stays there after a run if `keep` is set.
@@ -100,8 +104,8 @@ def node_services(
     supernode += ["--isolation", "process"]
     supernode += ["--node-config", " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())]
     superexec = [_program("flower-superexec"), "--insecure", "--runtime-api-address", f"127.0.0.1:{port}"]
-    environment, name = flower_environment(folder), f"supernode-{client}"
-    return [Service(name, supernode, environment), Service(f"{name}-superexec", superexec, environment)]
+    script = BOTH.format(shlex.join(supernode), shlex.join(superexec))
+    return Service(f"supernode-{client}", ["/bin/bash", "-c", script], flower_environment(folder))
 
 
 def flower_environment(folder: Path) -> dict[str, str]:

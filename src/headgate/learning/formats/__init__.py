@@ -6,9 +6,7 @@ promises a format which the bytes do not keep, the file counts as damaged and is
 Everything is read into memory as uint8; nothing is cached and nothing from a file is ever executed.
 """
 
-from headgate.learning.formats.cifar import CifarRecords
-from headgate.learning.formats.detect import recognise
-from headgate.learning.formats.folder import ImageFolder
+from headgate.learning.formats.detect import CifarRecords, ImageFolder, recognise
 from headgate.learning.formats.idx import IdxFiles, idx_shape, read_idx
 from headgate.learning.formats.images import decode
 from headgate.learning.formats.types import SIZE, Labels, PictureFiles, Pictures, Pixels, Tick

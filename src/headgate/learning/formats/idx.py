@@ -14,8 +14,7 @@ from typing import IO
 import numpy as np
 
 from headgate.errors import DataError
-from headgate.learning.formats.checks import check_labels, reason
-from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick
+from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick, check_labels, reason
 from headgate.limits import check_growth
 
 MAGIC = (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headgate.errors import DataError, HeadgateError, SettingError
-from headgate.learning.formats.checks import reason
-from headgate.learning.formats.types import Pixels, Tick
+from headgate.learning.formats.types import Pixels, Tick, reason
 from headgate.limits import PIXELS, SMALL, check_growth
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from headgate.errors import DataError
-from headgate.learning.formats.checks import check_labels, reason
 from headgate.learning.formats.images import Encoded, decode_all
-from headgate.learning.formats.types import SIZE, TEST_NAMES, TRAIN_NAMES, Labels, Pictures, Tick
+from headgate.learning.formats.types import SIZE, TEST_NAMES, TRAIN_NAMES, Labels, Pictures, Tick, check_labels, reason
 from headgate.limits import TEXT, check_growth
 from headgate.reading import check_parquet
 

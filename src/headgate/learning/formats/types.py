@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headgate.errors import DataError
+from headgate.escaping import one_line
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -50,3 +54,20 @@ class PictureFiles(Protocol):
 
         Labels must lie in 0..classes-1, or within the class names where the files bring their own.
         """
+
+
+def reason(error: BaseException) -> str:
+    """An error of another library in one line.
+
+    >>> reason(ValueError("no\\nmore")), reason(EOFError())
+    ('no', 'EOFError')
+    """
+    text = str(error).strip()
+    return one_line(text.splitlines()[0]) if text else type(error).__name__
+
+
+def check_labels(path: Path, labels: Labels, classes: int) -> None:
+    """That the labels read from `path` are those of `classes` classes."""
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if wrong.size:
+        raise DataError(f"{path}: label {wrong[0]} is outside 0..{classes - 1}")

@@ -1,4 +1,4 @@
-// Which page is shown. Links inside are followed without loading anew; the address alone says what one sees.
+// Which page is shown. Links inside are followed without loading the page again; the address alone says what one sees.
 
 import { remember } from "./address.js";
 import { h, refill, say } from "../drawing/dom.js";
@@ -57,7 +57,7 @@ document.addEventListener("click", (event) => {
   if (link.origin !== location.origin || link.target || link.hasAttribute("download")) return;
   if (!PAGES.some(({ at }) => at.test(link.pathname))) return;
   event.preventDefault();
-  if (link.hash) document.getElementById(link.hash.slice(1))?.focus(); // within the page: nothing is drawn anew
+  if (link.hash) document.getElementById(link.hash.slice(1))?.focus(); // within the page: nothing is drawn again
   else go(link.href);
 });
 window.addEventListener("popstate", () => show(false));

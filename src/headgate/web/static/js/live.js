@@ -1,4 +1,4 @@
-// What a run says while it is played. The connection is made anew when it breaks; the first word after that is the state.
+// What a run says while it is played. The connection is made again when it breaks; the first word after that is the state.
 
 const LAST = new Set(["finished", "diverged"]);
 
@@ -57,7 +57,7 @@ export function gathered(act, pause) {
       asked = false;
       try {
         await act();
-      } catch { /* whoever acts says what went wrong */ }
+      } catch { /* the caller reports what went wrong */ }
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
     busy = false;

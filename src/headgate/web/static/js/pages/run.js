@@ -44,7 +44,7 @@ export async function open({ main, signal, name, query }) {
   drawFigures();
   if (!["finished", "diverged"].includes(run.state)) listen();
 
-  // Only what changes is drawn again: whoever stands on a link with the keyboard stays there.
+  // Only what changes is drawn again: the keyboard's focus stays where it is.
   function showHead() {
     const { state, round, rounds } = run;
     refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds played"), liveMark);

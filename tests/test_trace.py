@@ -1,0 +1,17 @@
+"""One run builds each thing once and reads nothing back that it holds: counted in a process of its own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).parents[1] / "tools" / "trace.py"
+MOST = {"functions": 560, "files": 100, "Simulation built": 1, "Experiment built": 1, "tables opened": 2}
+"""the goal is 400 functions; what a deletion brings is taken from here"""
+
+
+def test_a_run_takes_one_path():
+    done = subprocess.run([sys.executable, str(TOOL)], capture_output=True, text=True, check=True)
+    found = {name: int(number) for name, number in re.findall(r"^([\w ]+): (\d+)$", done.stdout, re.M)}
+    assert found.keys() == MOST.keys()
+    assert {name: number for name, number in found.items() if not 0 < number <= MOST[name]} == {}
