@@ -2,7 +2,7 @@
 
 This is the judge of the fast engine: `tests/simulation/test_algorithm1.py` compares every admission exactly and every
 parameter to rounding. The penalty is printed as in the paper, which has no value for N < Pdim/e and falls with N below
-Pdim (docs/understand/errata.md, erratum 3); so N(0), one of the algorithm's inputs, is at least Pdim, as in the released
+Pdim (studies/paper/errata.md, erratum 3); so N(0), one of the algorithm's inputs, is at least Pdim, as in the released
 scripts.
 Run it to see ACDPP learn the digits: python examples/algorithm1.py
 """

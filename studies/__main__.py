@@ -216,8 +216,9 @@ def pages(
     from studies.paper.conclude import claims_content, paper_content, theory_content
 
     made = [write_page(name, query(results / "better"), out) for name, query in _queries().items()]
-    for name, query in {"paper": paper_content, "claims": claims_content, "theory": theory_content}.items():
+    for name, query in {"paper": paper_content, "theory": theory_content}.items():
         made.append(write_page(name, query(results / "paper"), out))
+    made.append(write_page("claims", claims_content(results / "paper"), HOME / "paper" if out == PAGES else out))
     board = leaderboard_content(grouped(compared_in(results / "better"), {}), By.last.value)
     made.append(write_page("leaderboard", board, out))
     for path in (path for own in made for path in own):
@@ -294,7 +295,7 @@ def errata(
     """List where the paper's text cannot be taken literally, with the numbers that show it, computed now.
 
     NUMBER says which of them; without it all. By weight: errors that change a statement, gaps that can be closed, slips,
-    conventions. Each says whether the paper's conclusion survives. Tests: docs/understand/errata.md. A few seconds.
+    conventions. Each says whether the paper's conclusion survives. Tests: studies/paper/errata.md. A few seconds.
     """
     from studies.paper.errata.listing import listed
     from studies.paper.errata.page import entry

@@ -1,4 +1,4 @@
-"""Makes docs/understand/equations.md: each label of the paper, the code behind it and the tests of that code.
+"""Makes studies/paper/equations.md: each label of the paper, the code behind it and the tests of that code.
 
 python tools/equations.py           writes the page
 python tools/equations.py --check   exits with 1 if the page is not up to date or a label is nowhere
@@ -18,8 +18,8 @@ import headgate
 import studies
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "understand" / "equations.md"
-LABELS = ROOT / "docs" / "understand" / "paper-labels.toml"
+PAGE = ROOT / "studies" / "paper" / "equations.md"
+LABELS = ROOT / "studies" / "paper" / "labels.toml"
 
 
 @cache
@@ -113,7 +113,7 @@ def main() -> int:
     wrong = complaints()
     if "--check" in sys.argv[1:]:
         if PAGE.read_text("utf-8") != page():
-            wrong.append("docs/understand/equations.md: out of date, run python tools/equations.py")
+            wrong.append("studies/paper/equations.md: out of date, run python tools/equations.py")
     else:
         PAGE.write_text(page(), "utf-8")
     print("\n".join(wrong), end="\n" if wrong else "")

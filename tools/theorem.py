@@ -1,4 +1,4 @@
-"""How far headgate stays below what nobody can exceed: the numbers of docs/studies/theorem.md.
+"""How far headgate stays below what nobody can exceed: the numbers of studies/theory/theorem.md.
 
 python tools/theorem.py
 

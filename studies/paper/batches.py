@@ -1,7 +1,7 @@
 """What runs: the run folders of each data set, one for each recipe paper/DATA/PART, or for each point of its sweep.
 
 As written: K = 10, Λ̄ = C/c̄, prices uniform on [1, 10], the text's models. As released: what the published scripts do
-(docs/understand/paper.md).
+(studies/paper/README.md).
 """
 
 from functools import cache

@@ -1,4 +1,4 @@
-"""The steps of docs/studies/theorem.md that a computer can check."""
+"""The steps of studies/theory/theorem.md that a computer can check."""
 
 import importlib.util
 from pathlib import Path
@@ -98,7 +98,7 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
 
 
 def test_the_constant_that_is_proven_is_the_one_on_the_page():
-    said = " ".join((Path(__file__).parents[2] / "docs" / "studies" / "theorem.md").read_text("utf-8").split())
+    said = " ".join((Path(__file__).parents[2] / "studies" / "theory" / "theorem.md").read_text("utf-8").split())
     assert all(f"{number:,.0f}" in said for number in theorem.proven(PLACES, BUDGET))
 
 

@@ -1,4 +1,4 @@
-"""Whatever a recipe or --set says is refused in one line, before memory or time is taken, by docs/reference/limits.md."""
+"""Whatever a recipe or --set says is refused in one line, before memory or time is taken, by docs/reference/recipes.md."""
 
 import re
 import time
@@ -12,7 +12,7 @@ from headgate.errors import HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.experiment.sweep import sweep_points
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "recipes.md"
 DIGITS, DEEP = "9" * 5000, "[" * 5000 + "]" * 5000
 BURSTS = 'prices={kind = "bursts", low = 1, high = 2, factor = 2, chance = 0.1, length = %s}'
 

@@ -1,4 +1,4 @@
-"""docs/understand/regret.md: both sides of each inequality, on rules of every sort inside the interval."""
+"""studies/paper/regret.md: both sides of each inequality, on rules of every sort inside the interval."""
 
 import numpy as np
 import pytest

@@ -36,7 +36,7 @@ def run(
     set_: Set = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     executor: Annotated[
-        str, typer.Option(help="How local training is done: auto, or a name (see docs/reference/executors.md).")
+        str, typer.Option(help="How local training is done: auto, or a name (see docs/do/scale.md#executors).")
     ] = "auto",
     processes: Annotated[
         int | None, typer.Option(help="Single-thread processes; default: one for each core, 1 on a GPU. 1: this process alone.")

@@ -1,1 +1,1 @@
-"""The paper's mathematics: numpy in, numpy out, no state. `docs/understand/equations.md` maps its labels to these functions."""
+"""The paper's mathematics: numpy in, numpy out, no state. `studies/paper/equations.md` maps its labels to these functions."""

@@ -3,7 +3,7 @@
 Where the paper's term is undefined it is continued, in one place and for everybody:
 - 1/n − 1/N_eff is taken as 0 where it is negative (a few samples reused far more than the rest);
 - inside the pseudo-dimension term N is replaced by max(N, Pdim), which makes it monotone
-  (docs/understand/errata.md, erratum 3);
+  (studies/paper/errata.md, erratum 3);
 - a round without any sample has an infinite bound.
 """
 
@@ -25,7 +25,7 @@ CONVEX_FROM = float(np.exp((sqrt(7.0) - 1.0) / 3.0))
 
 @dataclass(frozen=True)
 class BoundConstants:
-    """The constants of Assumptions 1–4 that the bound needs. The paper gives no values (docs/understand/errata.md, erratum 9);
+    """The constants of Assumptions 1–4 that the bound needs. The paper gives no values (studies/paper/errata.md, erratum 9);
     the defaults are those of the scripts released with it, for MNIST."""
 
     D: float = 1000.0

@@ -45,7 +45,7 @@ def oracle_bound(buffers: ArrayLike, T: int, k: BoundConstants) -> Floats:
 def comparison_counts(kept: ArrayLike, distinct: ArrayLike, rate: ArrayLike) -> tuple[Floats, Floats]:
     """n^C(t) and N^C(t) when the server switches to Λ̄ in round t: what is kept, and all so far, plus Λ̄.
 
-    The paper writes n(t) − Λ(t−K) + Λ̄; what is kept is n(t−1) − Λ(t−K) (docs/understand/errata.md, erratum 11).
+    The paper writes n(t) − Λ(t−K) + Λ̄; what is kept is n(t−1) − Λ(t−K) (studies/paper/errata.md, erratum 11).
     """
     rate = np.asarray(rate, dtype=np.float64)
     return np.asarray(kept) + rate, np.asarray(distinct) + rate
@@ -67,7 +67,7 @@ def interval_lower_counts(K: int, rate: float, rho: float, T: int) -> tuple[Floa
 def ck_penalty_ceiling(K: int, rate: float, rho: float, T: int, k: BoundConstants) -> Floats:
     """p̄^CK(t), t = 1..T. The logarithm uses the upper end of the interval, everything else the lower.
 
-    It is not always a ceiling, because 1/n − 1/N grows with N (docs/understand/errata.md, erratum 12).
+    It is not always a ceiling, because 1/n − 1/N grows with N (studies/paper/errata.md, erratum 12).
     """
     t = rounds_to(T)
     n, N = interval_lower_counts(K, rate, rho, T)
@@ -109,7 +109,7 @@ def omega3(K: int, rate: float, buffers: ArrayLike, T: int, k: BoundConstants) -
 def omega_master(omega1: ArrayLike, omega2: ArrayLike, omega3: ArrayLike, constant: ArrayLike, T: int, V: float) -> Floats:
     """Ω_1 + Ω_2 + Ω_3 + B·T/V, the ceiling of the regret.
 
-    The paper prints −Ω_1; its own definitions give +Ω_1 (docs/understand/errata.md, erratum 10).
+    The paper prints −Ω_1; its own definitions give +Ω_1 (studies/paper/errata.md, erratum 10).
     """
     first, second, third, drift = (np.asarray(x, dtype=np.float64) for x in (omega1, omega2, omega3, constant))
     return np.asarray(first + second + third + drift * T / V)
@@ -161,7 +161,7 @@ def optimal_K(mean_price: float, buffers: ArrayLike, budget: float) -> tuple[Ben
     """Corollary 2's two candidates, ⌈c̄·B̄/C⌉ and max(⌊c̄·B̄/C⌋, 1), each with the rate it can afford.
 
     The paper saturates the buffers in both; the floor then breaks the budget, so its rate is capped
-    at C/c̄ here (docs/understand/errata.md, erratum 7).
+    at C/c̄ here (studies/paper/errata.md, erratum 7).
     """
     ratio = mean_price * float(np.sum(buffers)) / budget
     nearest = round(ratio)
@@ -182,7 +182,7 @@ def claimed_rates(gamma: float, phi: float) -> Rates:
     """The remark after Theorem 3, for V = T^γ and ρ = 1 − T^{−φ}.
 
     Reg = O(T^max(1−γ, φ)) and Vio^S = O(T^max((1+γ)/2, (γ+φ)/2)). Both are claims, and not always true
-    (docs/understand/errata.md, errata 14 and 21).
+    (studies/paper/errata.md, errata 14 and 21).
     """
     if not (0 < gamma < 1 and 0 < phi < 1):
         raise SettingError(f"gamma = {gamma}, phi = {phi}: both must lie strictly between 0 and 1")

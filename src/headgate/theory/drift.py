@@ -40,7 +40,7 @@ def drift_constant(most_spend: ArrayLike, budget: ArrayLike) -> Floats:
     """The constant of eq:dpp-upper-1 (the paper's second B): (C_t − C)²/2 for 0 ≤ C_t ≤ most_spend at its worst.
 
     It is uniform over rounds only while c(t)·Λ(t) is bounded; with the paper's interval that means
-    c_max·Λ̄/(1−ρ), so the constant grows like (1−ρ)^{-2} (docs/understand/errata.md, erratum 13).
+    c_max·Λ̄/(1−ρ), so the constant grows like (1−ρ)^{-2} (studies/paper/errata.md, erratum 13).
     """
     most_spend, budget = np.asarray(most_spend, dtype=np.float64), np.asarray(budget, dtype=np.float64)
     return np.asarray(0.5 * np.maximum((most_spend - budget) ** 2, budget**2))

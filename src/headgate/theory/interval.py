@@ -1,4 +1,4 @@
-"""What the interval of eq:lambda-min-max gives by itself, whatever rule chooses inside it (docs/understand/regret.md).
+"""What the interval of eq:lambda-min-max gives by itself, whatever rule chooses inside it (studies/paper/regret.md).
 
 Everywhere R = 1/(1−ρ); with ρ = 1 − T^−φ that is T^φ. The rate times K is the memory: K·Λ̄ = B̄.
 """

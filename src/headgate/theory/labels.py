@@ -1,4 +1,4 @@
-"""Ties a function to the labels of the paper it implements; `docs/understand/equations.md` is made from it."""
+"""Ties a function to the labels of the paper it implements; `studies/paper/equations.md` is made from it."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -103,7 +103,7 @@ def ck_uniformity(K: int, t: ArrayLike) -> Floats:
     """Ṽ^CK(t) of constant admission under K-step retention.
 
     The paper prints K(K−1)(2K−1)/6 for the second deficit; eq:boundary-deficit-2 gives
-    K(K−1)(4K+1)/6 (docs/understand/errata.md, erratum 1). Before round K nothing has left and the counts are 1..t.
+    K(K−1)(4K+1)/6 (studies/paper/errata.md, erratum 1). Before round K nothing has left and the counts are 1..t.
 
     >>> round(float(ck_uniformity(5, 20)), 5)
     0.94186

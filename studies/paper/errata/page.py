@@ -1,4 +1,4 @@
-"""Makes docs/understand/errata.md from errata.toml, the numbers computed now, and tests: python -m studies.paper.errata.page"""
+"""Makes studies/paper/errata.md from errata.toml, the numbers computed now, and tests: python -m studies.paper.errata.page"""
 
 import re
 import textwrap
@@ -8,7 +8,7 @@ from studies import HOME
 from studies.paper.errata.listing import Erratum, counted, listed, numbers_as_text
 
 ROOT = HOME.parent
-PAGE = ROOT / "docs" / "understand" / "errata.md"
+PAGE = ROOT / "studies" / "paper" / "errata.md"
 TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
 
 
@@ -20,13 +20,13 @@ def numbered_tests() -> dict[int, list[str]]:
     return found
 
 
-PAGES = re.compile(r"docs/understand/(\w+\.md)|docs/(studies/\w+\.md)")
+PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     """Lines of a page; other pages that are named become links."""
     return textwrap.wrap(
-        PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../{found[2]}"), text),
+        PAGES.sub(lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text),
         118,
         initial_indent=first,
         subsequent_indent=rest,

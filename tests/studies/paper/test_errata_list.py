@@ -27,11 +27,11 @@ def test_it_is_sorted_by_weight_and_every_label_is_one_of_the_papers():
     errata, order = listed(), list(listed().weights)
     weights = [order.index(each.weight) for each in errata.errata]
     assert weights == sorted(weights)
-    labels = set(tomllib.loads((ROOT / "docs" / "understand" / "paper-labels.toml").read_text("utf-8"))["labels"])
+    labels = set(tomllib.loads((ROOT / "studies" / "paper" / "labels.toml").read_text("utf-8"))["labels"])
     assert {label for each in errata.errata for label in each.labels} <= labels
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/understand/paper.md", "paper/paper.md"])
+@pytest.mark.parametrize("name", ["README.md", "studies/paper/README.md", "paper/paper.md"])
 def test_pages_say_the_counts_of_the_list(name):
     said = " ".join((ROOT / name).read_text("utf-8").split())
     assert counted() in said

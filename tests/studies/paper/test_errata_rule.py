@@ -120,7 +120,7 @@ def test_23_another_K_for_the_buffers_makes_the_regret_linear():
 
 
 def test_4_the_table_of_readings_says_these_numbers():
-    """`What the text leaves open` in docs/understand/paper.md."""
-    page = (Path(__file__).parents[3] / "docs" / "understand" / "paper.md").read_text("utf-8")
+    """`What the text leaves open` in studies/paper/README.md."""
+    page = (Path(__file__).parents[3] / "studies" / "paper" / "README.md").read_text("utf-8")
     said = re.findall(r"^\| (?:Pdim|0)\b.*\| ([\d.]+) \|$", page, re.MULTILINE)
     assert said == [f"{share:.1f}" for share in list(errata.first_decision().values())[-4:]]

@@ -2,7 +2,7 @@
 
 The objective is convex outside one stretch. Inside it, its curvature is a positive part plus a
 part that starts negative and rises to zero, and their ratio is log-convex. (For the paper's penalty the
-stretch is Pdim ≤ N ≤ 1.73·Pdim; docs/studies/argmin.md has the proof.) So the curvature changes sign at most
+stretch is Pdim ≤ N ≤ 1.73·Pdim; studies/paper/argmin.md has the proof.) So the curvature changes sign at most
 twice, the objective has at most two local minima, and one lies on each side of the concave part: finding
 that part and minimising the two convex sides is exact.
 

@@ -3,7 +3,7 @@
 At capacity n(t) = min(N(t), B̄) is the most anybody can hold, and the penalty falls with n, so the
 penalty of a round is at least g(N(t)), g(N) = p(min(N, B̄), N). What is left to choose is the path of
 N: at most B̄ samples a round, Σ c(t)·λ(t) within the money. g is neither monotone nor convex while
-N ≲ 2·Pdim (docs/understand/errata.md, errata 3 and 12); its greatest convex minorant is planned with, so the
+N ≲ 2·Pdim (studies/paper/errata.md, errata 3 and 12); its greatest convex minorant is planned with, so the
 bound holds for everybody, and the plan is judged by the penalty itself.
 
 For a price μ of money the cost to go W_t(N) is convex, and one step back is a clip of its slope:

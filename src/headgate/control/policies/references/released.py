@@ -1,6 +1,6 @@
 """What the scripts released with the paper do under the name of ACDPP, so that its numbers can be compared.
 
-Facts read from those scripts (docs/understand/paper.md lists them): the interval hardly closes, every client gets at
+Facts read from those scripts (studies/paper/README.md lists them): the interval hardly closes, every client gets at
 least one sample a round, the penalty has 1/√n − 1/√N for √(1/n − 1/N) and 1 + ½·log(N/Pdim) for
 √(1 + log(N/Pdim)), and N starts at Pdim.
 """
