@@ -45,7 +45,7 @@ EXTRAS = {
     "sim": tuple(["run", "digits", "--executor", name, *SHORT, name] for name in ("compiled", "flat", "batched")),
     "flower": (
         ["flower", "new", "app", "--clients", "2"],
-        ["flower", "deploy-example", "deployed", "--nodes", "1", "--rounds", "1", "--training", "own"],
+        ["flower", "deploy-example", "deployed", "--nodes", "1", "--rounds", "3", "--training", "own"],
     ),
     "ray": (["run", "digits", "--ray", "local", *SHORT, "on-ray"],),
     "web": (),
