@@ -5,7 +5,7 @@ Draws are addressed, so all policies of a seed meet the same changes, and nothin
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,9 +172,10 @@ class ConceptSchedule:
     def __init__(self, changes: DriftKind, concepts: int, seeds: Ints, clients: int) -> None:
         self.changes, self.concepts = changes, concepts
         self.seeds, self.clients = [int(seed) for seed in seeds], np.arange(clients)
+        self.at = lru_cache(maxsize=2)(self._at)
+        """(round) → the concept of every client, for every seed, (S, M)"""
 
-    def at(self, t: int) -> Ints:
-        """In round t, for every seed, (S, M)."""
+    def _at(self, t: int) -> Ints:
         return np.stack([self._of_seed(seed, t) for seed in self.seeds])
 
     def _of_seed(self, seed: int, t: int) -> Ints:

@@ -144,8 +144,9 @@ class StreamSource:
         samples, rows = np.empty_like(positions), np.empty_like(positions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
-            of_concept = () if concepts is None else (concepts[own],)
-            samples[own], rows[own] = stream.at(clients[own], positions[own], *of_concept)
+            if own.size:
+                of_concept = () if concepts is None else (concepts[own],)
+                samples[own], rows[own] = stream.at(clients[own], positions[own], *of_concept)
         return StreamRows(samples, rows)
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
