@@ -12,10 +12,10 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
-from headgate.records.checkpoint import Checkpoint
 from headgate.records.reader import RunFolder
 from headgate.records.shards import create
 from headgate.records.source import commit
+from headgate.records.writer import Checkpoint
 from headgate.simulation.devices import choose_device
 from headgate.simulation.run import examine, play_folder, play_rounds, resume
 from headgate.simulation.schedule import perform

@@ -1,25 +1,36 @@
-"""Writes a run folder, so that it can be killed at any moment and continued to the same bytes."""
+"""Writes a run folder, so that it can be killed at any moment and continued to the same bytes.
+
+A checkpoint is a folder that is moved into place when all of it is on disk. It notes the parts of the tables that hold the
+rows up to its round, and their checksums: a resumed run checks these and removes all others.
+"""
 
 import hashlib
 import io
 import os
 import platform
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tomli_w
 
 from headgate import __version__
+from headgate.control.controller import Controller
+from headgate.control.files import load_ledger, save_ledger
 from headgate.control.types import Ledger
 from headgate.errors import DataError
-from headgate.records.checkpoint import write_checkpoint
-from headgate.records.reader import CHECKSUMS, CONFIG, ENVIRONMENT
-from headgate.records.sums import checksum, file_checksum, sealed
+from headgate.limits import RECIPE
+from headgate.reading import read_bytes
+from headgate.records.reader import CHECKPOINTS, CHECKSUMS, CONFIG, ENVIRONMENT, HEAD, newest_checkpoint, read_head
+from headgate.records.sums import checksum, file_checksum, read_sealed, sealed
 from headgate.records.sweeps import STATE
 from headgate.records.tables import TABLES, frame_of_rows, part_files, part_name
-from headgate.writing import check_no_link, json_bytes, replace_file
+from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
+
+TENSORS = "tensors.safetensors"
+Fact = TypeVar("Fact")
 
 
 def make_folder(folder: Path) -> None:
@@ -97,5 +108,129 @@ class RunWriter:
     def checkpoint(
         self, t: int, tensors: Mapping[str, Any], ledgers: Mapping[str, Ledger], facts: Mapping[str, Any] | None = None
     ) -> None:
-        """See `write_checkpoint`."""
-        write_checkpoint(self.folder, t, tensors, ledgers, self._parts, facts)
+        """Write all that is needed to go on from round `t`, and `facts` that are known of the runs then.
+
+        The checkpoint before goes when this one is in place.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+
+        final = self.folder / CHECKPOINTS / f"{t:08d}"
+        if final.exists():  # resumed from it, and nothing has happened since
+            return
+        check_no_link(final.parent)
+        partial = partial_of(final)
+        partial.mkdir(parents=True)
+        try:
+            save_file(dict(tensors), partial / TENSORS)
+        except SafetensorError as error:  # its word for a full disk
+            raise OSError(f"{TENSORS}: {error}") from None
+        for number, ledger in enumerate(ledgers.values()):
+            save_ledger(ledger, partial / f"ledger-{number}.npz")
+        head = {
+            "t": t,
+            "policies": list(ledgers),
+            "facts": dict(facts or {}),
+            "parts": dict(self._parts),
+            "files": {path.name: file_checksum(path) for path in sorted(partial.iterdir())},
+        }
+        replace_file(partial / HEAD, json_bytes(sealed(head)))
+        for path in (*partial.iterdir(), partial):
+            sync(path)
+        partial.rename(final)
+        sync(final.parent)
+        _remove_others(final)
+
+
+class Checkpoint:
+    """Where a run stands that was begun in `folder`: its newest checkpoint, or its beginning."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        check_no_link(folder / CONFIG, folder / ENVIRONMENT)
+        self.environment = read_sealed(folder / ENVIRONMENT, RECIPE)
+        if hashlib.sha256(read_bytes(folder / CONFIG)).hexdigest() != self.environment.get("config_sha256"):
+            raise DataError(f"{folder}: {CONFIG} was changed after the run began; start a new run with it")
+        if (folder / STATE).exists():
+            read_sealed(folder / STATE)
+        self.path = newest_checkpoint(folder)
+        self.head: dict[str, Any] = {"t": 0, "parts": {}} if self.path is None else read_head(self.path)
+        for name, digest in self.head.get("files", {}).items():
+            file = folder / CHECKPOINTS / f"{self.t:08d}" / name
+            if not file.is_file() or file_checksum(file) != digest:
+                raise DataError(f"{folder}: {file.relative_to(folder)} is damaged; the run cannot be continued")
+
+    def fact(self, key: str, kind: type[Fact]) -> Fact:
+        """Return what the environment says of how the run was begun."""
+        value = self.environment.get(key)
+        if not isinstance(value, kind):
+            raise DataError(f"{self.folder / ENVIRONMENT}: {key} is missing; the run cannot be continued")
+        return value
+
+    @property
+    def t(self) -> int:
+        return int(self.head["t"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was known of the runs at this point."""
+        return dict(self.head.get("facts", {}))
+
+    def tensors(self) -> dict[str, Any]:
+        """Return the arrays of the simulation."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        assert self.path is not None
+        try:
+            return dict(load_file(self.path / TENSORS))
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"{self.path / TENSORS}: is damaged ({error}); the run cannot be continued") from None
+
+    def ledger(self, policy: str, controller: Controller) -> Ledger:
+        """Return the ledger of a policy."""
+        assert self.path is not None
+        if policy not in self.head["policies"]:
+            raise DataError(f"{self.path / HEAD}: knows no policy {policy}; the run cannot be continued")
+        ledger = load_ledger(self.path / f"ledger-{self.head['policies'].index(policy)}.npz", controller)
+        if ledger.t != self.t:
+            raise DataError(f"{self.path}: the ledger of {policy} is of round {ledger.t}; the run cannot be continued")
+        return ledger
+
+    def cut_rows(self, whole: Path | None = None) -> dict[str, str]:
+        """Remove the parts that were written after the checkpoint, and what is half written.
+
+        Parameters
+        ----------
+        whole : Path, optional
+            The folder of the whole run, in which parts may have become tables already; by default the checkpoint's.
+
+        Returns
+        -------
+        dict
+            The parts up to the checkpoint with their checksums, which were checked.
+        """
+        inside = [self.folder / name for name in (CHECKPOINTS, *TABLES)]
+        check_no_link(*inside)
+        for place in (self.folder, *inside):
+            clear_partial(place)
+        if self.path is not None:
+            _remove_others(self.path)
+        parts: dict[str, str] = self.head["parts"]
+        for table in TABLES:
+            if ((whole or self.folder) / f"{table}.parquet").exists():
+                continue  # the run was finishing
+            for name, digest in parts.items():
+                if name.startswith(f"{table}/") and file_checksum(self.folder / name) != digest:
+                    raise DataError(f"{self.folder / name}: is not what was written, its checksum differs")
+            for path in part_files(self.folder, table).values():
+                if f"{table}/{path.name}" not in parts:
+                    path.unlink()
+        return parts
+
+
+def _remove_others(checkpoint: Path) -> None:
+    """Remove the checkpoints before it; one may be half removed by a process that was killed."""
+    for other in checkpoint.parent.iterdir():
+        if other != checkpoint and other.is_dir() and not other.is_symlink():
+            shutil.rmtree(other)

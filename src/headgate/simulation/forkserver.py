@@ -24,8 +24,8 @@ from typing import Any
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, build, load
 from headgate.learning.datasets import Dataset
-from headgate.records.checkpoint import Checkpoint
 from headgate.records.reader import CONFIG
+from headgate.records.writer import Checkpoint
 from headgate.simulation.devices import choose_device, give_back
 from headgate.simulation.engine import Simulation
 from headgate.simulation.run import examine, play_folder
