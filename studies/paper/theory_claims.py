@@ -23,7 +23,6 @@ THEORY_RULES = beside(__file__, "theory_rules.md").format(
 )
 CLAIMS: dict[str, Any] = words(__file__, "theory_claims.toml")
 FASTER = "grows faster over these horizons"
-RUNS = ("inequality", "informative", "ranks", "ranks-equal", "mismatch", "step_size")
 RELEASED_RATES = "V and the interval are fixed there, whatever T is"
 RELEASED_FORMULA = "a formula, the same in both flavours: see as written"
 
@@ -183,11 +182,6 @@ def _untestable(why: str) -> Finding:
 
 
 # Theorem 1 beside runs
-
-
-def of_runs(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
-    """The claims that runs with learning decide."""
-    return [row for row in rows if row.key.removeprefix(f"{THEORY}-") in RUNS]
 
 
 def _of_runs(runs: Sequence[ExcessRisk]) -> dict[str, tuple[Finding, Finding]]:

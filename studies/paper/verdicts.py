@@ -14,7 +14,6 @@ import numpy as np
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, ratio, student
 from headgate.analysis.limits import holm
-from headgate.analysis.pages import beside
 from studies.paper.control import Control
 from studies.paper.outcomes import Side
 
@@ -36,7 +35,6 @@ SMALLEST_ROUNDS = 1.0
 """a smaller difference in rounds is none"""
 REACH = 0.9
 """of the paper's target, which the oracle must reach for differences in accuracy to be judged"""
-RULES = beside(__file__, "rules.md").strip()
 
 
 @dataclass(frozen=True)
