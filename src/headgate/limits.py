@@ -1,4 +1,4 @@
-"""How much anything from outside may be or may take. Each limit is stated here once, and for users in docs/reference/recipes.md.
+"""How large input may be. Each limit is stated here once, and for users in docs/reference/recipes.md.
 
 Sizes are checked before memory is taken. Who has more memory to give says so: HEADGATE_MEMORY, in GiB.
 """

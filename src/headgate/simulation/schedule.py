@@ -36,7 +36,7 @@ from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_text
 from headgate.records.tables import SHARDS, TABLES, frame_of_rows, shard_folders
 from headgate.records.writer import Checkpoint, RunWriter, make_folder
-from headgate.registry import Untrusted
+from headgate.registry import Search, Untrusted
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.devices import choose_device
 from headgate.simulation.workers import ChunkError, InProcess, Processes, Worker, cores, stop_requested
@@ -96,6 +96,8 @@ def perform(
         for task in (task for task in left if executor != "auto" and not task.fresh):
             if (begun := Checkpoint(task.folder).fact("executor", str)) != executor:
                 raise SettingError(f"--executor {executor}: {task.folder} was begun by {begun}")
+        for task in left:
+            _refuse_untrusted_executor(task, {executor, *trust})
         began, states = time.monotonic(), dict[Path, dict[str, Any]]()
         if any(task.fresh or task.left() for task in left):
             say = say or (lambda text: None)
@@ -211,6 +213,14 @@ def _refuse_other_code(folder: Path, config: Mapping[str, Any]) -> None:
         for key, name in code(read_config(shard)).items():
             if whole.get(key) != name:
                 raise DataError(f"{shard / CONFIG}: {key.lstrip('.')} = {name} is not what {folder / CONFIG} says")
+
+
+def _refuse_untrusted_executor(task: _Task, trusted: set[str]) -> None:
+    """A folder may be somebody else's: an executor outside the package that it names runs only if the user names it too."""
+    shards = [] if task.fresh else shard_folders(task.folder)
+    for name in (task.executor, *(Checkpoint(shard).fact("executor", str) for shard in shards)):
+        if name is not None and ":" in name:
+            Search(trusted=trusted).check(f"{task.folder}: executor", name)
 
 
 def _never_begun(folder: Path, trust: Sequence[str]) -> _Task:

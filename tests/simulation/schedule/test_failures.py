@@ -10,6 +10,8 @@ import pytest
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
+from headgate.registry import Untrusted
+from headgate.simulation import schedule
 from headgate.simulation.schedule import perform
 from headgate.simulation.workers import LONGEST, InProcess, Processes, error_message
 
@@ -113,3 +115,13 @@ def test_what_keeps_one_waiting_before_the_first_round_is_said_first(tmp_path, m
     points = [(f"system.budget={budget}", load("digits", [*SETTINGS, f"system.budget={budget}"])) for budget in (20.0, 55.0)]
     perform(points, tmp_path / "runs", processes=1, say=said.append)
     assert said == ["something is compiled", "16 runs (2 points of a sweep)"]
+
+
+@pytest.mark.parametrize("trust", [(), ("other",), ("os:path",), ("os",)])
+def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(tmp_path, trust):
+    task = schedule._Task(None, tmp_path, fresh=True, executor="os:path")
+    if trust in ((), ("other",)):
+        with pytest.raises(Untrusted, match=r"executor = os:path: is code from outside headgate"):
+            schedule._refuse_untrusted_executor(task, {"auto", *trust})
+    else:
+        schedule._refuse_untrusted_executor(task, {"auto", *trust})
