@@ -306,14 +306,14 @@ def compare(
     Comparison
         It shows itself; `money_for` and `saved_against` answer further questions.
     """
-    from headgate.simulation.finished import in_order, look
+    from headgate.simulation.finished import find_finished, in_order
     from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)
     points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)
     points = points if as_printed else [(label, point.held()) for label, point in points]
     folder = Path(out) if out is not None else Path("compared") / points[0][1].name
-    held, left = look(points, folder)
+    held, left = find_finished(points, folder)
     with counted("learning", quiet) as tick:
         try:
             done = perform(left, folder, device=device, processes=processes, tick=tick) if left else []

@@ -10,6 +10,7 @@ import numpy as np
 from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.runs import Runs, read_finished
+from headgate.errors import DataError
 from studies.paper.batches import EQUAL, RELEASED, WRITTEN
 from studies.paper.control import Control, Controls
 
@@ -82,6 +83,9 @@ def of_equal_means(found: Mapping[tuple[str, str], SomeSide], policy: str) -> So
 
 def policy_numbers(one: Runs) -> dict[str, Any]:
     """What a policy came to; the seeds one by one where claims are judged by them."""
+    if one.held is None:
+        raise DataError(f"{one.folder}: what clients hold was not recorded")
+    shares = one.held / one.buffers
     judged = {"rounds_by_seed": _first_rounds(one)} if one.folder in (WRITTEN, RELEASED) and one.learnt else {}
     return {
         "batch": one.folder,
@@ -92,16 +96,22 @@ def policy_numbers(one: Runs) -> dict[str, Any]:
         "rounds": one.rounds,
         "budget": one.budget,
         "accuracy": _plain(estimate(one.best)) if one.learnt else None,
-        "late_gain": _plain(estimate(one.late_gain)) if one.learnt else None,
+        "late_gain": _plain(estimate(_late_gain(one))) if one.learnt else None,
         "spend": _plain(estimate(one.spend)),
         "mean_n": round(float(one.column("n").mean()), 3),
         "peak_n": one.peak_n,
-        "fullest_mean": round(one.fullest, 5),
-        "fullest_peak": round(one.peak_share, 5),
+        "fullest_mean": round(float(shares.mean(axis=(0, 1)).max()), 5),
+        "fullest_peak": round(float(shares.max()), 5),
         "learnt": list(one.learnt),
         "final_by_seed": [round(float(value), 5) for value in one.best],
         **judged,
     }
+
+
+def _late_gain(one: Runs) -> Floats:
+    """Return how much of the best came in the last quarter of the rounds, (learnt,): have the curves settled?"""
+    before = int(np.searchsorted(one.t, 0.75 * one.rounds, side="right")) - 1
+    return one.best - (one.curve[:, before] if before >= 0 else 0.0)
 
 
 def _first_rounds(one: Runs) -> dict[str, list[int | None]]:

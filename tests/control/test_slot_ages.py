@@ -50,14 +50,6 @@ def test_it_is_one_sample_after_the_other(given, places_first):
     assert np.array_equal(whole, before)
 
 
-def test_of_two_who_lose_one_and_get_one_only_the_full_one_takes_its_place():
-    held, holds = Windows(np.array([[0, 0]]), np.array([[4, 2]])), Windows(np.array([[1, 1]]), np.array([[5, 3]]))
-    given = np.array([[[1, 2, 3, 4], [5, 6, 0, 0]]], dtype=np.int8), 9, np.array([4, 4]), held, holds
-    found = renewed(*given)
-    assert found.born.tolist() == one_after_the_other(*given)[0].tolist() == [[[9, 2, 3, 4], [5, 6, 9, 0]]]
-    assert (found.left.tolist(), found.since.tolist(), found.unused.tolist()) == ([2], [6], [0])
-
-
 def test_rounds_are_held_in_the_narrowest_type_and_read_from_a_file_in_any(tmp_path):
     controller = Controller(System(np.array([3, 5]), 1000.0, 200), Headgate())
     ledger, kinds, known = controller.open(), [], set()

@@ -77,16 +77,6 @@ def test_imagenet_numbers_get_their_names(tmp_path: Path) -> None:
     assert (classes[0], classes[-1], len(classes)) == ("tench", "parachute", 10)
 
 
-def test_size_and_progress_are_handed_on(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "imagenette", png(width=4), png(width=5))
-    calls: list[tuple[int, int]] = []
-    data = load_dataset("imagenette", tmp_path, size=16, tick=lambda done, total: calls.append((done, total)))
-    assert data.shape == (3, 16, 16)
-    assert calls == [(30, 30)]
-    with pytest.raises(SettingError, match="size = 0"):
-        load_dataset("imagenette", tmp_path, size=0)
-
-
 def test_another_data_set_in_the_folder_is_refused(tmp_path: Path) -> None:
     write_idx(tmp_path / "cifar10")
     with pytest.raises(DataError) as error:
@@ -117,13 +107,6 @@ def test_the_data_folder_follows_the_environment(tmp_path: Path, monkeypatch: py
     assert data_folder() == tmp_path / "data"
 
 
-def test_the_default_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADGATE_DATA", str(tmp_path))
-    write_idx(tmp_path / "mnist")
-    assert len(load_dataset("mnist").train_labels) == 20
-    assert [entry.train for entry in available()] == [DIGITS_COUNTS[0], 20, None, None, 9_600]
-
-
 def test_missing_data_name_the_folder_and_the_command(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "other" / "cifar10").mkdir(parents=True)
@@ -134,14 +117,6 @@ def test_missing_data_name_the_folder_and_the_command(tmp_path: Path) -> None:
         one_line(error, folder, "headgate data get cifar10")
         entry = found("cifar10", folder)
         assert (entry.format, entry.train, entry.test, entry.problem) == (None, None, None, str(error.value))
-
-
-def test_the_python_version_of_cifar10_is_named_as_what_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    with pytest.raises(DataError) as error:
-        load_dataset("cifar10", tmp_path)
-    one_line(error, tmp_path / "cifar-10-batches-py", "take the binary version or parquet")
-    assert found("cifar10", tmp_path).problem == str(error.value)
 
 
 def test_an_empty_folder_does_not_hide_a_full_one(tmp_path: Path) -> None:
@@ -191,13 +166,3 @@ def test_digits_are_those_of_their_source() -> None:
         (data.test_labels, labels[test].astype(np.int64)),
     ):
         assert (mine.dtype, mine.shape, mine.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
-
-
-def test_digits_come_with_headgate() -> None:
-    data = load_dataset("digits")
-    assert (len(data.train_labels), len(data.test_labels)) == DIGITS_COUNTS
-    assert data.shape == (1, 8, 8)
-    assert (data.train_images.min(), data.train_images.max()) == (0, 255)
-    scaled = data.train_images / 255
-    assert data.mean == pytest.approx((scaled.mean(),))
-    assert data.std == pytest.approx((scaled.std(),))

@@ -11,7 +11,7 @@ import headgate
 from headgate.control.policies import Constant
 from headgate.errors import DataError
 from headgate.simulation import finished
-from headgate.simulation.finished import BESIDE, in_order, look
+from headgate.simulation.finished import BESIDE, find_finished, in_order
 
 SMALL = ("run.rounds=3", "run.seeds=2")
 
@@ -95,7 +95,7 @@ def test_every_policy_is_found_or_played_once_whatever_was_asked_before(asked):
     with mock.patch.multiple(finished, **told), mock.patch.object(Path, "is_file", mock.Mock(side_effect=lambda: bool(there))):
         for names in asked:
             points = [("a=1", WHOLE.only(list(names))), ("b=2", WHOLE.only(list(names)))]
-            found = look(points, Path("out"))
+            found = find_finished(points, Path("out"))
             played = {Path("out") / label: list(experiment.policies) for label, experiment in found.left}
             fresh = {path: own for path, own in played.items() if path not in there}
             shares = in_order(points, {**found.finished, **played})

@@ -104,7 +104,7 @@ print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is 
     assert len(list((tmp_path / "run" / "shards").iterdir())) == 4
 
 
-@pytest.mark.parametrize("words", [["--executor", "flat"], ["--set", "training.weight_decay=0.1"]])
+@pytest.mark.parametrize("words", [["--executor", "flat"], ["--set", "training.batch_size=4"]])
 def test_what_needs_torch_says_so(tmp_path, words):
     code, _, said = ask(tmp_path, "-m", "headgate.cli", "run", "digits", "--rounds", "2", "--out", "run", *words)
     assert code == 2

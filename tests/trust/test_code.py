@@ -1,6 +1,5 @@
 """Code that a recipe or a folder names runs only where it is used, is what it claims to be, and is trusted."""
 
-import json
 import re
 import shutil
 import sys
@@ -17,7 +16,6 @@ from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
 from headgate.records.reader import RunFolder, list_runs
-from headgate.records.sums import read_sealed
 from headgate.simulation.schedule import perform
 from headgate.web.answers import detail
 from headgate.web.runs import Library
@@ -135,26 +133,6 @@ def test_a_foreign_folder_is_shown_without_its_code(foreign, planted):
     conclude([foreign], foreign)
     for command in (["runs", "."], ["report", "foreign"]):
         assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
-    assert not planted()
-
-
-@pytest.mark.parametrize(
-    "prices",
-    [
-        {"kind": "planted_code:Price"},
-        {"kind": "per-client", "common": "planted_code:Price", "factors": [1.0, 2.0]},
-        {"kind": "per-client", "common": {"kind": "planted_code:Price"}, "factors": [1.0, 2.0]},
-    ],
-)
-def test_prices_of_an_older_folder_are_not_imported_to_read_it(foreign, planted, prices):
-    config = tomllib.loads((foreign / "config.toml").read_text())
-    config["prices"] = prices
-    (foreign / "config.toml").write_text(tomli_w.dumps(config))
-    environment = foreign / "environment.json"
-    told = {key: value for key, value in read_sealed(environment).items() if key != "mean_price"}
-    environment.write_text(json.dumps(told))
-    assert [row["name"] for row in list_rows([RunFolder.open(foreign)])] == [foreign.name]
-    assert foreign.name in str(headgate.open(foreign))
     assert not planted()
 
 

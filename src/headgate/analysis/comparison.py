@@ -1,13 +1,14 @@
 """Policies at equal spend: rows of numbers, tables for the terminal and for pages, and the page of Markdown."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import RenderableType
 
-from headgate.analysis.dips import dips_by_seed, summary_of_dips
+from headgate.analysis.curves import rounded
+from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import (
     DASH,
@@ -129,15 +130,10 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
         row[f"leads_{measure}"] = one is leader
         row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
     if (dips := summary_of_dips(one)) is not None:
-        row |= {name: getattr(dips, name).three for name in ("daily", "depth", "length", "money")}
+        row |= {name: dips.estimate(name).three for name in dips.by_seed}
         row |= {"dips": dips.count, "dips_recovered": dips.recovered}
-        by_seed = dips_by_seed(one)
-        row |= {f"{name}_by_seed": [_rounded(value) for value in values] for name, values in by_seed.items()}
+        row |= {f"{name}_by_seed": rounded(np.round(values, 6), None) for name, values in dips.by_seed.items()}
     return row
-
-
-def _rounded(value: float) -> float | None:
-    return None if math.isnan(value) else round(float(value), 6)
 
 
 def places(found: Sequence[Runs]) -> dict[Offer, list[Place]]:

@@ -74,51 +74,34 @@ def changes_in(one: Runs) -> list[int]:
 
 @dataclass(frozen=True)
 class Dips:
-    """The dips of a policy's runs whose model was not lost. Means are over the changes of a run, then over runs."""
+    """The dips of a policy's runs whose model was not lost."""
 
-    daily: Estimate
-    """accuracy by the concepts of the day, mean over the evaluated rounds"""
-    depth: Estimate
-    length: Estimate
-    money: Estimate
+    by_seed: dict[str, Floats]
+    """daily: accuracy by the concepts of the day, mean over the evaluated rounds; depth, length, money: means over the changes
+    of a run, NaN where it saw none"""
     count: int
     """of all runs and changes"""
     recovered: int
     """of them, those that ended before the next change"""
 
+    def estimate(self, name: str) -> Estimate:
+        """Return the mean over runs with its interval."""
+        return estimate(self.by_seed[name])
+
 
 def summary_of_dips(one: Runs) -> Dips | None:
-    """Up to the round that all runs have reached; None where the world stands still, or no change was seen through."""
+    """Return the dips up to the round that all runs have reached; None where the world stands still, or no change was seen."""
     if CHANGED not in one.values:
         return None
-    daily, runs = _of_runs(one)
-    found = [dips for dips in runs if dips]
-    if not found:
-        return None
-    every = [dip for dips in found for dip in dips]
-    return Dips(
-        daily=estimate(daily),
-        depth=estimate(_means(found, "depth")),
-        length=estimate(_means(found, "length")),
-        money=estimate(_means(found, "money")),
-        count=len(every),
-        recovered=sum(dip.recovered for dip in every),
-    )
-
-
-def dips_by_seed(one: Runs) -> dict[str, Floats]:
-    """The same seed by seed, of those whose model was not lost, means over the changes of a run; NaN where it saw none."""
-    daily, runs = _of_runs(one)
-    return {"daily": daily, **{name: _means(runs, name) for name in ("depth", "length", "money")}}
-
-
-def _of_runs(one: Runs) -> tuple[Floats, list[list[Dip]]]:
-    """Accuracy of the day, mean over rounds, and the dips of every run whose model was not lost."""
     kept = one.begun & ~one.lost
     accuracy, spend, changed = (one.values[name][kept, : one.complete] for name in ("test_accuracy", "spend", CHANGED))
-    return np.nanmean(accuracy, axis=1), [*map(dips_of, accuracy, spend, changed)]
+    runs = [*map(dips_of, accuracy, spend, changed)]
+    every = [dip for dips in runs for dip in dips]
+    if not every:
+        return None
+    by_seed = {name: np.array([_mean(dips, name) for dips in runs]) for name in ("depth", "length", "money")}
+    return Dips({"daily": np.nanmean(accuracy, axis=1), **by_seed}, len(every), sum(dip.recovered for dip in every))
 
 
-def _means(runs: Sequence[Sequence[Dip]], name: str) -> Floats:
-    """Over the changes of each run."""
-    return np.array([np.mean([getattr(dip, name) for dip in found]) if found else np.nan for found in runs])
+def _mean(dips: Sequence[Dip], name: str) -> float:
+    return float(np.mean([getattr(dip, name) for dip in dips])) if dips else np.nan

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.analysis.formatting import prices_text, unit_of
-from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.intervals import Floats
 from headgate.control.policies import KINDS
 from headgate.control.policies.held import REFERENCES as NEVER_HELD
 from headgate.errors import DataError
@@ -152,23 +152,6 @@ class Runs:
         recorded = _peak(self.column("excess")) if "excess" in self.values else None
         return _peak(self.held - self.buffers) if recorded is None and self.held is not None else recorded
 
-    @property
-    def fullest(self) -> float:
-        """The largest over clients of the mean of n_m over B_m: at most 1 where the paper's buffer constraint is kept."""
-        return float(self.held_shares.mean(axis=(0, 1)).max())
-
-    @property
-    def peak_share(self) -> float:
-        """The largest n_m(t)/B_m of any client, round and run."""
-        return float(self.held_shares.max())
-
-    @property
-    def held_shares(self) -> Floats:
-        """n_m(t)/B_m, (runs, rounds, M)."""
-        if self.held is None:
-            raise DataError(f"{self.folder}: what clients hold was not recorded")
-        return np.asarray(self.held / self.buffers)
-
     # learning, of the runs whose model was not lost
 
     @cached_property
@@ -241,17 +224,6 @@ class Runs:
         assert name in MEASURES
         values: Floats = getattr(self, name)
         return values
-
-    @property
-    def late_gain(self) -> Floats:
-        """How much of the best came in the last quarter of the rounds, (learnt,): have the curves settled?"""
-        before = int(np.searchsorted(self.t, 0.75 * self.rounds, side="right")) - 1
-        return self.best - (self.curve[:, before] if before >= 0 else 0.0)
-
-    def first_round(self, target: float) -> int | None:
-        """The first evaluated round at which the mean over runs of the curve reaches the target."""
-        there = np.flatnonzero(self.curve.mean(axis=0) >= target) if self.learnt else np.empty(0)
-        return int(self.t[there[0]]) if there.size else None
 
     def of_seeds(self, seeds: Sequence[int]) -> "Runs":
         """The same with the learning of these seeds only."""
@@ -387,8 +359,3 @@ def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
 def measures(found: Sequence[Runs]) -> list[str]:
     """Those of `MEASURES` that are known of all of them that have learnt."""
     return [name for name in MEASURES if all(one.measure(name).size for one in found if one.best.size)]
-
-
-def difference(ours: Runs, other: Runs) -> Estimate:
-    """How much higher our best is, with its 80 % interval."""
-    return estimate(gaps(ours, other))

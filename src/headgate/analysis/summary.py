@@ -132,14 +132,14 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         N=_mean(one.distinct),
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
-        **({} if dips is None else _told_of_dips(dips)),
+        **({} if dips is None else _dip_fields(dips)),
         paid_for_looks=None if one.spent_on_looks is None else _mean(one.spent_on_looks),
     )
 
 
-def _told_of_dips(dips: Dips) -> dict[str, Any]:
-    parts = {"dip_depth": dips.depth, "dip_length": dips.length, "dip_money": dips.money}
-    return {"daily_accuracy": dips.daily, **parts, "dips": dips.count, "dips_recovered": dips.recovered}
+def _dip_fields(dips: Dips) -> dict[str, Any]:
+    means = {f"dip_{name}": dips.estimate(name) for name in ("depth", "length", "money")}
+    return {"daily_accuracy": dips.estimate("daily"), **means, "dips": dips.count, "dips_recovered": dips.recovered}
 
 
 def _first_rounds(one: Runs, target: float | None) -> Floats:

@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 
 FOREIGN = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_FORMAT")
-"""what SQLite says of a file that is something else, or damaged; everything else is said of the disk"""
+"""what SQLite says of a file that is something else, or damaged; every other error is of the disk"""
 
 
 @contextmanager

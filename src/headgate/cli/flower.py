@@ -101,7 +101,7 @@ def deploy_example(
     if app.clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {app.clients} clients")
     if (app.out / "metrics.parquet").is_file():  # it is written after the last round
-        _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder in place of {folder} begins anew")
+        _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
     _end_as_by_ctrl_c()
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment, counted("rounds settled") as tick:

@@ -38,7 +38,7 @@ from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.judgement import judgement, sets_to_judge_by
 from headgate.learning.last_layer import last_layer, with_features
-from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.local import schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
@@ -74,10 +74,6 @@ class RecipeTask:
         if name not in DTYPES:
             raise SettingError(f"training.dtype = {name}: clients on Flower compute in float32 or float64")
         return DTYPES[name]
-
-    @cached_property
-    def training(self) -> LocalTraining:
-        return self.experiment.local
 
     @cached_property
     def world(self) -> World:
@@ -133,7 +129,7 @@ class RecipeTask:
             told = {"train_loss": float(cross_entropy(logits, y))}
             if order.losses:
                 told |= held.loss_metrics(cross_entropy(logits, y, reduction="none").numpy())
-        own = self.training
+        own = self.experiment.local
         slopes = None if own.plain else ClientSlopes(own.objective, logits, y, self._factors(held))
         parameters = list[Tensor](model.parameters())
         velocity = [torch.zeros_like(each) for each in parameters]
@@ -148,7 +144,7 @@ class RecipeTask:
         return _record(dict(model.named_parameters())), told
 
     def _factors(self, held: HeldSamples) -> Tensor | None:
-        """How much each sample counts, where that hangs on when it came; None: all count alike."""
+        """How much each sample counts, if that depends on when it came; None: all count alike."""
         if not self.experiment.objective.by_age:
             return None
         return torch.from_numpy(self.experiment.objective.factors(held.new, np.array([0, len(held)]))).to(self.dtype)
@@ -173,8 +169,8 @@ class RecipeTask:
             return None
         layer = last_layer(model, self.dataset.shape)
         if layer is None:
-            kind, rule = self.experiment.model.kind, "a rule"
-            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which {rule} needs the gradients")
+            kind = self.experiment.model.kind
+            raise SettingError(f"model.kind = {kind}: does not end with a linear layer, of which a rule needs the gradients")
         return layer
 
     def _place(self, order: Order) -> int:

@@ -1,4 +1,4 @@
-"""Whose answer a reply is: Flower's own errors are told apart by the message they answer, the others by their signature."""
+"""Whose answer a reply is: an error of Flower's own names the message that it answers, any other reply is signed."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence

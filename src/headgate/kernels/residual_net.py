@@ -1,6 +1,7 @@
 """A residual net of 3x3 convolution, GroupNorm and Mish, read off a module, as the packed kernels take it."""
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
@@ -232,7 +233,9 @@ def check_machine(task: Task) -> None:
 
 
 def interpreted() -> bool:
-    """Whether Triton's own interpreter stands in for a GPU: slow, and meant for tests."""
+    """Return whether Triton's own interpreter stands in for a GPU: slow, and meant for tests."""
+    if not os.environ.get("TRITON_INTERPRET"):  # asked first, as to import triton takes a while
+        return False
     from triton import knobs
 
     return bool(knobs.runtime.interpret)

@@ -12,9 +12,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from headgate.kernels import triton_boxes as boxes
 from headgate.kernels import triton_kernels as kernels
 from headgate.kernels import triton_norms as norms
-from headgate.kernels.packed_space import Room, Space, whose
 from headgate.kernels.packed_tiles import Kind, count_tiles, fits_boxes, power_in, strip_for, tile_for, tiles
 from headgate.kernels.residual_net import Block, ResidualNet
+from headgate.kernels.triton_executor import Room, Space, whose
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.types import to_device

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from headgate.kernels import triton_stacks as kernels
-from headgate.kernels.packed_space import Room, Space, whose
 from headgate.kernels.packed_tiles import count_tiles, tiles
 from headgate.kernels.stack_net import DenseLayer, PooledConvolution, StackNet
+from headgate.kernels.triton_executor import Room, Space, whose
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.types import to_device

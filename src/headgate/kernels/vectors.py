@@ -2,9 +2,8 @@
 
 numba turns plain loops over short rows into code that stores and loads again what it should keep. Each function here is
 written down as LLVM instructions instead: a block of sums is started, added to in a loop, and stored once. Sums are
-`fma`s in a fixed order, so that a sample's numbers depend on no other sample. `benchmarks/vectors.py` holds each against
-plain numba: they are 2 to 11 times as fast on a Neoverse-N1 and 2 to 28 times on a Xeon; what is not 1.3 times as
-fast does not belong here.
+`fma`s in a fixed order, so that a sample's numbers depend on no other sample. What brings less than a tenth of a round, judging
+included, does not belong here.
 
 An array is flat; `x_at` is a place in it, `x_step` the distance from one row of the block to the next. Names in capitals
 are compile-time constants. Whole vectors are read and written: arrays need some slack behind their last.
@@ -192,26 +191,6 @@ def add_scaled(code, ROWS, V, values, places, count, source, step, out, out_at, 
         for (row, at, own), total in zip(part, code.loop(count, [own.zero for *_, own in part], term), strict=True):
             to = code.at(rows[row], at)
             own.store(code.builder.fadd(own.load(to), total), to)
-
-
-@_inlined(2)
-def spread_scaled(code, ROWS, V, values, places, count, source, source_at, step, out, out_step):
-    """out[places[i] + r·out_step + :] += values[i]·source[r·step + :] for ROWS rows of V vectors and each i < count in turn."""
-    passes = -(-V // SUMS)
-    for row, start in enumerate(code.rows(code.at(source, source_at), step, ROWS)):
-        for i in range(passes):
-            part = range(i * V // passes, (i + 1) * V // passes)
-            kept = [code.load(code.at(start, LANES * v)) for v in part]
-
-            def term(i, _, row=row, part=part, kept=kept):
-                value = code.number(code.at(values, i))
-                there = code.at(out, code.builder.load(code.at(places, i)), code.builder.mul(out_step, _INDEX(row)))
-                for v, each in zip(part, kept, strict=True):
-                    to = code.at(there, LANES * v)
-                    code.store(code.fma(value, each, code.load(to)), to)
-                return []
-
-            code.loop(count, [], term)
 
 
 @_inlined(2)

@@ -29,14 +29,15 @@ ADMISSIONS = 40
 
 
 class TrainingSamples(NamedTuple):
-    """Samples that clients of one policy train on, run by run and client by client."""
+    """What clients of one policy train on, run by run and client by client."""
 
     owner: Ints
     """place of the client among all clients that train of all runs"""
-    samples: Ints
-    """number among the samples of the run's seed"""
-    rows: Ints
-    """row of the training set"""
+    seeds: Ints
+    """place of the run's seed among all seeds"""
+    clients: Ints
+    admissions: Ints
+    """number among the client's admissions"""
     new: Bools
     """whether the sample, or its label where labels come late, came in this round"""
 
@@ -136,18 +137,22 @@ class StreamSource:
 
     def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
         """Return where these admissions of clients come from; `seeds` are places among all seeds."""
-        samples, rows = np.empty_like(admissions), np.empty_like(admissions)
+        return self._serve(seeds, clients, admissions)
+
+    def _serve(self, seeds: Ints, clients: Ints, positions: Ints, concepts: Ints | None = None) -> StreamRows:
+        """What comes at these positions of clients' streams."""
+        samples, rows = np.empty_like(positions), np.empty_like(positions)
         for s, stream in enumerate(self.streams):
             own = np.flatnonzero(seeds == s)
-            samples[own], rows[own] = stream.at(clients[own], admissions[own])
+            of_concept = () if concepts is None else (concepts[own],)
+            samples[own], rows[own] = stream.at(clients[own], positions[own], *of_concept)
         return StreamRows(samples, rows)
 
     def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
         """Return what these clients (S, C) train on in round t."""
         owner, admissions = held_admissions(after, clients)
         seeds, whose = owner // clients.shape[1], clients.ravel()[owner]
-        new = admissions >= before.admitted[seeds, whose]
-        return TrainingSamples(owner, *self.find(known, seeds, whose, admissions), new)
+        return TrainingSamples(owner, seeds, whose, admissions, admissions >= before.admitted[seeds, whose])
 
     def labels_at(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> Ints:
         """Return the labels of these admissions."""
@@ -162,27 +167,61 @@ class StreamSource:
 
 @dataclass(frozen=True, eq=False)
 class PurchaseSource(StreamSource):
-    """What clients admit is written down: they choose what they buy, the world changes, or labels come late."""
+    """What clients admit is written down, because the world changes or labels come late."""
 
     world: World
     data: Data
-    rule: Selection | None
-    """how clients choose; None: they buy the next samples of their streams"""
+
+    def open(self) -> PurchaseTable | None:
+        return self._empty(0)
+
+    def _empty(self, keep: int) -> PurchaseTable:
+        shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
+        spare = np.full((*shape, keep, 3), -1, np.int64)
+        return PurchaseTable(np.zeros(0, np.int64), none, none, none, np.zeros(shape, np.int64), spare)
+
+    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
+        assert known is not None
+        each, count = np.arange(admitted.size), admitted.ravel()
+        seeds, clients = np.divmod(np.repeat(each, count), self.clients)
+        keys = _numbered((each << ADMISSIONS) + before.admitted.ravel(), count)
+        positions = keys & (1 << ADMISSIONS) - 1
+        return known.with_new(t, keys, *self._serve(seeds, clients, positions, self.world.at(t)[seeds, clients]))
+
+    def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
+        assert known is not None
+        owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
+        return known.only((owner << ADMISSIONS) + admissions)
+
+    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
+        assert known is not None
+        at = known.find(self._key(seeds, clients, admissions))
+        return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
+
+    def _key(self, seeds: Ints | int, clients: Ints, admissions: Ints) -> Ints:
+        return np.asarray((seeds * self.clients + clients << ADMISSIONS) + admissions)
+
+    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
+        assert known is not None
+        held = super().trainable(t, known, before, after, clients)
+        labelled = known.round[known.find(self._key(held.seeds, held.clients, held.admissions))] + self.data.late
+        columns: list[Any] = [column[labelled <= t] for column in held._replace(new=labelled == t)]
+        return TrainingSamples(*columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ChoosingSource(PurchaseSource):
+    """Clients choose what they buy among samples of a window, and may keep some of the others."""
+
+    rule: Selection
     seeds: Ints
 
     @property
     def looks(self) -> bool:
-        return self.rule is not None and self.rule.looks
+        return self.rule.looks
 
-    @property
-    def window(self) -> int:
-        """New samples that a client has before it for each that it buys."""
-        return 1 if self.rule is None else self.data.window
-
-    def open(self) -> PurchaseTable:
-        shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
-        spare = np.full((*shape, 0 if self.rule is None else self.data.keep, 3), -1, np.int64)
-        return PurchaseTable(np.zeros(0, np.int64), none, none, none, np.zeros(shape, np.int64), spare)
+    def open(self) -> PurchaseTable | None:
+        return self._empty(self.data.keep)
 
     def available(self, known: PurchaseTable | None, before: Ledger, ordered: Ints) -> Ints:
         assert known is not None
@@ -191,13 +230,13 @@ class PurchaseSource(StreamSource):
 
     def _fresh(self, known: PurchaseTable, ordered: Ints) -> Ints:
         """How many new samples of its stream each client has before it, (S, M)."""
-        asked = self.window * ordered
+        asked = self.data.window * ordered
         return asked if self.ends is None else np.minimum(asked, np.maximum(self.ends - known.looked, 0))
 
-    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable:
+    def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
         """Run by run: no number depends on the other runs, and no more is in memory than one of them takes."""
         assert known is not None
-        spare, keys, bought = known.spare.copy(), [], []
+        spare, keys, bought = known.spare.copy(), [np.zeros(0, np.int64)], [np.zeros((0, 3), np.int64)]
         fresh, concepts = self._fresh(known, admitted), self.world.at(t)
         for s, stream in enumerate(self.streams):
             clients = np.flatnonzero(admitted[s])
@@ -205,14 +244,12 @@ class PurchaseSource(StreamSource):
                 continue
             offer = self._offer(stream, known, s, clients, fresh[s, clients], concepts[s])
             count, there = admitted[s, clients], offer[..., 0] >= 0
-            takes = there if self.rule is None else chosen(self.rule, self._candidates(known, before, s, clients, offer, count))
+            takes = chosen(self.rule, self._candidates(known, before, s, clients, offer, count))
             spare[s, clients] = _newest(offer, there & ~takes, spare.shape[2])
             bought.append(offer[takes])
             keys.append(_numbered(self._key(s, clients, before.admitted[s, clients]), count))
-        after = replace(known, looked=known.looked + fresh, spare=spare)
-        if not keys:
-            return after
         _, samples, rows = np.concatenate(bought).T
+        after = replace(known, looked=known.looked + fresh, spare=spare)
         return after.with_new(t, np.concatenate(keys), samples, rows)
 
     def _offer(
@@ -229,7 +266,6 @@ class PurchaseSource(StreamSource):
 
     def _candidates(self, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints) -> Candidates:
         """What is offered, with what the rule asks for."""
-        assert self.rule is not None
         seed, client, there = np.full((len(clients), 1), self.seeds[s]), clients[:, None], offer[..., 0] >= 0
         found = Candidates(offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION)
         if self.rule.looks:
@@ -247,26 +283,23 @@ class PurchaseSource(StreamSource):
         """Of rows (C, W) of the training set."""
         return self.score(asked, np.full(int(there.sum()), s), rows[there]).placed(there)
 
-    def _key(self, seeds: Ints | int, clients: Ints, admissions: Ints) -> Ints:
-        return np.asarray((seeds * self.clients + clients << ADMISSIONS) + admissions)
 
-    def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
-        assert known is not None
-        owner, admissions = held_admissions(after, np.broadcast_to(np.arange(self.clients), after.admitted.shape))
-        return known.only((owner << ADMISSIONS) + admissions)
+def find_all(held: Sequence[tuple[StreamSource, PurchaseTable | None, TrainingSamples]]) -> StreamRows:
+    """Return where the samples of several policies come from, one policy after the other.
 
-    def find(self, known: PurchaseTable | None, seeds: Ints, clients: Ints, admissions: Ints) -> StreamRows:
-        assert known is not None
-        at = known.find(self._key(seeds, clients, admissions))
-        return StreamRows(known.samples[at].astype(np.int64), known.rows[at].astype(np.int64))
-
-    def trainable(self, t: int, known: PurchaseTable | None, before: Ledger, after: Ledger, clients: Ints) -> TrainingSamples:
-        assert known is not None
-        owner, admissions = held_admissions(after, clients)
-        at = known.find(self._key(owner // clients.shape[1], clients.ravel()[owner], admissions))
-        labelled = known.round[at] + self.data.late
-        owner, at, new = owner[labelled <= t], at[labelled <= t], (labelled == t)[labelled <= t]
-        return TrainingSamples(owner, known.samples[at].astype(np.int64), known.rows[at].astype(np.int64), new)
+    Those that are in no table are asked for together, as a stream keeps only what it was last asked for.
+    """
+    ends = np.cumsum([0, *(len(own.owner) for *_, own in held)]).tolist()
+    found = StreamRows(np.empty(ends[-1], np.int64), np.empty(ends[-1], np.int64))
+    groups: dict[int, list[int]] = {}
+    for number, (_, known, _) in enumerate(held):
+        groups.setdefault(-1 if known is None else number, []).append(number)
+    for group in groups.values():
+        source, known, _ = held[group[0]]
+        asked = (np.concatenate([held[number][2][column] for number in group]) for column in (1, 2, 3))
+        places = np.concatenate([np.arange(ends[number], ends[number + 1]) for number in group])
+        found.samples[places], found.rows[places] = source.find(known, *asked)
+    return found
 
 
 def _newest(offer: Ints, left: Bools, keep: int) -> Ints:

@@ -28,7 +28,14 @@ from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.drift import DriftingStream, World, world_of
 from headgate.learning.judgement import judgement, sets_to_judge_by
-from headgate.learning.purchases import PurchaseSource, PurchaseTable, StreamSource, TrainingSamples
+from headgate.learning.purchases import (
+    ChoosingSource,
+    PurchaseSource,
+    PurchaseTable,
+    StreamSource,
+    TrainingSamples,
+    find_all,
+)
 from headgate.learning.shift import check_shift, moves
 from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
@@ -139,10 +146,9 @@ class Simulation:
 
         shared = self.streams, ends, self.learner.dataset.train_labels, score, self.experiment.system.clients
         rule = self.experiment.policies[name].selection
-        rule = rule if data.chooses(rule) else None
-        if rule is None and data.changes is None and not data.late:
-            return StreamSource(*shared)
-        return PurchaseSource(*shared, self.world, data, rule, self.seeds)
+        if rule is not None and data.chooses(rule):
+            return ChoosingSource(*shared, self.world, data, rule, self.seeds)
+        return StreamSource(*shared) if data.changes is None and not data.late else PurchaseSource(*shared, self.world, data)
 
     # one round
 
@@ -176,7 +182,7 @@ class Simulation:
         """All of round t that does not depend on how the models turn out. Changes nothing that shows."""
         price, orders, numbers = self._price(t), dict[str, Orders](), self._training_clients(t)
         after, paid, bought = dict[str, Ledger](), dict[str, Floats | None](), dict[str, PurchaseTable | None]()
-        held: list[TrainingSamples] = []
+        held: list[tuple[StreamSource, PurchaseTable | None, TrainingSamples]] = []
         for name, controller in self.controllers.items():
             source, ledger = self.sources[name], before[name]
             orders[name] = controller.decide(ledger, price + controller.looks if controller.looks else price)
@@ -185,10 +191,11 @@ class Simulation:
             after[name] = controller.post(ledger, orders[name], None if source.ends is None else Report(admitted))
             bought[name] = source.after_round(self._known, after[name])
             paid[name] = orders[name].paid(after[name].admitted - ledger.admitted) if price.ndim == 2 else None
-            held.append(source.trainable(t, bought[name], ledger, after[name], numbers))
+            held.append((source, bought[name], source.trainable(t, bought[name], ledger, after[name], numbers)))
         clients = np.tile(numbers, (len(self.names), 1))
-        owner = np.concatenate([own.owner + number * numbers.size for number, own in enumerate(held)])
-        samples, rows, new = (np.concatenate([own[column] for own in held]) for column in range(1, 4))
+        owner = np.concatenate([own.owner + number * numbers.size for number, (*_, own) in enumerate(held)])
+        new = np.concatenate([own.new for *_, own in held])
+        samples, rows = find_all(held)
         sizes = np.bincount(owner, minlength=clients.size)
         weights = aggregation_weights(
             self.experiment.training.aggregation, self.experiment.system.weight[clients], sizes.reshape(clients.shape)

@@ -24,11 +24,11 @@ class FinishedPolicies(NamedTuple):
     finished: dict[Path, list[str]]
     """finished run folders, and which of their policies are meant"""
     left: list[tuple[str, Experiment]]
-    """what is not there; a point that was begun otherwise is among it as it is, and refused by whoever plays it"""
+    """what is not there; a point that was begun with other settings is among it, and refused when it is played"""
 
 
-def look(points: Points, folder: Path) -> FinishedPolicies:
-    """Looks for each point in the folder of its label and in those beside it to which policies were added."""
+def find_finished(points: Points, folder: Path) -> FinishedPolicies:
+    """Look for each point in the folder of its label and in those beside it to which policies were added."""
     there = points_of(folder) if (folder / SWEEP).is_file() else []
     found = FinishedPolicies({}, [])
     for label, wanted in points:
@@ -47,7 +47,7 @@ def look(points: Points, folder: Path) -> FinishedPolicies:
 
 
 def in_order(points: Points, shares: Mapping[Path, list[str]]) -> dict[Path, list[str]]:
-    """Run folders as their points come, the first one's before those that were added to it."""
+    """Return run folders as their points come, the first one's before those that were added to it."""
     names = [folder_name(label) for label, _ in points]
     if len(names) == 1:
         return dict(shares)
@@ -57,12 +57,12 @@ def in_order(points: Points, shares: Mapping[Path, list[str]]) -> dict[Path, lis
 def _policies(folder: Path) -> list[str]:
     try:
         return list(read_config(folder)["run"]["policies"])
-    except (HeadgateError, KeyError, TypeError):  # whoever plays it says what is wrong
+    except (HeadgateError, KeyError, TypeError):  # what is wrong is reported when it is played
         return []
 
 
 def _holds(folder: Path, wanted: Experiment) -> bool:
-    """Whether these policies were played there to the end, with the same settings. An object that no recipe can name is not."""
+    """Return whether these policies, all of which a recipe can name, were played there to the end with the same settings."""
     if not (folder / STATE).exists() or read_sealed(folder / STATE).get("state") != "finished":
         return False
     if wanted.unnamed or read_sealed(folder / ENVIRONMENT).get("unnamed"):

@@ -447,12 +447,9 @@ def table(library: Library, name: str, figure: Figure) -> Iterator[str]:
 def _csv(lines: Iterator[Sequence[Any]]) -> Iterator[str]:
     while some := list(islice(lines, 500)):
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(map(_cells, some))
+        safe = ([cell(value) if isinstance(value, str) else value for value in values] for values in some)
+        csv.writer(text, lineterminator="\n").writerows(safe)  # which writes None as an empty cell
         yield text.getvalue()
-
-
-def _cells(values: Sequence[Any]) -> list[Any]:
-    return ["" if value is None else cell(value) if isinstance(value, str) else value for value in values]
 
 
 def _curve_lines(found: Sequence[Runs], metric: str) -> Iterator[Sequence[Any]]:

@@ -38,11 +38,7 @@ def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) ->
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         middleware=[Middleware(Guard, host=host, token=token)],
-        exception_handlers={
-            HeadgateError: _refuse,
-            HTTPException: _refuse_http,
-            RequestValidationError: _refuse_query,
-        },
+        exception_handlers={HeadgateError: _refuse, HTTPException: _refuse_http, RequestValidationError: _refuse_query},
         lifespan=api.lifespan,
     )
     app.state.api = api

@@ -44,7 +44,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
 MOST_CSV, MOST_JSON = 256 * 2**10, 2 * 2**20
 """bytes of a body"""

@@ -16,7 +16,6 @@ from headgate.control.policies import (
     Threshold,
 )
 from headgate.control.policies.budgeted.headgate import _early_path
-from headgate.control.policies.budgeted.simple import known_edge
 from headgate.control.prices import Fixed, PerClient, Switches, Trace, Uniform
 from headgate.control.rehearse import rehearse
 from headgate.theory.bound import BoundConstants
@@ -129,22 +128,6 @@ def test_less_than_a_sample_a_round_is_still_spent_in_time(name):
     result = rehearse(system, MAKERS[name](fill=0.0), Fixed(2.0), np.arange(1), 100)
     assert result.N[0, -1] == 20
     assert 5 <= result.N[0, 49] <= 17
-
-
-def test_the_threshold_of_a_known_distribution_spends_the_budget():
-    for prices in (Uniform(1, 10), Fixed(5.5), Trace((1.0, 1.0, 4.0, 9.0), "repeat")):
-        system = System(MNIST.buffer, 55.0, 400)
-        limit, share = known_edge(prices, system, 400, Threshold().most_in_first_round(system))
-        free = rehearse(
-            System(MNIST.buffer, 55.0, 4000), Threshold(limit=limit, share=share), prices, np.arange(30), 400
-        )  # a horizon far away, so that the purse does not end it
-        assert free.spend.mean() == pytest.approx(55.0, rel=0.02)
-
-
-def test_known_edge_of_uniform_prices():
-    """(θ² − 1)/18·100 = 55."""
-    limit, _ = known_edge(Uniform(1, 10), MNIST, 1000)
-    assert limit == pytest.approx(np.sqrt(1 + 18 * 0.55), rel=0.01)
 
 
 @pytest.mark.parametrize("V", [10.0, 300.0])

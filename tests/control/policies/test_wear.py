@@ -31,55 +31,6 @@ def test_ages_are_those_of_a_queue(bought):
     assert expected in [wear.ages(renewed + rounding, t)[0].tolist() for rounding in (-1e-9, 1e-9)]
 
 
-def test_a_price_is_felt_less_where_samples_are_old_and_more_the_more_are_renewed():
-    memory = {"renewed": np.array([[0.5, 0.0, 0.5, *[0.0] * (wear.LONGEST - 3)]])}
-    felt = wear.felt(memory, np.array([6.0]), 4, 1.0)[0]
-    left = 1 - (np.arange(wear.PARTS) + 0.5) / wear.PARTS
-    ages = np.where(np.arange(wear.PARTS) < wear.PARTS // 2, 3, 1)  # the older half was bought three rounds ago
-    assert felt == pytest.approx(6.0 / (ages * left))
-    assert wear.felt(memory, np.array([6.0]), 4, 1e-12)[0] == pytest.approx(6.0)
-
-
-def test_a_clients_mean_age_falls_with_what_it_is_given():
-    memory = {**wear.unused(1, 3), "used": np.array([[5.0, 5.0, 5.0]]), "bought": np.array([[10, 5, 0]])}
-    view = a_view(np.ones((1, 3)))
-    used = wear.observe(memory, view, np.array([10, 10, 10]))["used"]
-    assert used == pytest.approx(np.array([[1.0, 2.25, 6.0]]))
-    # a queue whose ages are spread evenly has that mean, but for the half round of whole numbers
-    queue = np.arange(0.5, 10.0, 1.0)
-    assert np.mean([*queue[:5], *[0.0] * 5]) == pytest.approx(0.25 * queue.mean(), rel=0.01)
-
-
-def test_what_the_last_round_brought_is_a_share_of_the_places():
-    """Of forty, ten were bought before it and thirty after; what comes out at the end is forgotten."""
-    memory = {**wear.unused(1, 2), "admitted_before": np.array([10])}
-    memory["renewed"] = np.arange(1.0, wear.LONGEST + 1)[None]
-    after = wear.observe(
-        memory, a_view(np.ones((1, 2)))._replace(price=np.ones(1), distinct=np.array([30])), np.array([15, 25])
-    )
-    assert after["renewed"].tolist() == [[0.5, *range(1, wear.LONGEST)]]
-    assert after["admitted_before"].tolist() == [30]
-
-
-def test_who_is_given_more_than_its_places_has_new_ones_in_all_of_them():
-    memory = {**wear.unused(1, 2), "used": np.array([[5.0, 5.0]]), "bought": np.array([[25, 10]])}
-    assert wear.observe(memory, a_view(np.ones((1, 2))), np.array([10, 10]))["used"].tolist() == [[1.0, 1.0]]
-
-
-def test_a_client_with_a_price_of_its_own_feels_it_by_its_own_age():
-    memory = {"used": np.array([[1.0, 4.0, 9.0]])}
-    assert wear.felt(memory, np.full((1, 3), 6.0), 4, 0.5) == pytest.approx(np.array([[6.0, 3.0, 2.0]]))
-
-
-def a_view(price):
-    from headgate.control.types import View
-
-    runs, clients = price.shape
-    zero, none = np.zeros(runs), np.zeros(runs, dtype=np.int64)
-    by_client = np.zeros((runs, clients), dtype=np.int64)
-    return View(2, price, zero, zero, none, none, by_client, System(np.full(clients, 10), 10.0, 10), none)
-
-
 def test_the_smoother_the_more_rounds_buy_and_the_fewer_samples_there_are_for_the_same_money():
     played = [rehearse(MNIST, Headgate(smooth=smooth), Uniform(1, 10), np.arange(20), 100) for smooth in (0.0, 0.25, 0.5, 1.0)]
     rounds = [float((each.admitted > 0).mean()) for each in played]

@@ -266,13 +266,13 @@ def test_logits_of_what_does_not_belong_together_are_refused():
 def test_logits_do_not_depend_on_the_number_of_threads(monkeypatch):
     case = world(like_lenet(), [[300], [0], [0]], GREY, dtype=torch.float32)
     executor, before, seen = Compiled(case.task), torch.get_num_threads(), set()
-    answer = executor.client.answer
+    answer = executor.kernels.answer
 
     def seen_answer(*given):
         seen.add(threading.get_ident())
         answer(*given)
 
-    monkeypatch.setattr(executor.client, "answer", seen_answer)
+    monkeypatch.setattr(executor.kernels, "answer", seen_answer)
     try:
         torch.set_num_threads(1)
         alone = executor.logits(case.theta, case.packed.images)

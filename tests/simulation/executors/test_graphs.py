@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from headgate.simulation.executors.cuda_graph import recording
 
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import batched
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.reference import Reference
+from headgate.simulation.executors.types import recording
 
 from .worlds import FITTING, ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution, world
 

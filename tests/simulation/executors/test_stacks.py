@@ -1,4 +1,4 @@
-"""Stacks of convolutions and linear layers, as the packed kernels read and hold them."""
+"""Stacks of convolutions and linear layers, as the Triton kernels read and hold them."""
 
 import importlib.util
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.kernels.stack_net import DenseLayer, PooledConvolution, is_small_stack, read_stack
+from headgate.kernels.stack_net import DenseLayer, PooledConvolution, read_stack
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model
 from headgate.simulation.executors.types import Task
@@ -32,7 +32,6 @@ def test_lenet_is_read_off_its_module():
     for layer, name in zip(net.layers, ("0", "3", "7", "9", "11"), strict=True):
         own = task.flat.views(theta)
         assert (layer.weight, layer.bias) == (own[f"{name}.weight"].flatten()[0], own[f"{name}.bias"][0])
-    assert is_small_stack(task)
 
 
 def test_a_layer_without_parameters_may_come_twice():
@@ -68,13 +67,13 @@ def test_shared_parameters_are_refused():
 
 @with_triton
 def test_a_space_takes_the_memory_it_was_said_to_take():
-    from headgate.kernels.packed_space import Room
-    from headgate.kernels.stack_steps import StackSpace, bytes_needed
+    from headgate.kernels.stack_steps import Workspace, bytes_needed
+    from headgate.kernels.triton_executor import Room
 
     net, room = read_stack(lenet()), Room(5, 3)
     for momentum in (False, True):
-        space = StackSpace(net, room, momentum, torch.float32, torch.device("cpu"))
+        space = Workspace(net, room, momentum, torch.float32, torch.device("cpu"))
         held = [*space.inputs, *space.slopes, space.wide_slope, space.losses, space.labels, space.master, space.velocity]
         held += [winner for winner in space.winners if winner is not None]
         taken = {each.data_ptr(): each.nbytes for each in held}
-        assert sum(taken.values()) == bytes_needed(net, room, momentum)
+        assert sum(taken.values()) == bytes_needed(net, room, momentum, torch.float32)

@@ -25,7 +25,7 @@ cut.TOGETHER["gram"] = 2
 from headgate.cli import main
 main()
 """
-LONG = ["--rounds", "250", "--seeds", "4", "--policies", "acdpp,constant", "--processes", "2", "--progress", "none"]
+LONG = ["--rounds", "600", "--seeds", "4", "--policies", "acdpp,constant", "--processes", "2", "--progress", "none"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def long_run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cut, "LIGHT", 0.0)
         patch.setitem(cut.TOGETHER, "gram", 2)
-        experiment = load("digits", ["run.rounds=250", "run.seeds=4", 'run.policies=["acdpp", "constant"]'])
+        experiment = load("digits", ["run.rounds=600", "run.seeds=4", 'run.policies=["acdpp", "constant"]'])
         folder = perform(experiment, tmp_path_factory.mktemp("whole") / "run", processes=1)[0].path
     return tables(folder), models(folder)
 
@@ -93,11 +93,11 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     assert all(gone(pid) for pid in children)
     stopped = RunFolder.open(folder)
     assert stopped.status == "interrupted"
-    assert 0 < stopped.state["round"] < 250
+    assert 0 < stopped.state["round"] < 600
     assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
     perform(None, folder, processes=2)
     assert (tables(folder), models(folder)) == long_run
-    assert RunFolder.open(folder).state["round"] == 250
+    assert RunFolder.open(folder).state["round"] == 600
 
 
 @linux

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headgate.analysis.intervals import Estimate, estimate
 from headgate.analysis.pages import as_json
-from headgate.analysis.runs import difference
+from headgate.analysis.runs import gaps
 from headgate.errors import DataError
 from studies.paper import verdicts
 from studies.paper.verdicts import DIRECTION, FAILS, HOLDS, NOT_RUN, SIZE, UNDECIDED, UNTESTABLE
@@ -200,7 +200,7 @@ def test_what_is_not_finite_never_gets_into_json():
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(-0.3, 0.3))
 def test_a_shift_of_every_seed_is_a_gain_without_doubt(values, shift):
     ours, other = outcome("a", np.array(values)[:, None] + shift), outcome("b", np.array(values)[:, None])
-    found = difference(ours, other)
+    found = estimate(gaps(ours, other))
     assert found.mean == pytest.approx(shift, abs=1e-12)
     assert found.high - found.low < 1e-9
 
@@ -208,13 +208,13 @@ def test_a_shift_of_every_seed_is_a_gain_without_doubt(values, shift):
 def test_seeds_are_paired_by_name_not_by_place():
     ours = outcome("a", [[0.5], [0.7], [0.9]], seeds=(0, 1, 2))
     other = outcome("b", [[0.6], [0.8]], seeds=(1, 2))
-    found = difference(ours, other)
+    found = estimate(gaps(ours, other))
     assert (found.mean, found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.1))
 
 
 def test_running_bests_of_different_rounds_are_not_compared():
     with pytest.raises(DataError, match="evaluated in different rounds"):
-        difference(outcome("a", [[0.5, 0.6]]), outcome("b", [[0.6]], every=2))
+        gaps(outcome("a", [[0.5, 0.6]]), outcome("b", [[0.6]], every=2))
 
 
 def test_an_estimate_of_equal_values_has_no_width():

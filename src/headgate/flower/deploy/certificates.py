@@ -54,11 +54,9 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
         ]
         _make("headgate authority", paths.authority, paths.authority_key, AUTHORITY_DAYS, use)
     known = _names(paths.server) if paths.server.exists() and paths.server_key.exists() else []
-    soon = bool(known) and _end(paths.server) - now < SOON and paths.authority_key.exists()
+    soon = bool(known) and _read(paths.server).not_valid_after_utc - now < SOON and paths.authority_key.exists()
     if soon:
-        warnings.append(
-            f"{paths.server}: is renewed, it ends on {_end(paths.server):%Y-%m-%d}; restart nginx and the SuperLink"
-        )
+        warnings.append(f"{paths.server}: is renewed, it ends within 30 days; restart nginx and the SuperLink")
     if soon or not set(names) <= set(known):
         if not paths.authority_key.exists():
             raise DataError(f"{paths.authority_key}: is not there, and is needed to make {paths.server.name}")
@@ -67,7 +65,7 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
         signer = ["-CA", str(paths.authority), "-CAkey", str(paths.authority_key)]
         _make("headgate SuperLink", paths.server, paths.server_key, SERVER_DAYS, use, signer)
     for path in (paths.authority, paths.server):
-        if (end := _end(path)) <= now:
+        if (end := _read(path).not_valid_after_utc) <= now:
             raise DataError(f"{path}: expired on {end:%Y-%m-%d}; headgate flower certificates renews server.pem by ca.key")
         if end - now < SOON:
             warnings.append(f"{path}: expires on {end:%Y-%m-%d}; headgate flower certificates renews server.pem by ca.key")
@@ -85,10 +83,6 @@ def _make(name: str, path: Path, key: Path, days: int, extensions: Sequence[str]
         raise SettingError("openssl: is not installed; certificates are made by it") from None
     except subprocess.CalledProcessError as error:
         raise DataError(f"{path}: openssl cannot make it ({' '.join(error.stderr.split())[-200:]})") from None
-
-
-def _end(path: Path) -> datetime:
-    return _read(path).not_valid_after_utc
 
 
 def _names(path: Path) -> list[str]:

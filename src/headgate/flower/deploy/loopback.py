@@ -18,7 +18,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError, SettingError
 from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
-from headgate.flower.deploy.services import NAME, Service, flwr, node_service, register, server_services
+from headgate.flower.deploy.services import NAME, Service, flwr, flwr_json, node_service, register, server_services
 from headgate.flower.keys import make_key
 from headgate.reading import read_object
 from headgate.records.lock import FolderLock
@@ -95,21 +95,21 @@ class Loopback(ExitStack):
 
     def online(self) -> int:
         """Return how many SuperNodes the SuperLink counts as present."""
-        listed = json.loads(flwr(self.link, "supernode", "list", NAME, "--format", "json"))["nodes"]
-        return sum(node["status"] == "online" for node in listed)
+        return sum(node["status"] == "online" for node in flwr_json(self.link, "supernode", "list", NAME)["nodes"])
 
     def start(self, service: Service) -> None:
         """Start a service, with its log in the folder."""
         single = ["-g", "master_process off;"] if service.name == "nginx" else []  # whose workers would survive a kill
         self.services[service.name] = service
-        with (self.folder / f"{service.name}.log").open("ab") as log:
+        env = {**os.environ, **service.environment, **self.environment}
+        with (self.folder / f"{service.name}.log").open("ab") as log:  # Ctrl-C in a terminal does not reach another session
             self.processes[service.name] = subprocess.Popen(
                 [*service.command, *single],
-                env={**os.environ, **service.environment, **self.environment},
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for us alone
+                start_new_session=True,
                 umask=0o077,
             )
 
@@ -169,12 +169,8 @@ class Loopback(ExitStack):
     ) -> None:
         """Submit an app and follow it to its end, a line a round. A ServerApp that is lost is submitted again and goes on."""
         config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
-        status = ""
         for _ in range(ATTEMPTS):
-            submitted = json.loads(flwr(self.link, "run", str(app), NAME, "--format", "json", "--run-config", config))
-            if not submitted.get("success"):
-                raise HeadgateError(f"flwr run {app}: {submitted}")
-            run = str(submitted["run-id"])
+            run = str(flwr_json(self.link, "run", str(app), NAME, "--run-config", config)["run-id"])
             self.say(f"run {run}: submitted")
             status = self._follow(run, out, tick)
             if status.startswith("finished"):
@@ -191,17 +187,16 @@ class Loopback(ExitStack):
         """Return the status of a run once its ServerApp is gone."""
 
         def status() -> str:
-            return str(json.loads(flwr(self.link, "ls", NAME, "--run-id", run, "--format", "json"))["runs"][0]["status"])
+            return str(flwr_json(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"])
 
-        line = _state(out).get("told", "")
+        line = _state(out).get("told")
         self.await_that(lambda: any(self.running(SERVER_APP)) or status().startswith("finished"), f"ServerApp of run {run}")
         while any(self.running(SERVER_APP)):
             self.look()
             if tick is not None:
                 tick(*progress(out))
-            if (told := _state(out).get("told", "")) not in ("", line):
-                line = told
-                self.say(line)
+            if (told := _state(out).get("told")) and told != line:
+                self.say(line := told)
             time.sleep(0.5)
         self.await_that(lambda: listening(self.inside), "SuperLink")
         return status()

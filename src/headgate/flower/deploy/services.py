@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -121,6 +122,15 @@ def flwr(folder: Path, *words: str) -> str:
     if done.returncode:
         raise HeadgateError(f"flwr {' '.join(words[:2])}: {' '.join((done.stderr or done.stdout).split())[-400:]}")
     return done.stdout
+
+
+def flwr_json(folder: Path, *words: str) -> dict[str, Any]:
+    """Return what `flwr` tells as JSON; it may exit with 0 for what failed, so its own word is what counts."""
+    text = flwr(folder, *words, "--format", "json")
+    answer: dict[str, Any] = json.loads(text) if text.lstrip().startswith("{") else {}
+    if not answer.get("success"):
+        raise HeadgateError(f"flwr {' '.join(words[:2])}: {' '.join(text.split())[-400:]}")
+    return answer
 
 
 def register(folder: Path, client: int, public: Path, replace: bool = False) -> None:

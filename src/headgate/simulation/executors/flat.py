@@ -57,12 +57,9 @@ class FlatLoop(Executor[Task]):
                     if share == 0:
                         total += n * self._loss(images[own], labels[own])
                         continue
-                    if training.plain:
-                        total += n * self._descend(images[own], labels[own], training, seed, m, t)
-                    else:
-                        factors, added = batch.factors, None if tilt is None else tilt[r]
-                        beside = None if factors is None else factors[own], added
-                        total += n * self._descend_slopes(images[own], labels[own], beside, training, seed, m, t)
+                    factors, added = batch.factors, None if tilt is None else tilt[r]
+                    beside = None if factors is None else factors[own], added
+                    total += n * self._descend(images[own], labels[own], beside, training, seed, m, t)
                     after[r].add_(self.vector - start, alpha=share)
                 samples = offsets[(r + 1) * clients] - offsets[r * clients]
                 losses.append(total / samples)  # 0/0 is nan
@@ -72,20 +69,7 @@ class FlatLoop(Executor[Task]):
         with torch.no_grad():
             return cross_entropy(self.model(images), labels)
 
-    def _descend(self, images: Tensor, labels: Tensor, training: LocalTraining, seed: int, client: int, t: int) -> Tensor:
-        """Moves the vector by the client's local training; the loss of all its samples before that."""
-        before = None if training.batch_size is None else self._loss(images, labels)
-        velocity = [torch.zeros_like(place) for place in self.places if training.momentum]
-        for rows in schedule(training, seed, client, t, len(labels)):
-            with torch.enable_grad():
-                loss = cross_entropy(self.model(images[rows]), labels[rows])
-            before = loss.detach() if before is None else before
-            change = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-            descend(self.places, velocity, change, training)
-        assert before is not None  # there is at least one step
-        return before
-
-    def _descend_slopes(
+    def _descend(
         self,
         images: Tensor,
         labels: Tensor,
@@ -95,16 +79,25 @@ class FlatLoop(Executor[Task]):
         client: int,
         t: int,
     ) -> Tensor:
-        """The same down another objective; `beside` are the samples' factors and what is added to each gradient."""
-        factors, tilt = beside
-        with torch.no_grad():
-            received = self.model(images)
-        slopes = ClientSlopes(training.objective, received, labels, factors)
+        """Move the vector by the client's local training; return the loss of all its samples before that.
+
+        `beside` are the samples' factors and what is added to each gradient, where the objective has them.
+        """
+        (factors, tilt), before, slopes = beside, None, None
+        if not training.plain or training.batch_size is not None:
+            with torch.no_grad():
+                received = self.model(images)
+            before = cross_entropy(received, labels)
+            slopes = None if training.plain else ClientSlopes(training.objective, received, labels, factors)
         added = [] if tilt is None else list(self.task.flat.views(tilt).values())
         velocity = [torch.zeros_like(place) for place in self.places if training.momentum]
         for rows in schedule(training, seed, client, t, len(labels)):
             with torch.enable_grad():
                 logits = self.model(images[rows])
-            change = torch.autograd.grad(logits, self.parameters, slopes(logits, rows), materialize_grads=True)
+                loss = cross_entropy(logits, labels[rows]) if slopes is None else logits
+            before = loss.detach() if before is None else before
+            slope = None if slopes is None else slopes(logits, rows)
+            change = torch.autograd.grad(loss, self.parameters, slope, materialize_grads=True)
             descend(self.places, velocity, torch._foreach_add(change, added) if added else change, training)
-        return cross_entropy(received, labels)
+        assert before is not None  # there is at least one step
+        return before

@@ -1,4 +1,4 @@
-"""What the packed kernels are told to do: the net read off a module, its parameters in another order, tiles and memory."""
+"""What the Triton kernels work on: the net read off a module, its parameters in another order, tiles and memory."""
 
 import importlib.util
 
@@ -127,17 +127,17 @@ def test_a_workspace_takes_the_memory_it_was_said_to_take():
 @with_triton
 @given(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_chunks_are_all_runs_in_their_order_and_fit(sizes, memory):
-    from headgate.kernels.residual_steps import Room, bytes_needed
-    from headgate.kernels.triton_executor import TritonKernels
+    from headgate.kernels import residual_steps
+    from headgate.kernels.triton_executor import Room, TritonKernels
     from headgate.simulation.executors.types import rung
 
     executor = TritonKernels.__new__(TritonKernels)
     executor.task = task_of(nn.Sequential(block(3, 32), head(32)), (3, 4, 4))
-    executor.net, executor.memory = read_blocks(executor.task), memory
+    executor.net, executor.memory, executor.steps = read_blocks(executor.task), memory, residual_steps
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     chunks = list(executor._chunks(offsets, 2, LocalTraining(0.1, 1)))
     assert [r for first, last in chunks for r in range(first, last)] == list(range(len(sizes)))
     for first, last in chunks:
         held = np.array(sizes[first:last])
         room = Room(rung(int(held.sum())), rung(int((held > 0).sum())))
-        assert last - first == 1 or bytes_needed(executor.net, room, False, torch.float32) <= memory
+        assert last - first == 1 or residual_steps.bytes_needed(executor.net, room, False, torch.float32) <= memory
