@@ -1,7 +1,6 @@
 """Makes studies/paper/equations.md: each label of the paper, the code behind it and the tests of that code.
 
-python tools/equations.py           writes the page
-python tools/equations.py --check   exits with 1 if the page is not up to date or a label is nowhere
+python -m tools.equations
 """
 
 import ast
@@ -91,7 +90,7 @@ def page() -> str:
         "",
         "Where each label of the paper is computed, and which tests cover it.",
         "",
-        "Made by `python tools/equations.py`; `make test` fails when it is out of date. Errata are in [errata.md](errata.md).",
+        "Made by `python -m tools.equations`. Errata are in [errata.md](errata.md).",
         "For Theorems 2 and 3 the code computes what is true instead ([regret.md](regret.md)). † marks what nothing in `src`",
         "calls, by its name: it is there to be read and tested.",
         "",
@@ -109,16 +108,6 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    wrong = complaints()
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text("utf-8") != page():
-            wrong.append("studies/paper/equations.md: out of date, run python tools/equations.py")
-    else:
-        PAGE.write_text(page(), "utf-8")
-    print("\n".join(wrong), end="\n" if wrong else "")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    PAGE.write_text(page(), "utf-8")
+    sys.exit("\n".join(complaints()) or None)

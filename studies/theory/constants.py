@@ -15,7 +15,7 @@ from studies.theory.population import Population
 
 
 @dataclass(frozen=True)
-class Seen:
+class Extremes:
     """Extremes over all runs and rounds, and θ*."""
 
     distance: float
@@ -51,7 +51,7 @@ def smoothness(populations: Sequence[Population]) -> float:
     return largest / 2
 
 
-def estimate_constants(seen: Seen, L: float, eta: float, steps: int, rounds: int, pdim: float) -> Constants:
+def estimate_constants(seen: Extremes, L: float, eta: float, steps: int, rounds: int, pdim: float) -> Constants:
     """The smallest constants that these runs allow, so the tightest bound: each is the largest value that was met.
 
     D is the largest ‖θ_t − θ*‖ rather than Θ's diameter, because the proof uses D for nothing else; Pdim is stated, not

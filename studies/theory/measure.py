@@ -12,7 +12,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from studies.theory.constants import Seen, estimate_constants, smoothness
+from studies.theory.constants import Extremes, estimate_constants, smoothness
 from studies.theory.optimum import Optimum, minimiser
 from studies.theory.outcome import ExcessRisk, Point, Stage
 from studies.theory.population import Population, gradients, pooled, risk
@@ -92,7 +92,7 @@ def _stage(cases: Sequence[Experiment], dataset: Dataset, against: SeedTargets, 
         done, extreme = _run(case, dataset, against, ticked)
         points += done
         extremes.append(extreme)
-    seen = Seen(*(max(values) for values in zip(*extremes, strict=True)))
+    seen = Extremes(*(max(values) for values in zip(*extremes, strict=True)))
     training, rounds = cases[0].training, cases[0].rounds
     radii = [each.radius for each in against.optima]
     given = (L, training.lr, training.steps, rounds, float(against.optima[0].theta.numel()))
@@ -108,7 +108,7 @@ def _stage(cases: Sequence[Experiment], dataset: Dataset, against: SeedTargets, 
 def _run(
     case: Experiment, dataset: Dataset, against: SeedTargets, ticked: Callable[[], None]
 ) -> tuple[list[Point], tuple[float, ...]]:
-    """All runs of one experiment: its points, and the extremes of `Seen`."""
+    """All runs of one experiment: its points, and the extremes of `Extremes`."""
     simulation = Simulation(case, dataset, "cpu")
     names, S, T = list(simulation.names), len(case.seeds), case.rounds
     losses = np.empty((len(names), S, T))

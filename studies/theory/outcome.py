@@ -6,7 +6,7 @@ import numpy as np
 
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, learning_error, penalty
-from studies.theory.constants import Constants, Seen
+from studies.theory.constants import Constants, Extremes
 from studies.theory.optimum import Optimum
 
 RELEASED = BoundConstants()
@@ -51,7 +51,7 @@ class Stage:
 
     lr: float
     points: tuple[Point, ...]
-    seen: Seen
+    seen: Extremes
     estimated: Constants
     """the smallest that fit these runs, Pdim = number of parameters"""
     contained: bool

@@ -10,7 +10,7 @@ from headgate.theory.bound import generalisation_gap, gradient_mismatch, learnin
 from headgate.theory.recursion import local_constants, optimisation_bound
 from headgate.theory.reuse import effective_sample_size
 from studies.theory.constants import (
-    Seen,
+    Extremes,
     estimate_constants,
     exact_mismatch,
     smoothness,
@@ -47,7 +47,7 @@ def test_variance_of_a_known_problem():
 
 
 def test_the_constants_are_the_extremes_that_were_seen():
-    seen = Seen(distance=2.0, variance=9.0, gradient=5.0, loss=7.0, radius=1.5)
+    seen = Extremes(distance=2.0, variance=9.0, gradient=5.0, loss=7.0, radius=1.5)
     c = estimate_constants(seen, L=4.0, eta=0.1, steps=10, rounds=50, pdim=30.0)
     assert (c.bound.D, c.bound.sigma, c.bound.loss, c.bound.eta, c.bound.pdim) == (2.0, 3.0, 7.0, 0.1, 30.0)
     assert (c.L, c.G) == (4.0, 5.0)
