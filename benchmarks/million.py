@@ -6,7 +6,7 @@
 constant. While it plays, its memory, its processor time and the rows of its record are looked at. A run that holds its record
 until the end has no rows before it; one that keeps something of every round holds more at the end than before. What was gained
 is the least of the last quarter of the rounds, less the least of the second quarter, when buffers have filled: what a round
-takes for a moment hangs on how many places it renews. What grows by design is the table of the samples ever trained on, 12
+takes for a moment depends on how many places it renews. What grows by design is the table of the samples ever trained on, 12
 bytes each, and twice that while it is made.
 """
 

@@ -9,25 +9,25 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 30_000,
-    "src/headgate/theory": 750,
-    "src/headgate/control": 5_000,
+    "src/headgate": 34_200,
+    "src/headgate/theory": 710,
+    "src/headgate/control": 5_100,
     "src/headgate/books": 1_300,
-    "src/headgate/learning": 3_900,
-    "src/headgate/experiment": 750,
-    "src/headgate/records": 1_700,
-    "src/headgate/simulation": 2_600,
-    "src/headgate/simulation/executors": 1_600,
-    "src/headgate/kernels": 2_800,
+    "src/headgate/learning": 3_950,
+    "src/headgate/experiment": 730,
+    "src/headgate/records": 1_720,
+    "src/headgate/simulation": 2_640,
+    "src/headgate/simulation/executors": 1_570,
+    "src/headgate/kernels": 3_880,
     "src/headgate/flower": 3_500,
-    "src/headgate/analysis": 3_400,
+    "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_300,
-    "src/headgate/cli": 1_200,
-    "studies": 4_500,
-    "tests": 27_000,
-    "tools": 1_300,
+    "src/headgate/cli": 1_170,
+    "studies": 5_530,
+    "tests": 34_000,
+    "tools": 1_330,
 }
-"""room: lines of Python, blank lines and docstrings included"""
+"""room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
 WHOLE = ("src/headgate",)
 """rooms whose budget is that of all in them"""
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

@@ -104,7 +104,7 @@ spread(by_money)
 # -------
 #
 # One budget is one point. ``compare`` learns at several, checks both limits in every run and round, and says which
-# policies cannot be told apart.
+# policies cannot be distinguished.
 
 compared = headgate.compare(e, budgets=[20, 40], out=folder / "compared", quiet=True)
 print(compared)

@@ -108,7 +108,7 @@ def find(slot: Slot, kind: Any, where: str, search: Search = OWN) -> type:
 
 
 def fill(kind: type, settings: Mapping[str, Any], where: str, search: Search = OWN) -> Any:
-    """An instance of a class from its settings, checked against its fields; what is wrong is said in one line."""
+    """An instance of a class from its settings, checked against its fields; an error names what is wrong in one line."""
     hints = _settings_of(kind)
     if is_dataclass(kind):
         stated = checked(_model(kind), dict(settings), where)

@@ -1,6 +1,6 @@
 """When a claim counts as kept: rules on numbers alone (rules.md), the same for every data set and flavour.
 
-Every judge is told `alpha`, the largest p that counts after Holm's correction over all tests of the page (`corrected`), and
+Every judge gets `alpha`, the largest p that counts after Holm's correction over all tests of the page (`corrected`), and
 says which tests it made. These do not depend on alpha.
 """
 

@@ -74,7 +74,7 @@ class ExcessRisk:
     parameters: int
     classes: int
     optima: tuple[Optimum, ...]
-    """one per seed: every seed deals the images out anew"""
+    """one per seed: every seed deals the images out itself"""
     stages: tuple[Stage, ...]
     """the recipe's step size, then one that is at most 1/L"""
     quick: bool

@@ -60,7 +60,7 @@ def trying_prices(rounds: int) -> dict[str, PriceProcess]:
 
 
 def contenders(given: PolicyContext) -> dict[str, AdmissionPolicy]:
-    """All policies that need no tuning; `constant`, `threshold` and `random` are told the distribution of the prices."""
+    """All policies that need no tuning; `constant`, `threshold` and `random` know the distribution of the prices."""
     best = optimal_K(given.mean_price, given.system.buffer, given.system.budget)[0]
     named = {
         "headgate": kinds.Headgate(),
@@ -88,7 +88,7 @@ def regret_table(
 ) -> list[RegretRow]:
     """Every contender under every kind of price, each against the clairvoyant bound of its own runs.
 
-    `tick` is told how many kinds are done, and how many there are.
+    `tick` is called with how many kinds are done, and how many there are.
     """
     table, tried = [], processes or trying_prices(rounds)
     for done, (name, costs) in enumerate(tried.items()):

@@ -88,7 +88,7 @@ def _gap(new: Floats, held: Floats) -> Floats:
 def _utility(losses: Floats, last: Floats, t: int) -> Floats:
     """Oort's: samples times their loss, scaled to 0..1, and more for who was not heard for long (Lai et al. 2021, OSDI).
 
-    There the loss is the root of the mean square; here only the mean is told.
+    There the loss is the root of the mean square; here only the mean is known.
     """
     least, most = losses.min(axis=-1, keepdims=True), losses.max(axis=-1, keepdims=True)
     scaled = np.divide(losses - least, most - least, out=np.zeros_like(losses), where=most > least)

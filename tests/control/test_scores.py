@@ -81,7 +81,7 @@ class KeepingWorst(Headgate):
 
 
 def lossy(runs, clients, positions, asked):
-    """A loss that hangs on the client and the place alone."""
+    """A loss that depends on the client and the place alone."""
     assert asked == KeepsWorst.scores
     return Scores(loss=(positions * 7 + clients) % 5 + 1.0, features=np.ones((len(runs), 2)))
 

@@ -14,7 +14,7 @@ def test_moves_are_addressed_and_within_reach(most, samples, t, seed):
     assert move.shape == (2, samples)
     assert np.abs(move).max(initial=0) <= most
     backwards = moves(most, np.full(samples, seed), t, numbers[::-1])
-    assert np.array_equal(backwards[:, ::-1], move)  # a sample's move hangs on nothing but its address
+    assert np.array_equal(backwards[:, ::-1], move)  # a sample's move depends on nothing but its address
 
 
 def test_all_moves_are_equally_likely_and_new_every_round():

@@ -1,4 +1,4 @@
-"""Sums that hang on nothing but the row itself."""
+"""Sums that depend on nothing but the row itself."""
 
 import math
 

@@ -20,7 +20,7 @@ SPARK = 40
 
 
 def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
-    """Return a line for each run, in the order given; what cannot be read is said in its line."""
+    """Return a line for each run, in the order given; an unreadable run has the reason in its line."""
     rows = []
     for run in runs:
         try:

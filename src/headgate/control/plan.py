@@ -106,7 +106,7 @@ def plan(
 ) -> Plan:
     """What to expect of a policy: all its settings worked out, and a rehearsal. `tick` as in `rehearse`.
 
-    For ACDPP, K and Λ̄ are chosen anew unless there is to be no `search`, with V = T^gamma and ρ = 1 − T^−phi.
+    For ACDPP, K and Λ̄ are chosen unless `search` is off, with V = T^gamma and ρ = 1 − T^−phi.
     """
     if isinstance(policy, Acdpp) and search:
         gamma, phi = policy.gamma if gamma is None else gamma, policy.phi if phi is None else phi

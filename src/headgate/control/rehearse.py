@@ -95,7 +95,7 @@ def rehearse(
     tick: Callable[[int], None] = lambda t: None,
     by_client: bool = False,
 ) -> Rehearsal:
-    """`rounds` rounds for every seed at once. `tick` is told each round when it is done. `by_client` keeps what every
+    """`rounds` rounds for every seed at once. `tick` is called after each round. `by_client` keeps what every
     client admitted and held in every round. After Ctrl-C the rounds done so far come back."""
     R, T, M = len(seeds), rounds, system.clients
     check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * (BY_ROUND + (32 * M if by_client else 0)))

@@ -104,7 +104,7 @@ class Terms(NamedTuple):
 
 @fields_in_help
 class Losses(NamedTuple):
-    """What clients' samples lost in a round, in the mean, under the model that the server sent: before any local step.
+    """What clients' samples lost in a round, on average, under the model that the server sent: before any local step.
 
     Not a number where there are no such samples, or where nobody told.
     """

@@ -51,7 +51,7 @@ class Experiment:
     folder: Path | None = None
     """where the modules lie that a recipe names"""
     stated: Mapping[str, tuple[AdmissionPolicy, AdmissionPolicy]] = field(default_factory=dict)
-    """each policy as it was stated and as it was completed: in another system it is completed anew"""
+    """each policy as it was stated and as it was resolved: another system resolves it again"""
 
     def __post_init__(self) -> None:
         seeds = np.asarray(self.seeds, dtype=np.int64)
@@ -132,7 +132,7 @@ class Experiment:
         return replace(self, policies={**self.policies, name: policy})
 
     def with_budget(self, budget: float) -> Self:
-        """The same at another budget; what policies were not told is worked out anew."""
+        """The same at another budget; settings that policies were not given are derived again."""
         return replace(self, system=replace(self.system, budget=budget))
 
     def held(self) -> Self:

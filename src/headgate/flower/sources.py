@@ -65,7 +65,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class SourceInRounds(Protocol):
-    """A source whose samples hang on the round in which they are read."""
+    """A source whose samples depend on the round in which they are read."""
 
     def in_round(self, t: int) -> Source:
         """The same in round t."""

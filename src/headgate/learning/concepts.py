@@ -278,7 +278,7 @@ class Sudden(_InOrder):
 @dataclass(frozen=True, kw_only=True)
 class Gradual(_InOrder):
     """Between two rounds each client is in the new concept with a probability that rises evenly from 0 in round `start` to 1
-    in round `stop`, drawn anew for every client and round."""
+    in round `stop`, drawn for every client and round."""
 
     start: int
     stop: int

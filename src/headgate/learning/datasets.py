@@ -206,7 +206,7 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
     """The data set with this share of the training images of each class set aside for validation; 0 changes nothing.
 
     Settings such as a learning rate, and which round's model is taken, are chosen on them, so that the test set has no say in
-    it. Which images are held out hangs on the data set alone, not on a seed: whatever is compared is judged by the same images.
+    it. Which images are held out depends on the data set alone, not on a seed: all runs are judged by the same images.
     """
     if fraction == 0:
         return dataset

@@ -49,7 +49,7 @@ class LocalObjective:
         return softmax(at.logits, at.arrays) - at.truth
 
     def factors(self, new: Bools, offsets: Ints) -> Floats:
-        """How much each sample counts in its client's loss, 1 in the mean over a client; client m's are offsets[m] and on.
+        """How much each sample counts in its client's loss, 1 on average over a client; client m's are offsets[m] and on.
 
         `new` says which samples were admitted in this round, or got their labels in it where these come late.
         """

@@ -1,4 +1,4 @@
-"""Images moved at random by a few pixels, anew in every round: a sample that is used again is not quite the same."""
+"""Images moved at random by a few pixels, differently in every round: a sample that is used again is not quite the same."""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view

@@ -33,7 +33,7 @@ class Stream:
     """The endless stream of every client for one seed.
 
     `reshuffle` passes over the client's images again and again, each time in a new order;
-    `replacement` draws each position anew; `stop` ends after one pass.
+    `replacement` draws each position independently; `stop` ends after one pass.
     """
 
     def __init__(self, owned: Owners | Sequence[Ints], seed: int, kind: str) -> None:

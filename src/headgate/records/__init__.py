@@ -1,1 +1,1 @@
-"""The run folder: whoever runs writes it, whoever draws reads it."""
+"""The run folder: one writer, one reader."""

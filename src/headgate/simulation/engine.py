@@ -233,7 +233,7 @@ class Simulation:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
 
     def _look_ahead(self, now: Prepared) -> Prepared | None:
-        """The next round, prepared; None where it cannot be: what is wrong with it is said when its turn comes."""
+        """The next round, prepared; None where it cannot be: the error is raised when its turn comes."""
         try:
             return self._prepare(now.t + 1, now.after, now.purchases) if now.t < self.experiment.rounds else None
         except Exception:

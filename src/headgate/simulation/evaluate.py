@@ -125,7 +125,7 @@ def sum_of_each(rows: Tensor) -> Tensor:
     """The sum of each row, (R,), in float64: one half is added to the other until one number is left.
 
     In which order torch.sum adds up hangs, on a GPU, on how many rows there are and where one begins. A run's numbers must
-    not hang on who else is in its chunk; here each is the sum of the same two, whoever stands beside it.
+    not depend on who else is in its chunk; here each is the sum of the same two.
     """
     rows = rows.double()
     while (many := rows.shape[1]) > 1:

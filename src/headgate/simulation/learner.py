@@ -82,7 +82,7 @@ class Learner(ABC):
         """Round t: the models after it, and what became of each run, which `read` waits for: whether it is broken, its loss
         before, and accuracy and loss on each of the sets at the places `judge`.
 
-        A model that is no longer finite keeps its last finite state; its run is said to be broken.
+        A model that is no longer finite keeps its last finite state; its run is reported as broken.
         """
         given, here = self.experiment, self.arrays
         work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
@@ -152,7 +152,7 @@ class Learner(ABC):
         return Models(theta, mean, *kept)
 
     def _factors(self, batch: RoundSamples) -> Array | None:
-        """How much each sample counts, where that hangs on when it came; None: all count alike."""
+        """How much each sample counts, where that depends on when it came; None: all count alike."""
         return None if batch.new is None else self._put(self.training.objective.factors(batch.new, batch.offsets))
 
     @abstractmethod
@@ -165,7 +165,7 @@ class Learner(ABC):
 
     @abstractmethod
     def threads(self, number: int) -> AbstractContextManager[None]:
-        """So many for a while: the order of sums may hang on it."""
+        """So many for a while: the order of sums may depend on it."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ALIKE = 400
 ALONE = 200
 """the same by one model alone: with AVX-512 OpenBLAS is quicker where a product is small. Measured"""
 DEEP = 384
-"""bytes of an image that are multiplied at once: more are added up by OpenBLAS in an order that hangs on how many models there
+"""bytes of an image that are multiplied at once: OpenBLAS adds up more in an order that depends on how many models there
 are"""
 TOGETHER = 16_000
 """answers of models to images that are judged at once: fewer take more steps, more do not stay near the processor. Measured"""
@@ -138,7 +138,7 @@ class LinearLearner(Learner):
     def launch(
         self, t: int, models: Models, batch: RoundSamples, seeds: Sequence[int], judge: Sequence[int]
     ) -> tuple[Models, Any]:
-        with np.errstate(all="ignore"), one_thread():  # a run that has broken down is said to be
+        with np.errstate(all="ignore"), one_thread():  # a run that has broken down is reported
             return super().launch(t, models, batch, seeds, judge)
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Any:

@@ -113,7 +113,7 @@ class Markov(PriceProcess):
         reach = np.cumsum(np.asarray(self.transition, dtype=np.float64), axis=1)[:, :-1]
         state = (draws[:, 0, None] >= np.cumsum(self.equilibrium)[:-1]).sum(axis=1)
         states = np.empty((len(seeds), max(stop - 1, 0)), dtype=np.int64)
-        for i in range(stop - 1):  # the state of round t hangs on all earlier ones
+        for i in range(stop - 1):  # the state of round t depends on all earlier ones
             state = (draws[:, i + 1, None] >= reach[state]).sum(axis=1)
             states[:, i] = state
         return np.asarray(self.levels, dtype=np.float64)[states[:, start - 1 :]]

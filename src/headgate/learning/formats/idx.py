@@ -41,7 +41,7 @@ class IdxFiles:
 
 
 def assemble(folder: Path, files: list[Path]) -> IdxFiles:
-    """The four files among `files`, told apart by their shape and their names or lengths."""
+    """The four files among `files`, identified by their shape and their names or lengths."""
     by_rank: dict[int, list[Path]] = {1: [], 3: []}
     for path in _without_twins(files):
         by_rank[len(idx_shape(path))].append(path)

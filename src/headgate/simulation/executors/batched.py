@@ -30,7 +30,7 @@ from headgate.simulation.executors.types import Group, Task, grouped, native_ker
 GRAPHS = 64
 """How many recorded shapes are kept."""
 Inputs = tuple[Tensor, ...]
-"""Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share in the mean (G, p);
+"""Where each client starts (G, P), its images (G, p, C, H, W), labels (G, p) and each sample's share of the average (G, p);
 where cross-entropy is not all, also each sample's factor (G, p) and what is added to each gradient (G, P)."""
 Outputs = tuple[Tensor, Tensor]
 """How far each client moved (G, P), and its loss before (G,)."""

@@ -30,7 +30,7 @@ class RaggedBatch(NamedTuple):
     offsets: Ints
     """(R·M + 1,): segment i holds the samples offsets[i] to offsets[i + 1]"""
     factors: Array | None = None
-    """(S,) how much each sample counts in its client's loss, 1 in the mean over a client; None: all alike"""
+    """(S,) how much each sample counts in its client's loss, 1 on average over a client; None: all alike"""
 
 
 class Work(NamedTuple):

@@ -1,10 +1,10 @@
 """Do new samples lose more than they did? A sequential test with a stated rate of false alarms.
 
-A round in which n new samples lose x in the mean speaks for a changed world by how much better it fits a loss of `RISE` times
+A round in which n new samples lose x on average speaks for a changed world by how much better it fits a loss of `RISE` times
 the usual: the logarithm of the ratio of two gamma densities, whose relative variance is that of a mean of n such losses. The
 sum of these, never below 0, is Page's CUSUM (1954). A likelihood ratio has a mean of at most 1 while losses do not rise. So
 the sum of ratios over all rounds in which the change may have begun, Shiryaev's and Roberts's, grows by at most 1 a round in
-the mean; it is not below T/a when the CUSUM exceeds log(T/a), and then all begins anew. So at most a alarms are expected in T
+the mean; it is not below T/a when the CUSUM exceeds log(T/a), and then the sum restarts. So at most a alarms are expected in T
 calm rounds. What is usual, and how much losses scatter, is learnt on the way; that this does not spoil the rate is a test.
 """
 

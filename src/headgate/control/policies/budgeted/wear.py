@@ -1,7 +1,7 @@
 """What renewing a place is worth: more the longer its sample has been used, less the more places a round renews.
 
 A net that has used its samples for long fits them better than what comes, and one whose samples all change at once has to
-find its way anew. So renewing the oldest places is worth (a·(1 − j))^smooth, where a is how many rounds such a place has been
+find its way again. So renewing the oldest places is worth (a·(1 − j))^smooth, where a is how many rounds such a place has been
 used and j which share of the places comes before it. A price divided by that is the price as it is felt; what feels cheap is
 bought. Clients with prices of their own are not renewed together anyway: there a is a client's mean, and j is 0.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from headgate.control.types import Arrays, Floats, Ints, View
 
 PARTS = 10
-"""of the places, from the oldest to the newest, that are told apart"""
+"""of the places, from the oldest to the newest, that are distinguished"""
 LONGEST = 64
 """rounds of use; a place that is older counts as one more"""
 
