@@ -15,7 +15,7 @@ from numba import njit
 from headgate.kernels.compiled import Batches, ClientRoom, Program
 from headgate.kernels.compiled_shapes import BLOCK, LANES, LONG, LONG_WIDE, SAMPLES, WIDE, Window
 from headgate.kernels.kernel_calls import Kernel, call, compiled, numbers, parts
-from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
+from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer, spread_scaled
 from headgate.simulation.executors.executor import Ints
 
 Floats = Any
@@ -143,16 +143,6 @@ def collect(
     return count
 
 
-@njit(error_model="numpy", fastmath={"contract"})
-def spread(k: int, run: int, values: Floats, places: Ints, count: int, table: Floats, at: int, out: Floats, row: int) -> None:
-    """out[places[i] + r·row + :] += values[i]·table[at + r·run + :] for k rows of `run` numbers and each i < count in turn."""
-    for i in range(count):
-        for r in range(k):
-            to, here = places[i] + r * row, at + r * run
-            for j in range(run):
-                out[np.uintp(to + j)] += values[i] * table[np.uintp(here + j)]
-
-
 @cache
 def slope_of_convolution(window: Window) -> Kernel:
     k, pool, relu, before, after = window.k, window.pool, int(window.relu), window.before, window.after
@@ -199,7 +189,7 @@ def slope_of_convolution(window: Window) -> Kernel:
                             )
                     add_scaled(k, vectors, values, places, count, x, row, weights, o * k * run, run)
                     if wanted:
-                        spread(k, run, values, places, count, table, o * k * run, x_slope, row)
+                        spread_scaled(k, vectors, values, places, count, table, o * k * run, run, x_slope, row)
 
     return Kernel(backward, window)
 
