@@ -97,7 +97,7 @@ def _live(one: Path, folder: Path) -> Path:
         frame = pl.read_parquet(one / f"{table}.parquet").sort("t", maintain_order=True)
         half = frame.height // 2
         (folder / table).mkdir()
-        frame[:half].write_parquet(folder / table / "part-00001.parquet")
+        (folder / table / "part-00001.json").write_text(json.dumps(frame[:half].to_dicts()))
         frame[half:].write_parquet(folder / f"rest-{table}")
     return folder
 
@@ -109,7 +109,7 @@ def grow(folder: Path, rows: int = 50) -> None:
     for table in ("metrics", "clients"):
         waiting = pl.read_parquet(folder / f"rest-{table}")
         number = len(list((folder / table).iterdir())) + 1
-        waiting[:rows].write_parquet(folder / table / f"part-{number:05d}.parquet")
+        (folder / table / f"part-{number:05d}.json").write_text(json.dumps(waiting[:rows].to_dicts()))
         waiting[rows:].write_parquet(folder / f"rest-{table}")
 
 

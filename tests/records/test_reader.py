@@ -9,7 +9,7 @@ import pytest
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder, list_runs
 from headgate.records.sweeps import points_of
-from headgate.records.tables import CLIENTS, METRICS
+from headgate.records.tables import CLIENTS, METRICS, read_table
 from headgate.records.writer import RunWriter
 
 CONFIG = """
@@ -65,7 +65,7 @@ def test_a_whole_table_comes_before_parts(tmp_path):
     assert metrics["train_loss"].to_list() == [None] * 3
     clients.write_parquet(folder / "clients.parquet")
     metrics.with_columns(train_loss=pl.lit(float("nan"))).write_parquet(folder / "metrics.parquet")  # is nothing measured
-    (folder / "metrics" / "part-00003.parquet").write_text("not looked at")
+    (folder / "metrics" / "part-00003.json").write_text("not looked at")
     after = RunFolder.open(folder)
     assert after.metrics().equals(metrics)
     assert after.clients().equals(clients)
@@ -73,7 +73,7 @@ def test_a_whole_table_comes_before_parts(tmp_path):
 
 def test_a_half_written_part_is_passed_over(tmp_path):
     folder = write(tmp_path / "run", state="running")
-    (folder / "metrics" / ".part-00004.parquet.1234abcd.partial").write_text("PAR1")
+    (folder / "metrics" / ".part-00004.json.1234abcd.partial").write_text("PAR1")
     (folder / "metrics" / "notes.txt").write_text("mine")
     assert RunFolder.open(folder).metrics().height == 3
 
@@ -91,7 +91,7 @@ def test_what_no_table_holds_becomes_null(tmp_path):
     run = RunFolder.open(write(tmp_path / "run", metrics=rows, clients=clients))
     assert run.metrics().select("bound", "train_loss").rows() == [(None, None)]
     assert run.clients()["new_loss"].to_list() == [[None, 1.0]]
-    assert pl.read_parquet(run.path / "metrics" / "part-00001.parquet")["share_0"].to_list() == [0.5]
+    assert read_table(run.path / "metrics" / "part-00001.json", "metrics", ["share_0"])["share_0"].to_list() == [0.5]
 
 
 def test_buffers_are_repeated_over_the_clients(tmp_path):

@@ -66,7 +66,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
         writer.checkpoint(3, {}, {}, {"guessing": [{"policy": run[0], "seed": run[1]}]})
         writer.state("running", 2, 3, policies=[run[0]], seeds=[run[1]], diverged=[], guessing=[])
         assert played(part) == 3
-    rows = {path: path.read_bytes() for path in folder.rglob("part-*.parquet")}
+    rows = {path: path.read_bytes() for path in folder.rglob("part-*.json")}
     begun = RunFolder.open(folder)
     done = finish(begun, 1.0)
     assert done.status == "finished"
@@ -80,7 +80,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
             path.write_bytes(content)
         finish(begun, 1.0)
         assert (folder / "metrics.parquet").read_bytes() == before
-        assert not list(folder.rglob("part-*.parquet"))
+        assert not list(folder.rglob("part-*.json"))
     assert pl.read_parquet(folder / "clients.parquet").height == 12
 
 

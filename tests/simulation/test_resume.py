@@ -111,12 +111,12 @@ def damage(folder, what):
     if what == "environment":
         (folder / "environment.json").unlink()
         return "environment.json: cannot be read"
-    part = folder / "clients" / "part-00003.parquet"
+    part = folder / "clients" / "part-00003.json"
     if what == "rows":
         part.write_bytes(part.read_bytes()[:-1] + b"x")
-        return "clients/part-00003.parquet: is not what was written"
+        return "clients/part-00003.json: is not what was written"
     part.unlink()
-    return "clients/part-00003.parquet: cannot be read"
+    return "clients/part-00003.json: cannot be read"
 
 
 @pytest.mark.parametrize("what", ["tensors", "ledger", "head", "config", "environment", "rows", "missing"])

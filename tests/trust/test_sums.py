@@ -19,10 +19,9 @@ from .folders import SMALL, copied
 def test_a_changed_part_is_named_on_resume_and_on_a_report(tmp_path, table):
     folder = copied("interrupted", tmp_path)
     (part,) = (folder / table).iterdir()
-    frame = pl.read_parquet(part)
-    frame.with_columns(pl.col("t") * 1).write_parquet(part, compression="snappy")
+    part.write_text(part.read_text() + " ")
     for way in (lambda: perform(None, folder, processes=1), lambda: headgate.open(folder).report()):
-        with pytest.raises(DataError, match=rf"{table}/part-00003\.parquet: is not what was written, its checksum differs"):
+        with pytest.raises(DataError, match=rf"{table}/part-00003\.json: is not what was written, its checksum differs"):
             way()
 
 

@@ -1,11 +1,12 @@
 """The tables of a run: their columns, the files they lie in, and the one way in which these are read.
 
-While a run is played its rows lie in parts, `metrics/part-00012.parquet` with rows up to round 12, in its folder or in those of
+While a run is played its rows lie in parts, `metrics/part-00012.json` with rows up to round 12, in its folder or in those of
 its shards. When it is finished each table is one file. Files may be somebody else's: links are not followed, and what is too
 large is not unpacked.
 """
 
 import io
+import json
 import os
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ import polars as pl
 
 from headgate.errors import DataError
 from headgate.limits import CONCEPTS, memory
-from headgate.reading import check_parquet, read_bytes
+from headgate.reading import check_parquet, one_line, read_bytes
 from headgate.records.sums import checksum
 
 SHARDS = "shards"
@@ -120,14 +121,14 @@ def shard_folders(folder: Path) -> list[Path]:
 
 def part_name(table: str, t: int) -> str:
     """Return the name, within its shard, of the part of a table whose last round is `t`."""
-    return f"{table}/part-{t:05d}.parquet"
+    return f"{table}/part-{t:05d}.json"
 
 
 def part_files(shard: Path, table: str) -> dict[int, Path]:
     """Return the parts of a table in a shard by their last round, in order."""
     within = shard / table
-    names = [] if within.is_symlink() else [path.name for path in within.glob("part-*.parquet")]
-    rounds = sorted(int(number) for name in names if (number := name[5:-8]).isdecimal() and len(number) < 10)
+    names = [] if within.is_symlink() else [path.name for path in within.glob("part-*.json")]
+    rounds = sorted(int(number) for name in names if (number := name[5:-5]).isdecimal() and len(number) < 10)
     return {t: shard / part_name(table, t) for t in rounds}
 
 
@@ -180,15 +181,18 @@ def read_table(
     content = read_bytes(path, int(memory()))
     if sums and path in sums and checksum(content) != sums[path]:
         raise DataError(f"{path}: is not what was written, its checksum differs")
-    if most is not None:
+    rows = _rows_of_part(path, content, most) if path.suffix == ".json" else None
+    if rows is None and most is not None:
         check_parquet(path, content, most)
     try:
-        there = pl.read_parquet_schema(io.BytesIO(content))
+        there = pl.read_parquet_schema(io.BytesIO(content)) if rows is None else dict.fromkeys(n for row in rows for n in row)
         columns = list(there if columns is None else columns)
         absent = [name for name in columns if name not in there]
         if missing := [name for name in absent if name in KEY or (table == "metrics" and name not in OPTIONAL)]:
             raise DataError(f"{path}: has no column {', '.join(missing)}")
-        frame = pl.read_parquet(io.BytesIO(content), columns=[name for name in columns if name in there])
+        present = [name for name in columns if name in there]
+        whole = pl.read_parquet(io.BytesIO(content), columns=present) if rows is None else frame_of_rows(rows, table)
+        frame = whole.select(present)
         known = {**TABLES[table], **LOSSES, **LOOKS}
         kinds = {name: known.get(name, pl.Float64()) for name in columns}
         frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
@@ -200,6 +204,18 @@ def read_table(
     if any(frame[name].null_count() for name in KEY):
         raise DataError(f"{path}: is damaged, policy, seed or t is empty")
     return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def _rows_of_part(path: Path, content: bytes, most: int | None) -> list[dict[str, Any]]:
+    try:
+        rows = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is damaged ({one_line(error, 200)})") from None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: is damaged, it holds other things than rows")
+    if most is not None and len(rows) > most:
+        raise DataError(f"{path}: {len(rows):,} rows; at most {most:,}")
+    return rows
 
 
 def whole_table(

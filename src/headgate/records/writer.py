@@ -5,7 +5,7 @@ rows up to its round, and their checksums: a resumed run checks these and remove
 """
 
 import hashlib
-import io
+import json
 import os
 import platform
 import shutil
@@ -26,7 +26,7 @@ from headgate.reading import read_bytes
 from headgate.records.reader import CHECKPOINTS, CHECKSUMS, CONFIG, ENVIRONMENT, HEAD, newest_checkpoint, read_head
 from headgate.records.sums import checksum, file_checksum, read_sealed, sealed
 from headgate.records.sweeps import STATE
-from headgate.records.tables import TABLES, frame_of_rows, part_files, part_name
+from headgate.records.tables import TABLES, part_files, part_name
 from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
 
 TENSORS = "tensors.safetensors"
@@ -77,12 +77,10 @@ class RunWriter:
         replace_file(self.folder / name, content)
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows as the next part of a table; NaN and infinity become null."""
+        """Write rows as the next part of a table, as JSON: workers are forked, and polars hangs in a forked process."""
         if not rows:
             return
-        buffer, name = io.BytesIO(), part_name(table, max(row["t"] for row in rows))
-        frame_of_rows(rows, table).write_parquet(buffer)
-        content = buffer.getvalue()
+        name, content = part_name(table, max(row["t"] for row in rows)), json.dumps(rows).encode()
         check_no_link(self.folder / table)
         (self.folder / table).mkdir(exist_ok=True)
         self.replace(name, content)

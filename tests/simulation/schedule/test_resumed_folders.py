@@ -83,7 +83,7 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         perform(load("digits", SETTINGS), folder, executor="flat")
     part = shard_folders(folder)[1]
     for path in (folder, part / "config.toml"):  # a command, or a child that was left behind
-        later = part / "metrics" / "part-00009.parquet"
+        later = part / "metrics" / "part-00009.json"
         later.parent.mkdir(exist_ok=True)
         later.write_bytes(b"of nobody who is playing")
         with FolderLock() as other:
