@@ -29,7 +29,7 @@ def site(tmp_path_factory):
     """Built from a copy: what the tutorials' pages are made of is written beside the sources."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("learn", "__pycache__"))
-    for name in ("src", "examples"):
+    for name in ("src", "examples", "studies"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "SECURITY.md", folder)
     done = build(folder / "docs", folder / "site")
