@@ -82,7 +82,7 @@ def test_what_has_no_name_is_neither_resumed_nor_sent_to_other_processes(tmp_pat
     done = perform(experiment, tmp_path / "done", processes=1)[0].path
     with pytest.raises(SettingError, match="cannot be resumed"):
         perform(None, done)
-    assert perform(experiment, done, processes=1) == [done]
+    assert [run.path for run in perform(experiment, done, processes=1)] == [done]
     with pytest.raises(DataError, match="was begun with other settings"):  # never taken for the one that ran
         perform(load("digits", SMALL).with_policy("mine", local(8)), done, processes=1)
 
