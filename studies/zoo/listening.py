@@ -2,7 +2,7 @@
 
 Each price is divided by what samples are worth, relative to the others', and then held against headgate's one limit. So at
 the same price clients that gain much buy and the others wait, as with a price per client, and as far as `fairness` allows.
-docs/understand/policies.md has the numbers: it is worth little.
+studies/results/better/listening.json has the numbers: it is worth little.
 """
 
 from dataclasses import dataclass

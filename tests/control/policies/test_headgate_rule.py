@@ -1,4 +1,4 @@
-"""examples/headgate_rule.py, which reads like docs/understand/policies.md, judges the policy: the same purchases.
+"""examples/headgate_rule.py, which reads like docs/understand/headgate.md, judges the policy: the same purchases.
 
 Prices and budgets are multiples of 2^-12, so that sums of money are exact in whatever order they are formed. What is not exact
 is far less than the 2^-30 of a sample that both forgive when they round.

@@ -1,7 +1,7 @@
 """Headgate: fill the buffers, then buy whole buffers at low prices, as low as the money left allows.
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so what is bought cheaply helps more for the money.
-The money is spent evenly, or leaning to early rounds, where a sample helps for longer. docs/understand/policies.md
+The money is spent evenly, or leaning to early rounds, where a sample helps for longer. docs/understand/headgate.md
 derives the rule and both paces.
 """
 
