@@ -15,7 +15,7 @@ from headgate.books.receipts import Closings, check_address, check_held, closing
 from headgate.books.replay import check_orders, decided, replay, report_of, reserve
 from headgate.books.rules import stated, stated_choice
 from headgate.control.controller import Controller
-from headgate.control.policies.budgeted.purse import kept_back, most_money
+from headgate.control.policies.budgeted.purse import kept_back
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
@@ -143,7 +143,7 @@ class Accounts:
         open_, system = self.store.outstanding(), self.experiment.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
         amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])
-        most = most_money(system, self.t + 1, overdraft)
+        most = system.money(self.t + 1, overdraft)
         return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:

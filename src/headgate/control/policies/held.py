@@ -80,7 +80,9 @@ class Held(AdmissionPolicy):
             most = np.where(given.any(axis=-1), most - (by_client.price * given).sum(axis=-1) - rounding, most)
         # how the total will be divided among the clients is not known yet, so it is paid at the highest of their prices
         dearest = view._replace(price=by_client.price.max(axis=-1))
-        return AdmissionRequest(np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + 1.0, most)), room, given), memory
+        return AdmissionRequest(
+            np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)), room, given
+        ), memory
 
 
 def held(policy: AdmissionPolicy) -> AdmissionPolicy:
