@@ -36,6 +36,8 @@ class Amendment:
     """a client leaves: it is given nothing any more, and what it holds is erased"""
     suspend: bool | None = None
     """true: nothing is bought until an amendment says false"""
+    month: float | None = None
+    """the most that may be spent in a calendar month (UTC), beside all other limits; 0: no such limit any more"""
     adjust: float = 0.0
     """what an invoice says beyond what was charged; below 0: a refund"""
 
@@ -45,6 +47,8 @@ class Amendment:
                 raise SettingError(f"{name} = {getattr(self, name)}: must be a finite amount")
         if self.budget is not None and not (isfinite(self.budget) and self.budget > 0):
             raise SettingError(f"budget = {self.budget}: must be a finite amount above 0")
+        if self.month is not None and not (isfinite(self.month) and self.month >= 0):
+            raise SettingError(f"month = {self.month}: must be a finite amount, 0 or more")
         if isinstance(self.horizon, int) and not 1 <= self.horizon <= ROUNDS:
             raise SettingError(f"horizon = {self.horizon}: must be from 1 to {ROUNDS:,}, or open")
         if self.join is not None and not 1 <= self.join <= SAMPLES:

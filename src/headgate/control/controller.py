@@ -151,6 +151,7 @@ class Controller:
             unused=ledger.unused,
             losses=ledger.losses,
             lot=supply.lot,
+            money=supply.money,
         )
         ask, memory = self._asked(view, ledger.memory)
         if self._first is not None:

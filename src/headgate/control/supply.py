@@ -16,7 +16,7 @@ class Supply(NamedTuple):
     """What can be had in a round.
 
     >>> Supply(present=[True, False, True], in_all=5).places(System([4, 4, 4], budget=9.0), None, t=1)
-    array([3, 0, 2])
+    array([2, 0, 3])
     """
 
     present: ArrayLike | None = None
@@ -27,6 +27,8 @@ class Supply(NamedTuple):
     """the most samples of all clients together, as of a team that labels so many a day; left out: no limit"""
     lot: int = 1
     """samples come in multiples of this number, client by client"""
+    money: float = np.inf
+    """the most that may have been spent after this round, as where a month has a budget of its own"""
 
     def places(self, system: System, limit: Ints | None, t: int) -> Ints | None:
         """Return how many samples each client can be given in round t, (M,); None where nothing but its room limits it."""

@@ -173,6 +173,8 @@ class View(NamedTuple):
     """of round t−1, for a policy that listens; None: there were none, as in round 1 or in a rehearsal, which learns nothing"""
     lot: int = 1
     """samples are bought in multiples of this number; the places in `system` are whole lots then"""
+    money: float = np.inf
+    """the most that may have been spent after this round, beside what the budget allows"""
 
     @property
     def admitted(self) -> Ints:

@@ -67,7 +67,7 @@ class Held(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         ask, memory = self.policy.admit(view, memory)
         by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
-        most = np.full(view.debt.shape, ceiling(view, overdraft=0.0))
+        most = np.full(view.debt.shape, min(ceiling(view, overdraft=0.0), view.money))
         whole = [each for each in (ask.given, ask.free) if each is not None]
         given, room = None, ask.room
         if whole:

@@ -77,7 +77,7 @@ class BudgetedPolicy(AdmissionPolicy):
         share = _checked_share(share, view)
         if self.fill and view.t == 1:
             share = np.ones_like(view.price)
-        places, most = self.places(view.system), self.spending_limit(view, memory)
+        places, most = self.places(view.system), np.minimum(self.spending_limit(view, memory), view.money)
         if share.ndim == 1:
             return self._one_price(view, memory, share * self.all_places(view.system), most)
         if view.price.ndim == 1:
