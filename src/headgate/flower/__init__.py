@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from headgate.flower.recipe import recipe_server as recipe_server
     from headgate.flower.rounds import Discipline as Discipline
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
+    from headgate.flower.strategy import Gated as Gated
 
 _HOMES = {
     "AdmissionStrategy": "strategy",
     "Discipline": "rounds",
+    "Gated": "strategy",
     "headgate_client": "client",
     "recipe_client": "recipe",
     "recipe_server": "recipe",
