@@ -26,7 +26,7 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
         store.commit()
     world.play(4)
     (event,) = world.events("withdrawn")
-    assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it was to hold")
+    assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it held")
     with world.buffer(2) as buffer, world.store() as store:
         held = len(buffer.positions(store.experiment))
         accounts = Accounts(world.experiment, store)
