@@ -10,6 +10,7 @@ from headgate.errors import SettingError
 
 if TYPE_CHECKING:
     from headgate.books.replay import replay as replay
+    from headgate.flower.buffer_store import erase as erase
     from headgate.flower.client import headgate_client as headgate_client
     from headgate.flower.client import signed as signed
     from headgate.flower.recipe import recipe_client as recipe_client
@@ -22,6 +23,7 @@ _HOMES = {
     "AdmissionStrategy": "strategy",
     "Discipline": "rounds",
     "Gated": "strategy",
+    "erase": "buffer_store",
     "headgate_client": "client",
     "recipe_client": "recipe",
     "recipe_server": "recipe",

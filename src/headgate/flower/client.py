@@ -31,7 +31,7 @@ from headgate.control.retention import Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
-from headgate.flower.buffer_store import BufferStore, store_name
+from headgate.flower.buffer_store import BufferStore, store_folder, store_name
 from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.sources import HeldSample, Label, Source, SourceInRounds, unpack
 
@@ -40,9 +40,9 @@ Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
-VARIABLE, KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY", "HEADGATE_KEEP"
-"""where a client's memory and its private key are, and whether it keeps the samples of a run that is over, unless the node's
-settings `headgate-store`, `headgate-key` and `headgate-keep` say it"""
+KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_KEY", "HEADGATE_KEEP"
+"""where a client's private key is, and whether it keeps the samples of a run that is over, unless the node's settings
+`headgate-key` and `headgate-keep` say it"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -213,8 +213,7 @@ def open_store(
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
-    said = folder or context.node_config.get("headgate-store") or os.environ.get(VARIABLE)
-    home = Path(str(said)) if said else Path("~/.local/state/headgate").expanduser()
+    home = store_folder(folder or context.node_config.get("headgate-store"))
     return BufferStore(home / store_name(client), client, watch, rules)
 
 
