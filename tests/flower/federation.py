@@ -115,7 +115,7 @@ class Federation(RuleBasedStateMachine):
         if self.server is not None:
             with self.world.buffer(client) as buffer:
                 for sample in buffer.held(self.world.name())[:1]:
-                    buffer.erase(sample.key)
+                    buffer.erase([sample.key])
 
     @rule(price=st.integers(1, 6))
     def change_price(self, price):

@@ -120,6 +120,8 @@ class FakeGrid(Grid):
             reply = own.app(arrived, own.context(node, self.run_config))
         except Exception as error:
             return Message(Error(code=2, reason=f"{type(error).__name__}: {error}"), reply_to=message)
+        if reply.has_error():
+            return Message(reply.error, reply_to=message)
         if message.metadata.message_type == "train":
             self.trained.append((int(message.metadata.group_id), own.client))
         return Message(over_the_wire(reply.content), reply_to=message)

@@ -80,7 +80,7 @@ def test_a_source_that_gives_too_much_or_fails_admits_nothing(tmp_path):
         with pytest.raises(OSError, match="sensor"):
             store.admit(an_order(1, 0, 2), CallableSource(failing))
         assert store.admissions("e") == []
-        assert store.state("e") == (0, 0, 0, 0)
+        assert store.state("e") == (0, 0, 0, 0, 0)
         assert store.admit(an_order(1, 0, 2), ENDLESS)
 
 
@@ -106,12 +106,12 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     with pytest.raises(DataError, match="is the memory of client 3, not of client 4"):
         BufferStore(tmp_path / "b", 4)
     (tmp_path / "text").write_text("nothing like it" * 100)
-    with pytest.raises(DataError, match="is not a file of headgate buffer 2"):
+    with pytest.raises(DataError, match="is not a file of headgate buffer 3"):
         BufferStore(tmp_path / "text", 0)
     from headgate.books.ledger_store import LedgerStore
 
     LedgerStore(tmp_path / "ledger").close()
-    with pytest.raises(DataError, match="holds headgate flower ledger 2, expected headgate buffer 2"):
+    with pytest.raises(DataError, match="holds headgate flower ledger 3, expected headgate buffer 3"):
         BufferStore(tmp_path / "ledger", 0)
 
 

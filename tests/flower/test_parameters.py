@@ -1,12 +1,15 @@
-"""The server's model: averages, and a file that is whole or not there."""
+"""The server's model and what its strategy remembers: averages, and a file that is whole or not there."""
 
 import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord
+from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import DataError, SettingError
-from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
+from headgate.flower.averaging import average, mean_of_models, row, server_step
+from headgate.flower.parameters import StrategyMemory, keep_only, read_parameters, write_parameters
 from headgate.learning.server import Average, Momentum, ServerUpdate
 
 MODEL = {"w": np.array([1.0, -2.0]), "b": np.float32(0.5) * np.ones(1, np.float32), "steps": np.array(3)}
@@ -31,36 +34,28 @@ def test_without_updates_the_model_is_the_same_to_the_bit():
     assert all(after[name] is MODEL[name] for name in MODEL)
 
 
-def test_a_server_update_moves_real_numbers_and_remembers(tmp_path):
-    first = ServerModel.first(MODEL, Momentum(momentum=0.5))
+def test_a_server_update_moves_real_numbers_and_remembers():
+    rule = Momentum(momentum=0.5)
     mean = {"w": np.array([2.0, 0.0]), "b": np.array([1.5], np.float32), "steps": np.array(4)}
-    one = first.step(1, mean, Momentum(momentum=0.5))
-    two = one.step(2, one.model, Momentum(momentum=0.5))
-    assert one.model["w"].tolist() == [2.0, 0.0]
-    assert two.model["w"].tolist() == [2.5, 1.0]  # half of the last step again
-    assert (two.model["b"].dtype, two.model["b"].tolist(), int(two.model["steps"])) == (np.float32, [2.0], 4)
-    back = read_parameters(tmp_path, *write_parameters(tmp_path, 2, two))
-    assert {name: array.tolist() for name, array in back.state.items()} == {"velocity": [[0.5, 0.5, 1.0]]}
-    assert all(np.array_equal(back.model[name], two.model[name]) for name in MODEL)
-    plain = ServerModel.first(MODEL, Average()).step(1, mean, Average())
-    assert all(np.array_equal(plain.model[name], mean[name]) for name in MODEL)
+    one, state = server_step(rule, 1, MODEL, mean, rule.start(row(MODEL)))
+    two, state = server_step(rule, 2, one, one, state)
+    assert one["w"].tolist() == [2.0, 0.0]
+    assert two["w"].tolist() == [2.5, 1.0]  # half of the last step again
+    assert (two["b"].dtype, two["b"].tolist(), int(two["steps"])) == (np.float32, [2.0], 4)
+    assert {name: array.tolist() for name, array in state.items()} == {"velocity": [[0.5, 0.5, 1.0]]}
+    plain, _ = server_step(Average(), 1, MODEL, mean, {})
+    assert all(np.array_equal(plain[name], mean[name]) for name in MODEL)
 
 
-def test_the_mean_of_models_is_judged_and_survives(tmp_path):
-    first = ServerModel.first(MODEL, Average())
-    assert first.averaged(1, None).mean is None
-    assert first.judged is first.model
-    one = first.step(1, {"w": np.array([3.0, 1.0]), "b": np.array([2.5], np.float32), "steps": np.array(4)}, Average())
-    one = one.averaged(1, 0.0)
-    assert one.judged["w"].tolist() == [3.0, 1.0]  # the first model is the mean of itself
-    two = one.step(2, {"w": np.array([1.0, 3.0]), "b": np.array([0.5], np.float32), "steps": np.array(6)}, Average())
-    two = two.averaged(2, 0.0)
-    assert two.model["w"].tolist() == [1.0, 3.0]
-    assert (two.judged["w"].tolist(), two.judged["b"].tolist(), int(two.judged["steps"])) == ([2.0, 2.0], [1.5], 6)
-    assert two.judged["b"].dtype == np.float32
-    back = read_parameters(tmp_path, *write_parameters(tmp_path, 2, two))
-    assert all(np.array_equal(back.judged[name], two.judged[name]) for name in MODEL)
-    assert back.model.keys() == MODEL.keys()
+def test_the_mean_of_models_moves_real_numbers():
+    assert mean_of_models(1, MODEL, MODEL, None) is None
+    one = {"w": np.array([3.0, 1.0]), "b": np.array([2.5], np.float32), "steps": np.array(4)}
+    mean = mean_of_models(1, MODEL, one, 0.0)
+    assert mean["w"].tolist() == [3.0, 1.0]  # the first model is the mean of itself
+    two = {"w": np.array([1.0, 3.0]), "b": np.array([0.5], np.float32), "steps": np.array(6)}
+    mean = mean_of_models(2, mean, two, 0.0)
+    assert (mean["w"].tolist(), mean["b"].tolist(), int(mean["steps"])) == ([2.0, 2.0], [1.5], 6)
+    assert mean["b"].dtype == np.float32
 
 
 def test_a_server_update_of_another_shape_is_refused():
@@ -69,13 +64,50 @@ def test_a_server_update_of_another_shape_is_refused():
             return mean[0, :1], state
 
     with pytest.raises(SettingError, match=r"Wrong.step gave \(1,\) for a model of \(1, 3\)"):
-        ServerModel.first(MODEL, Wrong()).step(1, MODEL, Wrong())
+        server_step(Wrong(), 1, MODEL, MODEL, {})
+
+
+KEPT = {
+    "number": np.float32(2.5),
+    "array": np.arange(6).reshape(2, 3),
+    "by_name": {"w": np.ones(2), 7: (None, True, 0.1, "text")},
+    "rows": [np.zeros((), np.uint8), [1, 2]],
+    "trees": b"\x00bytes",
+    "arrays": ArrayRecord({"b": Array(np.ones(1, np.float32)), "a": Array(np.zeros(2))}),
+    "settings": ConfigRecord({"lr": 0.5, "names": ["x", "y"]}),
+    "fraction_train": 0.5,
+}
+
+
+class Remembering(FedAvg):
+    """A strategy with attributes of every kind that can be saved, and one that cannot."""
+
+    def __init__(self):
+        super().__init__()
+        self.number, self.handle = None, object()
+
+
+def test_what_a_strategy_remembers_is_in_the_file_and_comes_back(tmp_path):
+    strategy = Remembering()
+    memory = StrategyMemory(strategy)
+    assert (memory.unsaved, memory.now()) == (["handle"], {})
+    vars(strategy).update(KEPT)
+    model, read = read_parameters(tmp_path, *write_parameters(tmp_path, 2, MODEL, memory.now()))
+    assert list(model) == list(MODEL), "some strategies go by the places of arrays"
+    again = Remembering()
+    StrategyMemory(again).restore(read)
+    for name, value in KEPT.items():
+        assert type(getattr(again, name)) is type(value)
+        assert repr(getattr(again, name)) == repr(value)
+    memory.restore({})
+    assert (strategy.number, strategy.fraction_train) == (None, 1.0)
 
 
 def test_parameters_survive_and_damage_is_noticed(tmp_path):
-    name, digest = write_parameters(tmp_path, 12, ServerModel(MODEL, {}))
+    name, digest = write_parameters(tmp_path, 12, MODEL)
     assert name == "00000012.safetensors"
-    there = read_parameters(tmp_path, name, digest).model
+    there, memory = read_parameters(tmp_path, name, digest)
+    assert memory == {}
     for key, array in MODEL.items():
         assert there[key].dtype == array.dtype
         assert np.array_equal(there[key], array)
@@ -83,7 +115,7 @@ def test_parameters_survive_and_damage_is_noticed(tmp_path):
         read_parameters(tmp_path, name, "0" * 64)
     with pytest.raises(DataError, match="cannot be read"):
         read_parameters(tmp_path, "none", digest)
-    write_parameters(tmp_path, 13, ServerModel(MODEL, {}))
+    write_parameters(tmp_path, 13, MODEL)
     (tmp_path / ".00000014.safetensors.partial").write_bytes(b"half")
     keep_only(tmp_path, ["00000013.safetensors"])
     assert [path.name for path in tmp_path.iterdir()] == ["00000013.safetensors"]

@@ -80,7 +80,7 @@ def assert_same(task, folder, stores):
             assert [sample.position for sample in held] == positions.tolist()
             assert [int(sample.key) for sample in held] == numbers.tolist()
         last = store.rounds()[-1]
-    model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256).model
+    model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256)[0]
     flat = np.concatenate([model[name].ravel() for name, _ in task.model().named_parameters()])
     np.testing.assert_allclose(flat, theta, rtol=1e-10, atol=1e-12)
 

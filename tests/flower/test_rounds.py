@@ -4,7 +4,6 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
 
@@ -162,21 +161,6 @@ def test_the_model_goes_only_to_those_who_train_or_look_at_samples_with_it(tmp_p
         orders = [message for message in sent if message.metadata.message_type == "train"]
         assert len(orders) == 12
         assert sum("arrays" in message.content for message in orders) == with_model
-
-
-def test_a_strategy_that_is_not_started_by_its_own_start_orders_nothing(tmp_path):
-    world = World(tmp_path, an_experiment("fifo", 3))
-    with closing(world.strategy()) as strategy:
-        wrapped = DifferentialPrivacyServerSideFixedClipping(strategy, 0.1, 1.0, 3)
-        with pytest.raises(SettingError, match=r"^AdmissionStrategy: [^\n]* its own start[^\n]*$"):
-            wrapped.start(world.grid, start(), num_rounds=3)
-        assert (strategy.store.begun(), world.grid.trained, world.grid.queries) == (None, [], 0)
-        strategy.start(world.grid, start(), num_rounds=2)
-        with pytest.raises(SettingError, match="its own start"):
-            wrapped.start(world.grid, start(), num_rounds=3)
-        assert strategy.store.begun() is None
-    assert world.play()
-    world.audit()
 
 
 def test_a_run_folder_belongs_to_its_settings_and_to_one_process(tmp_path):

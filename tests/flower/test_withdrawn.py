@@ -10,6 +10,7 @@ from worlds import POLICIES, World, an_experiment, counting_app
 
 from headgate.books.accounts import Accounts
 from headgate.cli.commands import app as headgate
+from headgate.flower import erase
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder
@@ -26,7 +27,7 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
         store.commit()
     world.play(4)
     (event,) = world.events("withdrawn")
-    assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it was to hold")
+    assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it held")
     with world.buffer(2) as buffer, world.store() as store:
         held = len(buffer.positions(store.experiment))
         accounts = Accounts.of(world.experiment, store)
@@ -75,17 +76,49 @@ def test_who_was_away_at_the_end_removes_them_when_the_run_is_started_again(tmp_
         assert buffer.admissions(world.name()), "an order that comes late would buy again"
 
 
+def test_a_sample_is_erased_by_its_key_with_a_receipt_and_never_comes_back(tmp_path):
+    """The stream of each client is a loop of four samples, so each would come again soon."""
+    world = World(tmp_path, an_experiment("fifo", 9))
+    world.use_loop(4)
+    world.play(2)
+    with world.buffer(0) as buffer:
+        key, payload = next((sample.key, sample.payload) for sample in buffer.held(world.name()))
+        open_meanwhile = buffer.held(world.name())
+        told = CliRunner().invoke(headgate, ["flower", "erase", key, "none", "--store", str(tmp_path / "stores")])
+        assert open_meanwhile
+    assert told.exit_code == 0, told.output
+    assert f"client-00000.sqlite: {key}: 1 samples erased, 20" in told.output
+    assert "client-00001.sqlite: none: 0 samples erased, 20" in told.output
+    assert payload not in bytes_of(world, 0), "neither in the file nor in SQLite's log"
+    world.play()
+    with world.buffer(0) as buffer:
+        assert key not in [sample.key for sample in buffer.held(world.name())]
+        assert [receipt[::2] for receipt in buffer.erasures()] == [(key, 1), ("none", 0)]
+        assert [receipt.samples for receipt in buffer.erase([key])] == [1], "a second erasure finds nothing more"
+    assert world.events("withdrawn")[0].client == 0
+    assert world.events("rejected", "quarantined", "failed") == []
+    assert any("of" in event.reason for event in world.events("short")), "what is barred is not charged"
+
+
+def test_an_app_erases_by_a_call(tmp_path, monkeypatch):
+    world = World(tmp_path, an_experiment("fifo", 4))
+    world.play(2)
+    monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "stores"))
+    with world.buffer(1) as buffer:
+        keys = [sample.key for sample in buffer.held(world.name())]
+    receipts = erase(keys)
+    assert [len(each) for each in receipts.values()] == [len(keys)] * 3
+    assert [receipt.samples for receipt in receipts[world.store_of(1)]] == [1] * len(keys)
+    world.play()
+    (event,) = world.events("withdrawn")
+    assert event.reason == f"{len(keys)} samples that it held"
+
+
 def test_stores_are_emptied_by_hand(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 3))
     world.play(2)
     with world.buffer(0) as buffer:
-        key, *_ = (sample.key for sample in buffer.held(world.name()))
         payloads = [sample.payload for sample in buffer.held(world.name())]
-    told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path / "stores"), "--sample", key])
-    assert told.exit_code == 0, told.output
-    assert "client-00000.sqlite: 1 samples removed" in told.output
-    with world.buffer(0) as buffer:
-        assert key not in [sample.key for sample in buffer.held(world.name())]
     told = CliRunner().invoke(headgate, ["flower", "forget", str(tmp_path / "stores")])
     assert told.exit_code == 0, told.output
     for m in world.clients:

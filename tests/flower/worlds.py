@@ -57,16 +57,17 @@ def start():
     return ArrayRecord({"w": Array(np.zeros(2)), "steps": Array(np.zeros((), np.int64))})
 
 
-def counting_app(store, broken=frozenset(), limit=None, watch=None):
+def counting_app(store, broken=frozenset(), limit=None, watch=None, loop=10**9):
     """Sample i of a client is the array [i, 1]; training adds the mean of what is held. `broken` names (round, client)s in
-    which the client breaks off after admission; no stream gives more than `limit` samples."""
+    which the client breaks off after admission; no stream gives more than `limit` samples, and it begins again after `loop`."""
     app = ClientApp()
 
     def source(context):
         client = context.node_config["partition-id"]
 
         def sample(i):
-            return None if limit is not None and i >= limit else Sample(f"{client}/{i}", pack([float(i), 1.0]), i % 3)
+            at = i % loop
+            return None if limit is not None and i >= limit else Sample(f"{client}/{at}", pack([float(at), 1.0]), i % 3)
 
         return CallableSource(sample)
 
@@ -94,6 +95,11 @@ class World:
         app = counting_app(self.folder / "stores", self.broken, limit)
         self.clients = range(experiment.system.clients)
         self.grid = FakeGrid({100 + m: Node(app, m) for m in self.clients})
+
+    def use_loop(self, samples):
+        """Every stream begins again after so many samples."""
+        app = counting_app(self.folder / "stores", self.broken, loop=samples)
+        self.grid.nodes = {100 + m: Node(app, m) for m in self.clients}
 
     def play(self, until=None, **more):
         """Rounds up to `until` by a new server process, as it were; False where it died on the way."""

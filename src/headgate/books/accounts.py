@@ -274,12 +274,11 @@ class Accounts:
                 if receipt.lost > row.lost:
                     gone = f"{receipt.lost - row.lost} samples of a store that is gone"
                     events.append(Event(now.t, answer.client, "lost", gone))
-                if receipt.withdrawn > row.withdrawn:
-                    gone = f"{receipt.withdrawn - row.withdrawn} samples that it was to hold"
-                    events.append(Event(now.t, answer.client, "withdrawn", gone))
+                if (gone_now := max(receipt.withdrawn - row.withdrawn, receipt.erased - row.erased)) > 0:
+                    events.append(Event(now.t, answer.client, "withdrawn", f"{gone_now} samples that it held"))
                 if receipt.note:
                     events.append(Event(now.t, answer.client, "short", receipt.note))
-                names = ("lost", "withdrawn", "distinct", "uses", "squares")
+                names = ("lost", "withdrawn", "erased", "distinct", "uses", "squares")
                 row = row._replace(heard=now.t, **{name: getattr(receipt, name) for name in names})
             if answer.closes is not None and (answer.reason is None or caught):
                 closed += answer.closes.closed

@@ -125,6 +125,7 @@ class ClientRow(NamedTuple):
     uses: int
     squares: int
     withdrawn: int = 0
+    erased: int = 0
 
 
 class Node(NamedTuple):
@@ -147,7 +148,7 @@ class LedgerStore(Durable):
         "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
         "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY, heard INTEGER NOT NULL, offences INTEGER NOT NULL, "
         "quarantined INTEGER NOT NULL, lost INTEGER NOT NULL, distinct_used INTEGER NOT NULL, uses INTEGER NOT NULL, "
-        "squares INTEGER NOT NULL, withdrawn INTEGER NOT NULL)",
+        "squares INTEGER NOT NULL, withdrawn INTEGER NOT NULL, erased INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY, client INTEGER NOT NULL, since REAL NOT NULL)",
         "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, client INTEGER NOT NULL, "
         "kind TEXT NOT NULL, reason TEXT NOT NULL)",
@@ -236,7 +237,7 @@ class LedgerStore(Durable):
                 if done.rowcount != 1:
                     raise LedgerError(f"round {t}: the order of round {row.round} to client {row.client} is closed already")
             self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(corrected))
-            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
+            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
             self._note(events)
             self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", list(keys))
             done = self._db.execute(

@@ -21,8 +21,8 @@ LARGEST = 2**53
 TEXT = 200
 """the longest text; an order's settings and choice may have `SETTINGS` characters"""
 SETTINGS = 10_000
-MAY_BE_MISSING = ("losses", "choice", "late")
-"""fields of an order that say nothing where they are false, empty or 0, and are not sent then"""
+MAY_BE_MISSING = ("losses", "choice", "late", "erased")
+"""fields of a message that say nothing where they are false, empty or 0, and are not sent then"""
 LISTED = 2**16
 """rounds that one answer may tell of"""
 T = TypeVar("T")
@@ -90,7 +90,9 @@ class Receipt:
     note: str
     """why it admitted less than it was ordered to; empty where it admitted all"""
     withdrawn: int = 0
-    """samples that it was to hold and that were erased here; 0 where a store is gone"""
+    """samples that it was to hold now and that were erased here; 0 where a store is gone"""
+    erased: int = 0
+    """samples that were ever erased here, also counting those that it would have dropped since"""
 
     def __post_init__(self) -> None:
         if len(self.rounds) != len(self.admitted):
@@ -106,6 +108,7 @@ class Receipt:
             ("lost", "position", self.lost, self.position),
             ("occupancy", "position - receipt.lost", self.occupancy, own),
             ("withdrawn", "position - receipt.lost", self.withdrawn, own),
+            ("erased", "position - receipt.lost", self.erased, own),
             ("distinct", "position - receipt.lost", self.distinct, own),
             ("distinct", "uses", self.distinct, self.uses),
             ("uses", "position x receipt.round", self.uses, own * self.round),

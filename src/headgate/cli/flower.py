@@ -23,8 +23,8 @@ commands = typer.Typer(
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
     `certificates` and `superlink` on the server, `key` and `supernode` on each client write what nginx and systemd need,
-    `register` binds a client to its key, `clients` shows how clients stand, and `forget` removes samples. docs/do/flower.md
-    goes through it all.
+    `register` binds a client to its key, `clients` shows how clients stand, and `erase` and `forget` remove samples.
+    docs/do/flower.md goes through it all.
     """,
 )
 
@@ -218,18 +218,29 @@ commands.command("clients")(clients_of_a_run)
 
 
 @commands.command()
-def forget(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
-    sample: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="Only the sample with this key; may be given again.", show_default=False),
-    ] = None,
+def erase(
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...")],
+    store: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the stores.", show_default=False)] = None,
 ) -> None:
-    """Remove samples from the stores of this machine's clients.
+    """Erase samples from the stores of this machine's clients, now and for good.
 
-    DIR holds the stores: DIR/store of `headgate flower supernode`, $HEADGATE_STORE, or ~/.local/state/headgate. Without
-    --sample all samples of all runs go. A run that is still played goes on with what is left, and is told how many samples
-    were withdrawn.
+    DIR holds the stores: DIR/store of `headgate flower supernode`; without it $HEADGATE_STORE, or ~/.local/state/headgate.
+    A run that is still played goes on without the samples, and its server is told how many. They are not admitted again. Each
+    store keeps a receipt.
+    """
+    _check_installed()
+    from headgate.flower.buffer_store import erase as erase_samples
+
+    for path, receipts in erase_samples(keys, store).items():
+        for receipt in receipts:
+            say(f"{path}: {receipt.key}: {receipt.samples} samples erased, {receipt.time}")
+
+
+@commands.command()
+def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
+    """Remove all samples of all runs from the stores of this machine's clients.
+
+    DIR holds the stores, as for `headgate flower erase`. A run that is still played goes on with what it admits from now on.
     """
     _check_installed()
     from contextlib import closing
@@ -238,8 +249,7 @@ def forget(
 
     for client, path in stores_in(folder):
         with closing(BufferStore(path, client)) as store:
-            removed = sum(store.erase(key) for key in sample) if sample else sum(map(store.forget, store.experiments()))
-        say(f"{path}: {removed} samples removed")
+            say(f"{path}: {sum(map(store.forget, store.experiments()))} samples removed")
 
 
 # what they share

@@ -10,16 +10,20 @@ from headgate.errors import SettingError
 
 if TYPE_CHECKING:
     from headgate.books.replay import replay as replay
+    from headgate.flower.buffer_store import erase as erase
     from headgate.flower.client import headgate_client as headgate_client
     from headgate.flower.client import signed as signed
     from headgate.flower.recipe import recipe_client as recipe_client
     from headgate.flower.recipe import recipe_server as recipe_server
     from headgate.flower.rounds import Discipline as Discipline
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
+    from headgate.flower.strategy import Gated as Gated
 
 _HOMES = {
     "AdmissionStrategy": "strategy",
     "Discipline": "rounds",
+    "Gated": "strategy",
+    "erase": "buffer_store",
     "headgate_client": "client",
     "recipe_client": "recipe",
     "recipe_server": "recipe",

@@ -4,8 +4,11 @@ An admission has an id, (experiment, round, client). Its row, its samples, the c
 are one transaction, so an order that comes twice, or again after a crash, finds the row and admits nothing.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +24,9 @@ from headgate.control.types import Ints
 from headgate.errors import DataError
 from headgate.flower.choices import StatedChoice, choice_of
 from headgate.flower.sources import HeldSample, Label, Sample, SampleScorer, Source
+
+VARIABLE = "HEADGATE_STORE"
+"""names the folder of the stores"""
 
 
 class Admission(NamedTuple):
@@ -42,15 +48,27 @@ class ClientState(NamedTuple):
     cursor: int
     """where its source goes on"""
     lost: int
+    erased: int
+    """admitted samples that were erased"""
+
+
+class Erasure(NamedTuple):
+    """The receipt of an erasure, which a store keeps."""
+
+    key: str
+    time: str
+    """of the latest one, UTC"""
+    samples: int
+    """held under this key and erased, in all"""
 
 
 class BufferStore(Durable):
     """One client's file. It may hold several experiments, which share nothing."""
 
-    format = "headgate buffer 2"
+    format = "headgate buffer 3"
     schema = (
         "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY, position INTEGER NOT NULL, "
-        "first INTEGER NOT NULL, cursor INTEGER NOT NULL, lost INTEGER NOT NULL)",
+        "first INTEGER NOT NULL, cursor INTEGER NOT NULL, lost INTEGER NOT NULL, erased INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER, client INTEGER, last INTEGER NOT NULL, "
         "admitted INTEGER NOT NULL, trained INTEGER NOT NULL, note TEXT NOT NULL, PRIMARY KEY (experiment, round, client))",
         "CREATE TABLE IF NOT EXISTS samples (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
@@ -61,6 +79,7 @@ class BufferStore(Durable):
         "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS spare (experiment TEXT, position INTEGER, key TEXT NOT NULL, payload BLOB NOT NULL, "
         "label, round INTEGER NOT NULL, PRIMARY KEY (experiment, position))",
+        "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT NULL, samples INTEGER NOT NULL)",
     )
 
     def __init__(self, path: Path | str, client: int, watch: Watch | None = None, rules: Collection[type] = ()) -> None:
@@ -69,6 +88,7 @@ class BufferStore(Durable):
         super().__init__(path, watch)
 
     def _opened(self) -> None:
+        self._db.execute("PRAGMA secure_delete = ON")  # the bytes of what leaves are overwritten
         if (found := self._fixed("client", self.client)) != self.client:
             raise DataError(f"{self.path}: is the memory of client {found}, not of client {self.client}")
 
@@ -93,6 +113,8 @@ class BufferStore(Durable):
             samples = [] if batch is None else batch.samples
             if len(samples) > asked:
                 raise DataError(f"source of client {self.client}: gave {len(samples)} samples where {asked} were asked for")
+            barred = {erasure.key for erasure in self.erasures()} if samples else set()
+            samples = [sample for sample in samples if sample.key not in barred]
             if choice is not None and wanted:
                 samples = self._chosen(order, choice, samples, wanted, look)
             note = f"the source had {len(samples)} of {wanted} samples" if len(samples) < wanted else ""
@@ -108,8 +130,8 @@ class BufferStore(Durable):
             last = position + len(samples)
             first = self._retain(order, state.first, position, last, look)
             self._db.execute(
-                "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?)",
-                (order.experiment, last, first, cursor, state.lost + gone),
+                "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?, ?)",
+                (order.experiment, last, first, cursor, state.lost + gone, state.erased),
             )
         return True
 
@@ -220,6 +242,7 @@ class BufferStore(Durable):
             uses=uses,
             squares=squares,
             note=own.note,
+            erased=state.erased,
         )
 
     def _unheard(self, order: Order, position: int) -> list[Admission]:
@@ -236,9 +259,9 @@ class BufferStore(Durable):
 
     def state(self, experiment: str) -> ClientState:
         row = self._db.execute(
-            "SELECT position, first, cursor, lost FROM experiments WHERE experiment = ?", (experiment,)
+            "SELECT position, first, cursor, lost, erased FROM experiments WHERE experiment = ?", (experiment,)
         ).fetchone()
-        return ClientState(0, 0, 0, 0) if row is None else ClientState(*row)
+        return ClientState(0, 0, 0, 0, 0) if row is None else ClientState(*row)
 
     def held(self, experiment: str) -> list[HeldSample]:
         rows = self._db.execute(
@@ -278,18 +301,51 @@ class BufferStore(Durable):
 
     def forget(self, experiment: str) -> int:
         """Remove all samples and keys of an experiment; how many samples. Counts stay, so no order is done again."""
-        return self._remove(("samples", "spare", "uses"), "experiment", experiment)
-
-    def erase(self, key: str) -> int:
-        """Remove the samples with this key from all experiments; how many. It is not admitted again as a new one."""
-        return self._remove(("samples", "spare"), "key", key)
-
-    def _remove(self, tables: Sequence[str], column: str, value: str) -> int:
         with self.transaction():
-            removed = [self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,)).rowcount for table in tables]
+            removed = self._remove("experiment", experiment)
+            self._db.execute("DELETE FROM uses WHERE experiment = ?", (experiment,))
+        self._overwrite()
+        return removed
+
+    def erase(self, keys: Collection[str]) -> list[Erasure]:
+        """Remove the samples with these keys from all experiments, for good: a sample with such a key is not admitted again.
+
+        Returns
+        -------
+        The receipts, in the order of the keys. The store keeps them, and the next answer to each server has the count.
+        """
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        with self.transaction():
+            for key in keys:
+                self._db.execute(
+                    "UPDATE experiments SET erased = erased + (SELECT count(*) FROM samples AS s "
+                    "WHERE s.experiment = experiments.experiment AND s.key = ?)",
+                    (key,),
+                )
+                self._db.execute(
+                    "INSERT INTO erasures VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE "
+                    "SET time = excluded.time, samples = samples + excluded.samples",
+                    (key, time, self._remove("key", key)),
+                )
+        self._overwrite()
+        kept = {erasure.key: erasure for erasure in self.erasures()}
+        return [kept[key] for key in keys]
+
+    def erasures(self) -> list[Erasure]:
+        """All receipts, by key."""
+        return [Erasure(*row) for row in self._db.execute("SELECT key, time, samples FROM erasures ORDER BY key")]
+
+    def _remove(self, column: str, value: str) -> int:
+        return sum(
+            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,)).rowcount for table in ("samples", "spare")
+        )
+
+    def _overwrite(self) -> None:
+        """SQLite's log goes, in which there are copies of what was removed."""
         with self._said():
-            self._db.execute("VACUUM")  # a deleted row's bytes would stay in the file
-        return sum(removed[:2])
+            busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise DataError(f"{self.path}: is in use; samples are removed, their bytes are not yet overwritten: try again")
 
     def newest(self, experiment: str) -> tuple[int, int]:
         """The last round of which an order was done, and up to where that order went."""
@@ -304,6 +360,33 @@ class BufferStore(Durable):
             return found is not None
 
         return taken
+
+
+def erase(keys: Collection[str], store: Path | str | None = None) -> dict[Path, list[Erasure]]:
+    """Erase samples from the stores of this machine's clients.
+
+    Parameters
+    ----------
+    keys
+        Those of the samples, as their source names them.
+    store
+        The folder of the stores; by default $HEADGATE_STORE, then ~/.local/state/headgate.
+
+    Returns
+    -------
+    The receipts, by store.
+    """
+    found = {}
+    for client, path in stores_in(store_folder(store)):
+        with closing(BufferStore(path, client)) as own:
+            found[path] = own.erase(keys)
+    return found
+
+
+def store_folder(said: object = None) -> Path:
+    """The folder of the stores: the one that is named, then $HEADGATE_STORE, then one of the user's."""
+    named = said or os.environ.get(VARIABLE)
+    return Path(str(named)) if named else Path("~/.local/state/headgate").expanduser()
 
 
 def store_name(client: int) -> str:

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.client.mod import make_ffn
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
+from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.books.durable import Watch
@@ -30,7 +31,7 @@ from headgate.control.retention import Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, SettingError
-from headgate.flower.buffer_store import BufferStore, store_name
+from headgate.flower.buffer_store import BufferStore, store_folder, store_name
 from headgate.flower.keys import NONCE, read_private_key, sign
 from headgate.flower.sources import HeldSample, Label, Source, SourceInRounds, unpack
 
@@ -39,9 +40,9 @@ Train = Callable[[Message, Context, "HeldSamples"], Message]
 Scorer = Callable[[Message, Context, "HeldSamples", tuple[str, ...]], Scores]
 Sources = Source | Callable[[Context], Source]
 Rules = Collection[type[Rule]] | Callable[[Context], Collection[type[Rule]]]
-VARIABLE, KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_STORE", "HEADGATE_KEY", "HEADGATE_KEEP"
-"""where a client's memory and its private key are, and whether it keeps the samples of a run that is over, unless the node's
-settings `headgate-store`, `headgate-key` and `headgate-keep` say it"""
+KEY_VARIABLE, KEEP_VARIABLE = "HEADGATE_KEY", "HEADGATE_KEEP"
+"""where a client's private key is, and whether it keeps the samples of a run that is over, unless the node's settings
+`headgate-key` and `headgate-keep` say it"""
 
 
 class HeldSamples(Sequence[HeldSample]):
@@ -94,14 +95,26 @@ def headgate_client(
     watch: Watch | None = None,
     rules: Rules = (),
     scores: Scorer | None = None,
+    mods: Sequence[Mod] = (),
 ) -> Callable[[Train], Train]:
-    """Registers a training function and the client's identity with `app`.
+    """Register a training function and the client's identity with `app`.
 
-    `source` is where samples come from, or a function of the context that says so. `store` is the folder of the client's
-    memory; left out, it is the node's setting `headgate-store`, then $HEADGATE_STORE, then a folder of the user's. `rules` are
-    retention and buying rules of one's own that an order may name, or a function of the context that says which. `scores` says
-    what the model that came says of samples, for rules that look at them (`control.scores.scores_of` makes it of the model's
-    answers): it is called with message, context, samples and the names of what is asked for. Nothing of it leaves the client.
+    Parameters
+    ----------
+    app
+        The ClientApp. Mods of its own see all messages, orders and questions included; most of Flower's belong in `mods`.
+    source
+        Where samples come from, or a function of the context that returns it.
+    store
+        The folder of the client's store; by default the node's setting `headgate-store`, then $HEADGATE_STORE, then
+        ~/.local/state/headgate.
+    rules
+        Retention and buying rules of one's own that an order may name, or a function of the context that returns them.
+    scores
+        A function of message, context, samples and the names of what is asked for, for rules that look at samples
+        (`control.scores.scores_of` makes scores of the model's answers). Nothing of it leaves the client.
+    mods
+        Flower's mods around the training alone, such as `fixedclipping_mod`. They get the message without the order.
     """
 
     def decorate(function: Train) -> Train:
@@ -124,7 +137,7 @@ def headgate_client(
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
             with closing(open_store(context, store, watch, rules(context) if callable(rules) else rules)) as own:
-                return _signed(_obey(order, own, _source(source, context), function, scores, message, context), context)
+                return _signed(_obey(order, own, _source(source, context), function, scores, mods, message, context), context)
 
         return function
 
@@ -137,6 +150,7 @@ def _obey(
     source: Source,
     function: Train,
     scores: Scorer | None,
+    mods: Sequence[Mod],
     message: Message,
     context: Context,
 ) -> Message:
@@ -157,11 +171,20 @@ def _obey(
     labelled = [sample for sample in own.held(order.experiment) if sample.label is not None and sample.round <= ripe]
     reply = None
     if labelled and order.train:
-        reply = function(message, context, HeldSamples(labelled, order))
+        held = HeldSamples(labelled, order)
+        reply = make_ffn(lambda asked, told: function(asked, told, held), list(mods))(_without_order(message), context)
+        if reply.has_error():  # of a mod: what was admitted is told with the next answer
+            return reply
         own.count_uses(order, [sample.key for sample in labelled])
     content = RecordDict() if reply is None else reply.content
     content[RECORD] = ConfigRecord(to_wire(own.receipt(order, len(labelled))))
     return Message(content, reply_to=message) if reply is None else reply
+
+
+def _without_order(message: Message) -> Message:
+    """As the inner strategy made it."""
+    content = RecordDict({name: record for name, record in message.content.items() if name not in (RECORD, NONCE)})
+    return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
 def signed(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -169,13 +192,13 @@ def signed(message: Message, context: Context, call_next: ClientAppCallable) -> 
     reply = call_next(message, context)
     if reply.has_content() and NONCE in message.content:
         reply.content[NONCE] = message.content[NONCE]
-    return _signed(reply, context) if reply.has_content() else reply
+    return _signed(reply, context)
 
 
 def _signed(reply: Message, context: Context) -> Message:
     """By the key of this node, where it has one."""
     path = context.node_config.get("headgate-key") or os.environ.get(KEY_VARIABLE)
-    if path:
+    if path and reply.has_content():
         sign(reply.content, context.node_id, read_private_key(Path(str(path))))
     return reply
 
@@ -190,8 +213,7 @@ def open_store(
     client = context.node_config.get("partition-id")
     if isinstance(client, bool) or not isinstance(client, int) or client < 0:
         raise SettingError(f"node_config partition-id = {client!r}: must be the client's number, from 0 on")
-    said = folder or context.node_config.get("headgate-store") or os.environ.get(VARIABLE)
-    home = Path(str(said)) if said else Path("~/.local/state/headgate").expanduser()
+    home = store_folder(folder or context.node_config.get("headgate-store"))
     return BufferStore(home / store_name(client), client, watch, rules)
 
 

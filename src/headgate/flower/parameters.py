@@ -1,103 +1,127 @@
-"""The server's model: the clients' mean, what the server update makes of it, and their file, which is whole or not there."""
+"""The server's files: the model and what the strategy remembers, in one file that is whole or not there."""
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
+from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from headgate.control.types import Floats
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.flower.validation import NamedArrays
-from headgate.learning.averaging import between, newest_share
-from headgate.learning.server import ServerUpdate, State
-from headgate.theory.labels import paper
 from headgate.writing import replace_file, sync
 
-STATE, MEAN = "headgate server update: ", "headgate mean of models: "
-"""begin the names of the server update's arrays in the file, and of those of the mean"""
+MEMORY = "headgate strategy: "
+"""begins the names of the strategy's arrays in the file; the one called `MEMORY` alone has their forms, and the order of the
+model's arrays, as JSON"""
+PAIRS: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in (dict, ArrayRecord, ConfigRecord, MetricRecord)}
+ROWS: dict[str, Callable[..., Any]] = {"list": list, "tuple": tuple}
+Memory = dict[str, tuple[Any, list[NDArray[Any]]]]
+"""attribute → its form as JSON and the arrays in it; a dot leads to the strategy inside"""
 
 
-class ServerModel(NamedTuple):
-    """What the server has learned: the model, and what the server update remembers. All is written in one file."""
+class StrategyMemory:
+    """What a strategy of any kind remembers from round to round: its attributes that have changed since it was made.
 
-    model: NamedArrays
-    """what training goes on from"""
-    state: State
-    mean: NamedArrays | None = None
-    """of the models so far, where it is asked for"""
+    Numbers, text, arrays and lists, dicts and records of them can be saved. `unsaved` names the attributes that cannot:
+    after a restart these begin again. A strategy may name those that matter in its attribute `memory`.
 
-    @property
-    def judged(self) -> NamedArrays:
-        """What is evaluated, and what a run ends with."""
-        return self.model if self.mean is None else self.mean
+    Parameters
+    ----------
+    strategy
+        As it was made, before its first round; strategies that it wraps are looked into as well.
+    """
 
-    @classmethod
-    def first(cls, model: NamedArrays, update: ServerUpdate) -> "ServerModel":
-        """Before round 1."""
-        return cls(model, _arrays(update.start(_row(model))))
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy, self.unsaved = strategy, list[str]()
+        self._first: Memory = {}
+        for name, value in _attributes(strategy):
+            try:
+                self._first[name] = _packed(value)
+            except TypeError:
+                self.unsaved.append(name)
 
-    def step(self, t: int, mean: NamedArrays, update: ServerUpdate) -> "ServerModel":
-        """After round t, where `mean` is what averaging the clients' models gives. Whole numbers are the mean's."""
-        row = _row(self.model)
-        after, state = update.step(t, row, _row(mean), self.state)
-        if np.shape(after) != row.shape:
-            raise SettingError(f"server: {type(update).__name__}.step gave {np.shape(after)} for a model of {row.shape}")
-        names, model, place = _moved(self.model), dict(mean), 0
-        for name in names:
-            start = self.model[name]
-            model[name] = np.asarray(after)[0, place : place + start.size].reshape(start.shape).astype(start.dtype)
-            place += start.size
-        return ServerModel(model, _arrays(state), self.mean)
+    def now(self) -> Memory:
+        """Return the attributes that have changed."""
+        found: Memory = {}
+        for name, value in _attributes(self._strategy):
+            try:
+                packed = _packed(value)
+            except TypeError:
+                continue
+            if name not in self._first or not _same(packed, self._first[name]):
+                found[name] = packed
+        return found
 
-    def averaged(self, t: int, eta: float | None) -> "ServerModel":
-        """With the mean of the models after round t; None: without. Whole numbers are the latest model's."""
-        if eta is None:
-            return self
-        before, share = self.mean or self.model, newest_share(t, eta)
-        moved = {name: between(before[name], self.model[name], share) for name in _moved(self.model)}
-        return self._replace(mean={**self.model, **moved})
-
-
-def _moved(model: NamedArrays) -> list[str]:
-    """The parameters that a server update moves, in one order for all rounds: a file may have another."""
-    return sorted(name for name, array in model.items() if array.dtype.kind == "f")
+    def restore(self, memory: Memory) -> None:
+        """Give the strategy the attributes of `memory`, and all others as they were first."""
+        for name, packed in {**self._first, **memory}.items():
+            *inside, last = name.split(".")
+            setattr(reduce(getattr, inside, self._strategy), last, _unpacked(*packed))
 
 
-def _row(model: NamedArrays) -> NDArray[Any]:
-    """The model as server updates see it: one run, one row."""
-    return np.concatenate([np.zeros(0, np.float16), *(model[name].ravel() for name in _moved(model))])[None]
+def _attributes(strategy: Strategy, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, value) of all attributes but functions."""
+    named = getattr(strategy, "memory", vars(strategy))
+    for name, value in [(name, getattr(strategy, name)) for name in named]:
+        if isinstance(value, Strategy):
+            yield from _attributes(value, f"{prefix}{name}.")
+        elif not callable(value):
+            yield f"{prefix}{name}", value
 
 
-def _arrays(state: State) -> dict[str, NDArray[Any]]:
-    return {name: np.asarray(array) for name, array in state.items()}
+def _packed(value: Any) -> tuple[Any, list[NDArray[Any]]]:
+    arrays: list[NDArray[Any]] = []
+
+    def form(each: Any) -> list[Any]:
+        kind = type(each).__name__
+        if each is None or type(each) in (bool, int, float, str):
+            return ["plain", each]
+        if kind in PAIRS:
+            return [kind, [[form(key), form(own)] for key, own in each.items()]]
+        if kind in ROWS:
+            return [kind, [form(own) for own in each]]
+        array = np.frombuffer(each, np.uint8) if kind == "bytes" else each.numpy() if kind == "Array" else each
+        if not isinstance(array, np.ndarray | np.generic) or array.dtype.kind not in "fiub":
+            raise TypeError(kind)
+        arrays.append(np.asarray(array))
+        return [kind if kind in ("bytes", "Array", "ndarray") else "number", len(arrays) - 1]
+
+    return form(value), arrays
 
 
-@paper("eq:global-aggregation")
-def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
-    """θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Whole numbers are rounded to whole numbers."""
-    after: dict[str, NDArray[Any]] = {}
-    for name, start in model.items():
-        if not updates:
-            after[name] = start
-            continue
-        base = start.astype(np.float64)
-        total = np.zeros_like(base)
-        for update, weight in zip(updates, weights, strict=True):
-            total += weight * (update[name].astype(np.float64) - base)
-        moved = base + total
-        after[name] = (np.rint(moved) if start.dtype.kind in "iu" else moved).astype(start.dtype)
-    return after
+def _unpacked(form: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    kind, said = form
+    if kind == "plain":
+        return said
+    if kind in PAIRS:
+        return PAIRS[kind]({_unpacked(key, arrays): _unpacked(own, arrays) for key, own in said})
+    if kind in ROWS:
+        return ROWS[kind](_unpacked(own, arrays) for own in said)
+    array = arrays[said].copy()
+    return {"bytes": array.tobytes, "Array": lambda: Array(array), "number": lambda: array[()]}.get(kind, lambda: array)()
 
 
-def write_parameters(folder: Path, t: int, server: ServerModel) -> tuple[str, str]:
+def _same(one: tuple[Any, list[NDArray[Any]]], other: tuple[Any, list[NDArray[Any]]]) -> bool:
+    return one[0] == other[0] and all(
+        a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(one[1], other[1], strict=True)
+    )
+
+
+def write_parameters(folder: Path, t: int, model: NamedArrays, memory: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """(file, its SHA-256); the file has its name only when it is on disk."""
-    arrays = {**server.model, **{f"{STATE}{name}": array for name, array in server.state.items()}}
-    arrays |= {f"{MEAN}{name}": array for name, array in (server.mean or {}).items()}
+    arrays, forms = dict(model), dict[str, Any]()
+    for name, (form, own) in (memory or {}).items():
+        forms[name] = [form, len(own)]
+        arrays |= {f"{MEMORY}{name} {place}": array for place, array in enumerate(own)}
+    arrays[MEMORY] = np.frombuffer(json.dumps([list(model), forms]).encode(), np.uint8)
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
@@ -106,7 +130,8 @@ def write_parameters(folder: Path, t: int, server: ServerModel) -> tuple[str, st
     return final.name, hashlib.sha256(content).hexdigest()
 
 
-def read_parameters(folder: Path, name: str, sha256: str) -> ServerModel:
+def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDArray[Any]], Memory]:
+    """The model and what the strategy remembers."""
     path = folder / name
     try:
         content = path.read_bytes()
@@ -118,11 +143,9 @@ def read_parameters(folder: Path, name: str, sha256: str) -> ServerModel:
         arrays = load(content)
     except SafetensorError as error:
         raise DataError(f"{path}: is damaged ({error}); the run cannot be continued") from None
-    state, mean = (
-        {name.removeprefix(own): array for name, array in arrays.items() if name.startswith(own)} for own in (STATE, MEAN)
-    )
-    model = {name: array for name, array in arrays.items() if not name.startswith((STATE, MEAN))}
-    return ServerModel(model, state, mean or None)
+    order, forms = json.loads(arrays[MEMORY].tobytes())
+    memory = {each: (form, [arrays[f"{MEMORY}{each} {place}"] for place in range(n)]) for each, (form, n) in forms.items()}
+    return {each: arrays[each] for each in order}, memory
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:
@@ -132,3 +155,11 @@ def keep_only(folder: Path, names: Sequence[str]) -> None:
             path.unlink(missing_ok=True)
     for path in folder.glob(".*.partial"):
         path.unlink(missing_ok=True)
+
+
+def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
+    return {name: array.numpy() for name, array in arrays.items()}
+
+
+def record_of(model: NamedArrays) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in model.items()})

@@ -1,19 +1,19 @@
-"""One round over a grid: messages with orders go out, replies come in and are checked."""
+"""One round's replies: what counts, what is checked, and what is handed on to be averaged."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from headgate.books.accounts import Accounts, Answer, OpenRound
 from headgate.books.ledger_store import Event
-from headgate.books.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Ahead, Order, Receipt, from_wire, one_line, to_wire
+from headgate.books.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Ahead, Order, Receipt, from_wire, one_line
 from headgate.control.checks import positive, zero_or_more
 from headgate.control.types import Floats, Losses
 from headgate.errors import DataError, SettingError
-from headgate.flower.keys import NONCE, nonce
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
 
@@ -53,6 +53,8 @@ class Update:
     n: int
     model: NamedArrays
     metrics: Mapping[str, float]
+    reply: Message | None = None
+    """the answer that it came with"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,20 +70,6 @@ class CheckedReplies:
         return sum(answer.reason is None for answer in self.answers)
 
 
-def order_messages(
-    orders: Mapping[int, Order], arrays: ArrayRecord, config: ConfigRecord, ttl: float, looks: bool
-) -> list[Message]:
-    """One message for each node: its order, and the model for those that train, or for all where clients look at samples."""
-    messages = []
-    for node, order in orders.items():
-        own = ConfigRecord({**config, "server-round": order.round})
-        content = RecordDict({"config": own, RECORD: ConfigRecord(to_wire(order)), NONCE: nonce()})
-        if order.train or looks:
-            content["arrays"] = arrays
-        messages.append(Message(content, node, MessageType.TRAIN, ttl=ttl, group_id=str(order.round)))
-    return messages
-
-
 def hear(
     accounts: Accounts,
     now: OpenRound,
@@ -89,8 +77,12 @@ def hear(
     replies: Iterable[Message],
     model: NamedArrays,
     discipline: Discipline,
+    fixed_shapes: bool = True,
 ) -> CheckedReplies:
-    """Check every reply to the orders in `sent` (node → order). The result is sorted by client, in whatever order they came."""
+    """Check every reply to the orders in `sent` (node → order). The result is sorted by client, in whatever order they came.
+
+    Without `fixed_shapes` a client's arrays may have other shapes than the model's, as trees in bytes do.
+    """
     answers: dict[int, Answer] = {}
     updates: dict[int, Update] = {}
     events: list[Event] = []
@@ -106,7 +98,7 @@ def hear(
             reason = one_line(f"error {reply.error.code}: {(reply.error.reason or '').strip() or 'no reason given'}")
             answers[order.client] = Answer(order.client, reason=reason)
             continue
-        answers[order.client], update = _judge(accounts, now, order, reply, model, discipline)
+        answers[order.client], update = _judge(accounts, now, order, reply, model, discipline, fixed_shapes)
         if update is not None:
             updates[order.client] = update
     for order in sent.values():
@@ -118,7 +110,13 @@ def hear(
 
 
 def _judge(
-    accounts: Accounts, now: OpenRound, order: Order, reply: Message, model: NamedArrays, discipline: Discipline
+    accounts: Accounts,
+    now: OpenRound,
+    order: Order,
+    reply: Message,
+    model: NamedArrays,
+    discipline: Discipline,
+    fixed_shapes: bool,
 ) -> tuple[Answer, Update | None]:
     """All of an answer is read here. Whatever fails in that is an offence of its client, and the run goes on."""
     answer = Answer(order.client)
@@ -128,7 +126,7 @@ def _judge(
         answer = accounts.judge(now, order, receipt)
         if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
-        return answer, _update(order, receipt, reply.content, model, discipline)
+        return answer, _update(order, receipt, reply, model, discipline, fixed_shapes)
     except DataError as error:
         reason = str(error)
     except Exception as error:  # a stranger's bytes fail in many ways
@@ -143,17 +141,52 @@ def _record(content: RecordDict) -> dict[str, Any]:
     return dict(record)
 
 
-def _update(order: Order, receipt: Receipt, content: RecordDict, model: NamedArrays, discipline: Discipline) -> Update:
+def _update(
+    order: Order, receipt: Receipt, reply: Message, model: NamedArrays, discipline: Discipline, fixed_shapes: bool
+) -> Update:
+    content = reply.content
     records = list(content.array_records.values())
     if len(records) != 1:
         raise DataError(f"its answer has {len(records)} sets of arrays, expected 1")
-    arrays = read_arrays(records[0], model)
-    check_update(arrays, model, discipline.norm_cap)
+    arrays = read_arrays(records[0], model, fixed_shapes)
+    if fixed_shapes:
+        check_update(arrays, model, discipline.norm_cap)
     metrics = numbers(content.metric_records.values())
     for name in (NEW_LOSS, HELD_LOSS) if order.losses else ():
         if metrics.get(name, 0.0) < 0:
             raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more")
-    return Update(order.client, receipt.n, arrays, metrics)
+    return Update(order.client, receipt.n, arrays, metrics, reply)
+
+
+def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[list[Message], list[Event]]:
+    """The replies as Flower's strategies can take them, and what is to be told.
+
+    These raise where the records of two replies have different names, so that one client could end the run: replies that differ
+    from most are left out. Some go by the places of arrays: these are in the model's order. A client counts with at most the
+    samples that it trained on: `weight` names that metric.
+    """
+    updates = list(updates)
+    forms = {id(each): _form(each.reply.content) for each in updates if each.reply is not None}
+    usual = Counter(forms.values()).most_common(1)[0][0] if forms else None
+    replies, events = list[Message](), list[Event]()
+    for each in updates:
+        if each.reply is None or forms[id(each)] != usual:
+            events.append(Event(t, each.client, "left out", "the names in its answer differ from those of most clients"))
+            continue
+        for name, arrays in each.reply.content.array_records.items():
+            each.reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
+        for record in each.reply.content.metric_records.values():
+            if weight in record and not 0 < (said := each.metrics.get(weight, 0.0)) <= each.n:
+                record[weight] = each.n
+                events.append(Event(t, each.client, "weight", f"{weight} = {said:g} counts as {each.n}: it trained on these"))
+        replies.append(each.reply)
+    return replies, events
+
+
+def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
+    """The names of all records of an answer but ours, and what they hold."""
+    records: list[tuple[str, Any]] = [*content.array_records.items(), *content.metric_records.items()]
+    return frozenset((name, frozenset(record)) for name, record in records)
 
 
 def losses_told(updates: Iterable[Update], clients: int) -> Losses:

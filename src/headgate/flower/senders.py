@@ -1,7 +1,11 @@
-"""Whose answer a reply is: an error of Flower's own names the message that it answers, any other reply is signed."""
+"""Whose answer a reply is, and the grid as strategies see it.
+
+An error of Flower's own names the message that it answers, any other reply is signed.
+"""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import httpx
 from flwr.app import ConfigRecord, Error, Message, MessageType, Metadata
@@ -10,6 +14,43 @@ from flwr.serverapp import Grid
 
 from headgate.books.ledger_store import Event
 from headgate.flower.keys import NONCE, ClientKeys, take_signature
+
+SETTLED = 2.0
+"""seconds for which an inner strategy sees the same clients, and the least that it may wait for more"""
+
+
+class TooFewNodes(Exception):
+    """An inner strategy has waited for more clients than are there."""
+
+
+class ClientGrid:
+    """The grid as an inner strategy sees it: only nodes that are clients in good standing, and no wait without an end.
+
+    Parameters
+    ----------
+    grid
+        The grid itself.
+    look
+        Client → node of those that are there now.
+    patience
+        Seconds after which `TooFewNodes` is raised, for Flower's strategies ask again and again.
+    """
+
+    def __init__(self, grid: Grid, look: Callable[[], Mapping[int, int]], patience: float) -> None:
+        self._grid, self._look, self._began, self._patience = grid, look, time.monotonic(), max(patience, SETTLED)
+        self.clients: dict[int, int] | None = None
+        """node → client"""
+
+    def get_node_ids(self) -> list[int]:
+        waited = time.monotonic() - self._began
+        if waited > self._patience:
+            raise TooFewNodes(f"waited {waited:.0f} s for more than {len(self.clients or ())} clients")
+        if self.clients is None or waited > SETTLED:
+            self.clients = {node: client for client, node in self._look().items()}
+        return list(self.clients)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
 
 
 def sorted_out(

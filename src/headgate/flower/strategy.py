@@ -1,39 +1,45 @@
-"""headgate as a strategy of Flower: it decides what each client may admit, averages their models, and writes all of it down.
+"""headgate around any strategy of Flower: it orders what each client may admit, settles what they answer, and writes it down.
 
-`start` is Flower's, with two differences: it goes on where the run folder stands, and every wait has a limit.
+The inner strategy samples clients, configures and averages; it knows nothing of orders. `start` is Flower's, with two
+differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
-from logging import INFO
+from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common import log
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
-from numpy.typing import ArrayLike, NDArray
+from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strategy
+from numpy.typing import ArrayLike
 
 from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playable
 from headgate.books.durable import on_disk
-from headgate.books.ledger_store import NOTHING_KNOWN, Event, Medians
+from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.types import Floats, Ints, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
-from headgate.flower.capping import capped
+from headgate.flower.averaging import Averaging, in_type_of
 from headgate.flower.keys import NONCE, keys_of_the_deployment, nonce
-from headgate.flower.parameters import ServerModel, average, keep_only, read_parameters, write_parameters
+from headgate.flower.parameters import (
+    StrategyMemory,
+    keep_only,
+    numpy_of,
+    read_parameters,
+    record_of,
+    write_parameters,
+)
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import CheckedReplies, Discipline, evaluations, hear, losses_told, mean_metrics, order_messages
+from headgate.flower.rounds import CheckedReplies, Discipline, for_any_strategy, hear, losses_told, mean_metrics
 from headgate.flower.run_folder import RunRecord
-from headgate.flower.senders import guarded, sorted_out
+from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
-from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.concepts import ConceptSchedule
 from headgate.records.lock import FolderLock
 from headgate.theory.bound import learning_error
@@ -47,30 +53,53 @@ LISTED = 8
 """missing clients that the line of a round names"""
 
 
-class AdmissionStrategy(Strategy):
-    """One policy of headgate over the clients of a grid, in a run folder like the simulator's.
+class Gated(Strategy):
+    """Admission around a strategy of Flower, in a run folder like the simulator's.
 
-    `experiment`, or the recipe that it is loaded from, has one policy and one seed. Its prices count unless `prices` gives
-    round t's, one number or one for each client. `client_evaluation` asks clients to evaluate after every round, as Flower's
-    own strategies do.
+    Parameters
+    ----------
+    inner
+        Any strategy: it samples, configures and averages as it does alone. It sees only nodes that are clients, and only
+        replies that passed all checks.
+    experiment
+        A recipe or what was loaded from one, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
+    folder
+        The run folder. A run that is there already goes on.
+    discipline
+        What a round waits for and accepts.
+    prices
+        Round t's price, one number or one for each client, in place of the recipe's.
+    everyone
+        Whether clients that the inner strategy does not sample get orders as well, without the model.
+    fixed_shapes
+        Whether clients' arrays must have the shapes of the model's. By default all but those of Flower's XGBoost strategies.
+
+    Examples
+    --------
+    In a ServerApp, `strategy = Gated(FedAdam(fraction_train=0.5), "recipe.toml", "runs/first")`, and `strategy.start(grid, …)`
+    as before.
     """
 
     def __init__(
         self,
+        inner: Strategy,
         experiment: Experiment | str,
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
         prices: Callable[[int], ArrayLike] | None = None,
-        client_evaluation: bool = False,
+        everyone: bool = False,
+        fixed_shapes: bool | None = None,
         watch: Callable[[str], None] | None = None,
     ) -> None:
         experiment = load(experiment) if isinstance(experiment, str) else experiment
-        self.experiment, self.discipline = experiment, discipline or Discipline()
+        self.inner, self.experiment, self.discipline = inner, experiment, discipline or Discipline()
         check_playable(experiment)  # before anything is written
         if self.discipline.quorum > experiment.system.clients:
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
-        self._prices, self._client_evaluation = prices, client_evaluation
+        self._prices, self._everyone = prices, everyone
+        self._fixed_shapes = not _of_trees(inner) if fixed_shapes is None else fixed_shapes
+        self._memory = StrategyMemory(inner)
         self._keys = keys_of_the_deployment()
         self._held = FolderLock()
         try:
@@ -84,8 +113,9 @@ class AdmissionStrategy(Strategy):
             raise
         self._roster = Roster(self.store, experiment.system.clients, self._keys)
         self._evaluate: Evaluate | None = None
-        self._learned = ServerModel({}, {})
-        self._file, self._medians = ("", ""), NOTHING_KNOWN
+        self._started, self._grid = False, cast(Grid, None)
+        self._model: NamedArrays = {}
+        self._file = ("", "")
         self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
         self._asked: dict[int, int] = {}
@@ -117,11 +147,8 @@ class AdmissionStrategy(Strategy):
             raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
         if timeout is not None:
             self.discipline = replace(self.discipline, deadline=timeout)
-        self._evaluate, result, grid = evaluate_fn, Result(), guarded(grid)
-        self._record.discipline = asdict(self.discipline)
-        with on_disk(self._record.folder):
-            arrays = self._go_on(initial_arrays)
-            self._record.state("running", self.accounts.t)
+        self._evaluate, self._started, result, grid = evaluate_fn, True, Result(), guarded(grid)
+        arrays = self.continue_from(initial_arrays)
         self.summary()
         while self.accounts.t < rounds:
             t = self.accounts.t + 1
@@ -131,92 +158,143 @@ class AdmissionStrategy(Strategy):
             arrays = arrays if moved is None else moved
             if metrics is not None:
                 result.train_metrics_clientapp[t] = metrics
-            if self._client_evaluation:
-                judged_by_clients = record_of(self._learned.judged)
-                asked = self.configure_evaluate(t, judged_by_clients, evaluate_config or ConfigRecord(), grid)
+            asked = list(self.configure_evaluate(t, self._judged_arrays(arrays), evaluate_config or ConfigRecord(), grid))
+            if asked:
                 judged = self.aggregate_evaluate(t, grid.send_and_receive(asked, timeout=self.discipline.deadline))
                 if judged is not None:
                     result.evaluate_metrics_clientapp[t] = judged
-        result.arrays = record_of(self._learned.judged)
+        result.arrays = self._judged_arrays(arrays)
         for past in self.store.rounds():
             judged_here = {name: past.metrics.get(name) for name in ("test_accuracy", "test_loss", "validation_accuracy")}
             if any(value is not None for value in judged_here.values()):
                 kept = {name: value for name, value in judged_here.items() if value is not None}
                 result.evaluate_metrics_serverapp[past.round] = MetricRecord(kept)
-        if self.accounts.t == self.experiment.rounds:
-            self._say_that_it_is_over(grid)
-        with on_disk(self._record.folder):
-            self._record.end(self.accounts.t)
+        self._end(grid)
         return result
 
+    def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
+        """Return the model that the run goes on with: `initial_arrays` before round 1, later that of the run folder.
+
+        `start` calls it. Where another strategy wraps this one and has its own `start`, hand that the result as its
+        `initial_arrays`: it begins with what clients got last, and counts its rounds from 1.
+        """
+        self._record.discipline = asdict(self.discipline)
+        with on_disk(self._record.folder):
+            folder, settled = self._record.parameters, self.store.rounds(after=self.accounts.t - 1)
+            self._file = (settled[0].parameters, settled[0].sha256) if settled else self.store.initial()
+            if not self._file[0]:
+                self._file = write_parameters(folder, 0, numpy_of(initial_arrays))
+                self.store.remember_initial(*self._file)
+            self._model, memory = read_parameters(folder, *self._file)
+            self._memory.restore(memory)
+            self._record.rewrite(self.store)
+            keep_only(folder, [self._file[0]])
+            self._record.state("running", self.accounts.t)
+        return record_of(self._model)
+
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """Round t's orders, on disk before they are sent, each in a record of its client's own."""
-        if not self._file[0] or server_round != self.accounts.t + 1:
-            raise SettingError("AdmissionStrategy: is played by its own start() alone; no other strategy can wrap it")
-        rules = self.discipline
-        there = self._roster.gather(grid, server_round, rules.quorum, rules.gather, rules.deadline)
+        """The inner strategy's messages, each with its client's order, which is on disk before it is sent."""
+        t, rules = self.accounts.t + 1, self.discipline
+        self._messages, self._sent, self._now = [], {}, None
+        if t > self.experiment.rounds:
+            log(WARNING, "headgate: all rounds of the recipe (run.rounds = %s) are over; nothing is ordered", t - 1)
+            return []
+        if not self._file[0]:
+            if self.accounts.t:
+                hint = "hand start() the arrays that Gated.continue_from() returns"
+                raise SettingError(f"initial_arrays: the run stands at round {self.accounts.t}; {hint}")
+            self.continue_from(arrays)
+        self._model, self._grid = self._typed(numpy_of(arrays)), grid
+        there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
         away = self.store.quarantined()
-        nodes = {client: node for client, node in there.items() if client not in away}
-        self._now = self.accounts.begin(self._price(server_round), nodes)
-        trains = self._cohort(server_round)
-        self._sent = {
-            node: self.accounts.order(self._now, client, trains is None or client in trains) for client, node in nodes.items()
-        }
-        self._messages = order_messages(self._sent, arrays, config, rules.deadline, self.accounts.looks_at_samples)
+        view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
+        try:
+            inner = self.inner.configure_train(t, record_of(self._model), ConfigRecord(dict(config)), cast(Grid, view))
+            drawn = {message.metadata.dst_node_id: message for message in inner}
+        except TooFewNodes as error:
+            drawn = {}
+            self.store.note([Event(t, -1, "no training", str(error))])
+        clients = dict(sorted((view.clients or {}).items(), key=lambda pair: pair[1]))
+        clients = {node: client for node, client in clients.items() if node in drawn or self._everyone}
+        self._now = self.accounts.begin(self._price(t), set(clients.values()))
+        for node, client in clients.items():
+            self._sent[node] = order = self.accounts.order(self._now, client, node in drawn)
+            content = drawn[node].content if node in drawn else self._bare(t, config)
+            kind = drawn[node].metadata.message_type if node in drawn else MessageType.TRAIN
+            own = RecordDict({**content, RECORD: ConfigRecord(to_wire(order)), NONCE: nonce()})
+            self._messages.append(Message(own, node, kind, ttl=rules.deadline, group_id=str(t)))
         return self._messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Settle round t: what was admitted, by every answer; the model, if there are answers enough."""
+        """Settle the round: what was admitted, by every answer; the model, if there are answers enough."""
         now = self._now
-        if now is None or now.t != server_round:
-            raise SettingError(f"server_round = {server_round}: no orders were given for it")
+        if now is None:
+            if self.accounts.t < self.experiment.rounds:
+                raise SettingError(f"server_round = {server_round}: no orders were given for it")
+            return None, None
         sent = {node: order.client for node, order in self._sent.items()}
         genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
-        heard = hear(self.accounts, now, self._sent, genuine, self._learned.model, self.discipline)
+        heard = hear(self.accounts, now, self._sent, genuine, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, heard.answers)
         losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         done = done.with_events([*forged, *heard.events])
-        learned, medians, events = self._step(now.t, heard)
-        arrays = record_of((learned or self._learned).model)
-        metrics = self._metrics(done, heard, self._judged(now.t, record_of((learned or self._learned).judged)))
+        before, failure, moved, told = self._memory.now(), None, None, None
+        try:
+            moved, told, events = self._aggregated(now.t, heard)
+        except Exception as error:  # what was bought is settled before the run ends
+            failure, events = error, [Event(now.t, -1, "not aggregated", f"{type(error).__name__}: {error}")]
+        if moved is None:
+            self._memory.restore(before)
+        model = self._model if moved is None else moved
+        metrics = self._metrics(done, heard, self._judged(now.t, self._judged_arrays(record_of(model))))
         with on_disk(self._record.folder):
-            file = write_parameters(self._record.parameters, now.t, learned) if learned is not None else self._file
-            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done), medians)
-            self._medians = medians
-            if learned is not None:
-                self._learned, self._file = learned, file
-            self._now, self._sent, self._messages = None, {}, []
+            file = self._file
+            if moved is not None:  # another strategy's start may change the model further: then what clients got is kept
+                kept = moved if self._started else self._model
+                file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
+            self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
+            self._file, self._model, self._now, self._sent, self._messages = file, model, None, {}, []
             self._record.append(self.store.rounds(after=now.t - 1)[0])
-            told = self._told(heard, metrics)
-            self._record.state("running", now.t, told)
+            line = self._told(heard, metrics)
+            self._record.state("running", now.t, line)
             keep_only(self._record.parameters, [file[0]])
-        log(INFO, "%s", told)
-        return (arrays if learned is not None else None), mean_metrics(heard.updates)
+        log(INFO, "%s", line)
+        if failure is not None:
+            raise failure
+        if not self._started and now.t == self.experiment.rounds:
+            self._end(self._grid)
+        return (None if moved is None else record_of(moved)), told
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        there, away = self._roster.look(grid, server_round, self.discipline.deadline), self.store.quarantined()
-        self._asked = {node: client for client, node in there.items() if client not in away}
-        own = ConfigRecord({**config, "server-round": server_round})
+        """The inner strategy's messages, to clients in good standing."""
+        t, seconds = self.accounts.t, self.discipline.deadline
+        view = self._view(grid, t, None, self.discipline.gather)
+        try:
+            inner = list(self.inner.configure_evaluate(t, arrays, ConfigRecord(dict(config)), cast(Grid, view)))
+        except TooFewNodes as error:
+            log(WARNING, "headgate: round %s is not evaluated by clients: %s", t, error)
+            return []
+        self._asked = dict(view.clients or {})
         self._messages = [
             Message(
-                RecordDict({"arrays": arrays, "config": own, NONCE: nonce()}),
-                node,
-                MessageType.EVALUATE,
-                ttl=self.discipline.deadline,
-                group_id=str(server_round),
+                RecordDict({**message.content, NONCE: nonce()}),
+                message.metadata.dst_node_id,
+                message.metadata.message_type,
+                ttl=seconds,
+                group_id=str(t),
             )
-            for node in self._asked
+            for message in inner
+            if message.metadata.dst_node_id in self._asked
         ]
         return self._messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The mean of what clients measured, by their weights in the recipe; with keys, of what these have signed."""
-        genuine, forged = sorted_out(server_round, self._messages, self._asked, replies, self._keys)
+        """What the inner strategy makes of the answers; with keys, of those that clients have signed."""
+        genuine, forged = sorted_out(self.accounts.t, self._messages, self._asked, replies, self._keys)
         if forged:
             self.store.note(forged)
-        judged = evaluations(genuine, self._asked)
-        return mean_metrics(judged, self.experiment.system.weight) if judged else None
+        return self.inner.aggregate_evaluate(self.accounts.t, genuine)
 
     def summary(self) -> None:
         system = self.experiment.system
@@ -224,32 +302,67 @@ class AdmissionStrategy(Strategy):
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
         if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.fill:
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
+        for name in self._memory.unsaved:
+            log(INFO, "  %s.%s is not saved: after a restart it begins again", type(self.inner).__name__, name)
+        self.inner.summary()
 
     # its parts
 
-    def _say_that_it_is_over(self, grid: Grid) -> None:
-        """Clients that are there remove the run's samples, unless their settings keep them."""
-        seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
-        messages = [
-            Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
-            for node in self._roster.look(grid, self.accounts.t, seconds).values()
-        ]
-        replies = list(grid.send_and_receive(messages, timeout=seconds)) if messages else []
-        heard, clients = sum(not reply.has_error() for reply in replies), self.experiment.system.clients
-        log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
+    def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
+        """The grid for the inner strategy; `nodes` are those that are known to be there."""
 
-    def _go_on(self, initial: ArrayRecord) -> ArrayRecord:
-        """The model as the last settled round left it; tables as the ledger has them."""
-        folder, settled = self._record.parameters, self.store.rounds(after=self.accounts.t - 1)
-        self._file = (settled[0].parameters, settled[0].sha256) if settled else self.store.initial()
-        if not self._file[0]:
-            self._file = write_parameters(folder, 0, ServerModel.first(numpy_of(initial), self.experiment.server))
-            self.store.remember_initial(*self._file)
-        self._learned = read_parameters(folder, *self._file)
-        self._medians = settled[0].medians if settled else NOTHING_KNOWN
-        self._record.rewrite(self.store)
-        keep_only(folder, [self._file[0]])
-        return record_of(self._learned.model)
+        def look() -> dict[int, int]:
+            there, away = self._roster.look(grid, t, self.discipline.deadline), self.store.quarantined()
+            return {client: node for client, node in there.items() if client not in away}
+
+        view = ClientGrid(grid, look, patience)
+        view.clients = nodes
+        return view
+
+    def _bare(self, t: int, config: ConfigRecord) -> RecordDict:
+        """What a client gets that does not train: no model, unless it looks at samples with it."""
+        content = RecordDict({"config": ConfigRecord({**config, "server-round": t})})
+        if self.accounts.looks_at_samples:
+            content["arrays"] = record_of(self._model)
+        return content
+
+    def _aggregated(self, t: int, heard: CheckedReplies) -> tuple[NamedArrays | None, MetricRecord | None, list[Event]]:
+        """What the inner strategy makes of the updates, in the types of the model; None: the model stays as it is."""
+        if heard.valid < self.discipline.quorum:
+            few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
+            return None, mean_metrics(heard.updates), [few]
+        arrays, metrics, events = self._by_inner(t, heard)
+        moved = None if arrays is None else self._typed(numpy_of(arrays))
+        if moved and not all(np.isfinite(array).all() for array in moved.values() if array.dtype.kind == "f"):
+            moved, events = None, [*events, Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")]
+        return moved, metrics, events
+
+    def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+        replies, events = for_any_strategy(t, heard.updates, getattr(self.inner, "weighted_by_key", "num-examples"))
+        return (*(self.inner.aggregate_train(t, replies) if replies else (None, None)), events)
+
+    def _typed(self, model: NamedArrays) -> NamedArrays:
+        """With the types that the model began with: in Flower's averages whole numbers and float32 become float64."""
+        return {name: in_type_of(self._model[name], array) if name in self._model else array for name, array in model.items()}
+
+    def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
+        """What is evaluated, and what a run ends with."""
+        return arrays
+
+    def _end(self, grid: Grid) -> None:
+        """No more rounds are played now. After the last one clients that are there remove the run's samples, unless their
+        settings keep them."""
+        if self.accounts.t == self.experiment.rounds:
+            seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
+            messages = [
+                Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
+                for node in self._roster.look(grid, self.accounts.t, seconds).values()
+            ]
+            replies = list(grid.send_and_receive(messages, timeout=seconds)) if messages else []
+            heard, clients = sum(not reply.has_error() for reply in replies), self.experiment.system.clients
+            log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
+        with on_disk(self._record.folder):
+            self._record.end(self.accounts.t)
 
     def _price(self, t: int) -> Floats:
         if self._prices is None:
@@ -258,31 +371,6 @@ class AdmissionStrategy(Strategy):
         if price.size not in (1, self.experiment.system.clients):
             raise SettingError(f"prices({t}) = {price.tolist()}: must be one number, or one for each client")
         return price + self.accounts.looks
-
-    def _cohort(self, t: int) -> set[int] | None:
-        size = self.experiment.training.cohort
-        if size is None:
-            return None
-        return set(draw_cohort(self.accounts.seed, t, self.experiment.system.clients, size).tolist())
-
-    def _step(self, t: int, heard: CheckedReplies) -> tuple[ServerModel | None, Medians, list[Event]]:
-        """What the server update makes of the mean, which is the model itself where nobody trained; None: too few answers."""
-        if heard.valid < self.discipline.quorum:
-            few = Event(t, -1, "no quorum", f"{heard.valid} valid answers, {self.discipline.quorum} are needed")
-            return None, self._medians, [few]
-        kept, medians, events = heard.updates, self._medians, list[Event]()
-        if multiple := self.discipline.norm_multiple:
-            kept, medians, events = capped(t, kept, self._learned.model, multiple, medians)
-        alpha = self.experiment.system.weight[[update.client for update in heard.updates]]
-        n = np.array([[update.n for update in heard.updates]], dtype=np.int64)
-        weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
-        updates = [update.model for update in kept]
-        learned = self._learned.step(t, average(self._learned.model, updates, weights), self.experiment.server)
-        learned = learned.averaged(t, self.experiment.training.average)
-        if not all(np.isfinite(array).all() for array in learned.model.values() if array.dtype.kind == "f"):
-            diverged = Event(t, -1, "diverged", "the new model is not finite; the model stays as it was")
-            return None, medians, [*events, diverged]
-        return learned, medians, events
 
     def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
         """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
@@ -391,9 +479,41 @@ def _recorded(losses: Losses) -> dict[str, list[float | None]]:
     }
 
 
-def numpy_of(arrays: ArrayRecord) -> dict[str, NDArray[Any]]:
-    return {name: array.numpy() for name, array in arrays.items()}
+class AdmissionStrategy(Gated):
+    """One policy of headgate over the clients of a grid, with the averaging of the recipe: `Gated` around `Averaging`.
+
+    Parameters
+    ----------
+    experiment, folder, discipline, prices
+        As for `Gated`.
+    client_evaluation
+        Whether clients are asked to evaluate after every round.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment | str,
+        folder: Path | str,
+        *,
+        discipline: Discipline | None = None,
+        prices: Callable[[int], ArrayLike] | None = None,
+        client_evaluation: bool = False,
+        watch: Callable[[str], None] | None = None,
+    ) -> None:
+        experiment = load(experiment) if isinstance(experiment, str) else experiment
+        self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
+        super().__init__(self._averaging, experiment, folder, discipline=discipline, prices=prices, everyone=True, watch=watch)
+
+    def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+        """A server update moves on also where nobody trained, and clients may tell different metrics."""
+        replies = [update.reply for update in heard.updates if update.reply is not None]
+        return (*self.inner.aggregate_train(t, replies), self._averaging.events)
+
+    def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
+        return arrays if self._averaging.mean is None else record_of(self._averaging.mean)
 
 
-def record_of(model: NamedArrays) -> ArrayRecord:
-    return ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in model.items()})
+def _of_trees(strategy: Any) -> bool:
+    """Whether it, or what it wraps, sends trees in bytes."""
+    inside = getattr(strategy, "strategy", None)
+    return isinstance(strategy, FedXgbBagging | FedXgbCyclic) or (inside is not None and _of_trees(inside))

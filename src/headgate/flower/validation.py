@@ -1,6 +1,7 @@
 """What the arrays and metrics of a client's answer must be before they may count."""
 
 import io
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -15,6 +16,8 @@ NamedArrays = Mapping[str, NDArray[Any]]
 """a model: its parameters by name"""
 HEADER = 4_096
 """bytes that an array's form may take beside its numbers"""
+LONGEST = 2**28
+"""bytes of an array whose shape is not the model's"""
 METRICS = 100
 """numbers beside the model that an answer may hold"""
 HUGE = 1e100
@@ -28,35 +31,39 @@ class PackedArray(Protocol):
     data: bytes
 
 
-def read_arrays(packed: Mapping[str, PackedArray], model: NamedArrays) -> dict[str, NDArray[Any]]:
-    """The arrays of an answer, each of the name, shape and type that the model has; nothing else is read, or copied."""
+def read_arrays(packed: Mapping[str, PackedArray], model: NamedArrays, fixed_shapes: bool = True) -> dict[str, NDArray[Any]]:
+    """The arrays of an answer, each of the name, shape and type that the model has; nothing else is read, or copied.
+
+    Without `fixed_shapes` shapes may be others, of at most `LONGEST` bytes.
+    """
     if packed.keys() != model.keys():
         missing, extra = (
             ", ".join(sorted(names)[:3]) or "none" for names in (model.keys() - packed.keys(), packed.keys() - model.keys())
         )
         raise DataError(f"names differ: {missing} missing, {extra} too many")
-    return {name: read_array(name, packed[name], model[name]) for name in model}
+    return {name: read_array(name, packed[name], model[name], fixed_shapes) for name in model}
 
 
-def read_array(name: str, packed: PackedArray, expected: NDArray[Any]) -> NDArray[Any]:
+def read_array(name: str, packed: PackedArray, expected: NDArray[Any], fixed_shape: bool = True) -> NDArray[Any]:
     """The one form that is read is numpy's own for a single array; its size is looked at first."""
     data = packed.data
     if packed.stype != "numpy.ndarray" or not isinstance(data, bytes) or not data.startswith(npy.MAGIC_PREFIX):
         raise DataError(f"{name} cannot be read: it is not in numpy's form for one array")
-    if len(data) > expected.nbytes + HEADER:
-        raise DataError(f"{name} has {len(data)} bytes, expected at most {expected.nbytes + HEADER}")
+    if len(data) > (most := (expected.nbytes if fixed_shape else LONGEST) + HEADER):
+        raise DataError(f"{name} has {len(data)} bytes, expected at most {most}")
     file = io.BytesIO(data[:HEADER])
     try:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(file)]
         shape, by_column, dtype = read(file, max_header_size=HEADER)
     except Exception as error:  # a header is parsed as Python's literals, which fail in many ways
         raise DataError(f"{name} cannot be read ({type(error).__name__} in its header)") from None
-    if shape != expected.shape:
+    if fixed_shape and shape != expected.shape:
         raise DataError(f"{name} has shape {shape}, expected {expected.shape}")
     if dtype != expected.dtype or dtype.hasobject:
         raise DataError(f"{name} is {dtype}, expected {expected.dtype}")
-    if len(data) != file.tell() + expected.nbytes:
-        raise DataError(f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers, not {expected.nbytes}")
+    nbytes = math.prod(shape) * dtype.itemsize
+    if len(data) != file.tell() + nbytes:
+        raise DataError(f"{name} cannot be read: it has {len(data) - file.tell()} bytes of numbers, not {nbytes}")
     flat = np.frombuffer(data, dtype, offset=file.tell())
     return flat.reshape(shape, order="F" if by_column else "C")
 

@@ -1,0 +1,167 @@
+"""Averaging as the simulator does it, as one more strategy of Flower: the recipe's weights and server update."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from headgate.books.ledger_store import NOTHING_KNOWN, Event, Medians
+from headgate.books.messages import RECORD
+from headgate.control.types import Floats
+from headgate.errors import SettingError
+from headgate.experiment import Experiment
+from headgate.flower.capping import capped
+from headgate.flower.parameters import numpy_of, record_of
+from headgate.flower.rounds import Update, evaluations, mean_metrics
+from headgate.flower.senders import ClientGrid
+from headgate.flower.validation import NamedArrays, numbers, read_arrays
+from headgate.learning.aggregate import aggregation_weights
+from headgate.learning.averaging import between, newest_share
+from headgate.learning.cohort import draw_cohort
+from headgate.learning.server import ServerUpdate, State
+from headgate.theory.labels import paper
+
+
+class Averaging(Strategy):
+    """The recipe's cohort, weights, server update and mean of models, in a `Gated`.
+
+    Parameters
+    ----------
+    experiment
+        Its `training`, `server` and `system.weights` count.
+    norm_multiple
+        Times the median update beyond which an update is shortened to the median's length; 0: never.
+    evaluates
+        Whether all clients evaluate the model after every round.
+    """
+
+    memory = ("state", "mean", "medians")
+
+    def __init__(self, experiment: Experiment, norm_multiple: float, evaluates: bool = False) -> None:
+        self.experiment, self.norm_multiple, self.evaluates = experiment, norm_multiple, evaluates
+        self.model: NamedArrays = {}
+        self.events: list[Event] = []
+        """what is to be told of the last round"""
+        self.state: State | None = None
+        """of the server update"""
+        self.mean: NamedArrays | None = None
+        """of the models so far, where the recipe asks for it: what is evaluated, and what a run ends with"""
+        self.medians: Medians = NOTHING_KNOWN
+        self._clients: dict[int, int] = {}
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        """The model to the cohort."""
+        self.model = numpy_of(arrays)
+        size, clients = self.experiment.training.cohort, self.experiment.system.clients
+        seed = int(self.experiment.seeds[0])
+        cohort = set(range(clients) if size is None else draw_cohort(seed, server_round, clients, size).tolist())
+        return self._messages(arrays, config, grid, MessageType.TRAIN, server_round, cohort)
+
+    def _messages(
+        self, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, kind: str, t: int, among: Iterable[int]
+    ) -> list[Message]:
+        assert isinstance(grid, ClientGrid)
+        own = RecordDict({"arrays": arrays, "config": ConfigRecord({**config, "server-round": t})})
+        grid.get_node_ids()
+        wanted = set(among)
+        self._clients = {node: client for node, client in (grid.clients or {}).items() if client in wanted}
+        return [Message(own, node, kind) for node in self._clients]
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """What the server update makes of the mean, which is the model itself where nobody trained."""
+        updates = [self._update(reply) for reply in replies]
+        kept, self.events = updates, []
+        if self.norm_multiple:
+            kept, self.medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, self.medians)
+        alpha = self.experiment.system.weight[[update.client for update in updates]]
+        n = np.array([[update.n for update in updates]], dtype=np.int64)
+        weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
+        mean = average(self.model, [update.model for update in kept], weights)
+        rule = self.experiment.server
+        state = rule.start(row(self.model)) if self.state is None else self.state
+        model, state = server_step(rule, server_round, self.model, mean, state)
+        self.state = state or None
+        self.mean = mean_of_models(server_round, self.mean or self.model, model, self.experiment.training.average)
+        return record_of(model), mean_metrics(updates)
+
+    def _update(self, reply: Message) -> Update:
+        told, (arrays,) = reply.content.config_records[RECORD], reply.content.array_records.values()
+        client, n = told["client"], told["n"]
+        assert isinstance(client, int)
+        assert isinstance(n, int)
+        return Update(client, n, read_arrays(arrays, self.model), numbers(reply.content.metric_records.values()))
+
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        """To all clients that are there, or to none."""
+        if not self.evaluates:
+            return []
+        everybody = range(self.experiment.system.clients)
+        return self._messages(arrays, config, grid, MessageType.EVALUATE, server_round, everybody)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The mean of what clients measured, by their weights in the recipe."""
+        judged = evaluations(replies, self._clients)
+        return mean_metrics(judged, self.experiment.system.weight) if judged else None
+
+    def summary(self) -> None:
+        """All there is to say is in the recipe."""
+
+
+@paper("eq:global-aggregation")
+def average(model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats) -> dict[str, NDArray[Any]]:
+    """θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Whole numbers are rounded to whole numbers."""
+    after: dict[str, NDArray[Any]] = {}
+    for name, start in model.items():
+        if not updates:
+            after[name] = start
+            continue
+        base = start.astype(np.float64)
+        total = np.zeros_like(base)
+        for update, weight in zip(updates, weights, strict=True):
+            total += weight * (update[name].astype(np.float64) - base)
+        after[name] = in_type_of(start, base + total)
+    return after
+
+
+def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
+    """The numbers in the type that they had; whole numbers are rounded."""
+    whole = start.dtype.kind in "iu" and moved.dtype.kind == "f"
+    return (np.rint(moved) if whole else moved).astype(start.dtype, copy=False)
+
+
+def server_step(
+    rule: ServerUpdate, t: int, model: NamedArrays, mean: NamedArrays, state: State
+) -> tuple[dict[str, NDArray[Any]], State]:
+    """The model and the rule's state after round t, where `mean` is what averaging gives. Whole numbers are the mean's."""
+    start = row(model)
+    after, state = rule.step(t, start, row(mean), state)
+    if np.shape(after) != start.shape:
+        raise SettingError(f"server: {type(rule).__name__}.step gave {np.shape(after)} for a model of {start.shape}")
+    moved, place = dict(mean), 0
+    for name in _real(model):
+        own = model[name]
+        moved[name] = np.asarray(after)[0, place : place + own.size].reshape(own.shape).astype(own.dtype)
+        place += own.size
+    return moved, {name: np.asarray(array) for name, array in state.items()}
+
+
+def mean_of_models(t: int, before: NamedArrays, model: NamedArrays, eta: float | None) -> NamedArrays | None:
+    """The mean of the models after round t; None where it is not asked for. Whole numbers are the latest model's."""
+    if eta is None:
+        return None
+    share = newest_share(t, eta)
+    return {**model, **{name: between(before[name], model[name], share) for name in _real(model)}}
+
+
+def row(model: NamedArrays) -> NDArray[Any]:
+    """The model as server updates see it: one run, one row."""
+    return np.concatenate([np.zeros(0, np.float16), *(model[name].ravel() for name in _real(model))])[None]
+
+
+def _real(model: NamedArrays) -> list[str]:
+    """The parameters that a server update moves, in one order for all rounds: a file may have another."""
+    return sorted(name for name, array in model.items() if array.dtype.kind == "f")
