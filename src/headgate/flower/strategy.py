@@ -114,6 +114,7 @@ class Gated(Strategy):
         self._roster = Roster(self.store, experiment.system.clients, self._keys)
         self._evaluate: Evaluate | None = None
         self._started, self._grid = False, cast(Grid, None)
+        self._dismissed: set[int] = set()
         self._model: NamedArrays = {}
         self._file = ("", "")
         self._now: OpenRound | None = None
@@ -150,7 +151,7 @@ class Gated(Strategy):
         self._evaluate, self._started, result, grid = evaluate_fn, True, Result(), guarded(grid)
         arrays = self.continue_from(initial_arrays)
         self.summary()
-        while self.accounts.t < rounds:
+        while self.accounts.t < (self._up_to_date() if num_rounds is None else rounds):
             t = self.accounts.t + 1
             messages = self.configure_train(t, arrays, train_config or ConfigRecord(), grid)
             replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
@@ -196,6 +197,7 @@ class Gated(Strategy):
         """The inner strategy's messages, each with its client's order, which is on disk before it is sent."""
         t, rules = self.accounts.t + 1, self.discipline
         self._messages, self._sent, self._now = [], {}, None
+        self._up_to_date()
         if t > self.experiment.rounds:
             log(WARNING, "headgate: all rounds of the recipe (run.rounds = %s) are over; nothing is ordered", t - 1)
             return []
@@ -206,7 +208,10 @@ class Gated(Strategy):
             self.continue_from(arrays)
         self._model, self._grid = self._typed(numpy_of(arrays)), grid
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
-        away = self.store.quarantined()
+        away = self._away()
+        gone = {client: node for client, node in there.items() if client in self._left() - self._dismissed}
+        self._dismiss(grid, gone.values())
+        self._dismissed |= gone.keys()
         view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
         try:
             inner = self.inner.configure_train(t, record_of(self._model), ConfigRecord(dict(config)), cast(Grid, view))
@@ -308,11 +313,30 @@ class Gated(Strategy):
 
     # its parts
 
+    def _up_to_date(self) -> int:
+        """Take up amendments to the terms, unless a round is open; return the last round by them."""
+        if self.store.begun() is None:
+            self.accounts.take_up()
+        system = self.accounts.system
+        if system is not self.experiment.system:
+            self.experiment, self._roster.clients = self.experiment.under(system), system.clients
+            if isinstance(self.inner, Averaging):
+                self.inner.experiment = self.experiment
+        return self.experiment.rounds
+
+    def _left(self) -> set[int]:
+        amended = self.accounts.system.amended
+        return set() if amended is None else set(amended.left)
+
+    def _away(self) -> set[int]:
+        """Clients that get no orders: those in quarantine, and those that have left."""
+        return self.store.quarantined() | self._left()
+
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
         """The grid for the inner strategy; `nodes` are those that are known to be there."""
 
         def look() -> dict[int, int]:
-            there, away = self._roster.look(grid, t, self.discipline.deadline), self.store.quarantined()
+            there, away = self._roster.look(grid, t, self.discipline.deadline), self._away()
             return {client: node for client, node in there.items() if client not in away}
 
         view = ClientGrid(grid, look, patience)
@@ -353,16 +377,21 @@ class Gated(Strategy):
         """No more rounds are played now. After the last one clients that are there remove the run's samples, unless their
         settings keep them."""
         if self.accounts.t == self.experiment.rounds:
-            seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
-            messages = [
-                Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
-                for node in self._roster.look(grid, self.accounts.t, seconds).values()
-            ]
-            replies = list(grid.send_and_receive(messages, timeout=seconds)) if messages else []
-            heard, clients = sum(not reply.has_error() for reply in replies), self.experiment.system.clients
+            there = self._roster.look(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
+            heard, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
             log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
         with on_disk(self._record.folder):
             self._record.end(self.accounts.t)
+
+    def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
+        """Have these nodes remove the run's samples; return how many answered."""
+        seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
+        messages = [
+            Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
+            for node in nodes
+        ]
+        replies = grid.send_and_receive(messages, timeout=seconds) if messages else ()
+        return sum(not reply.has_error() for reply in replies)
 
     def _price(self, t: int) -> Floats:
         if self._prices is None:
@@ -466,7 +495,7 @@ class Gated(Strategy):
         listed = ", ".join(map(str, missing[:LISTED])) + (f" and {len(missing) - LISTED} more" if missing[LISTED:] else "")
         return (
             f"round {row['t']} of {rounds}: {heard.valid} of {clients} answers, {row['admitted']} samples "
-            f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.budget * rounds:.6g}, {row['n']} held"
+            f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.money(rounds):.6g}, {row['n']} held"
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
         )
