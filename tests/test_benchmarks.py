@@ -212,6 +212,7 @@ def test_the_parts_of_a_round_make_up_the_round():
     assert told["peak_memory_mib"] >= told["before_mib"] > 0
 
 
+@pytest.mark.long
 def test_memory_and_rows_of_a_run_are_seen_from_outside(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     told = of_benchmarks("million").played("one run", "headgate", 1, 60, 2000)

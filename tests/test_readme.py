@@ -21,7 +21,13 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ELSEWHERE = {"flower", "page", "million"}
 """pages whose commands want other machines, wait, or take long; tests of their own try them"""
-RUN = [page for page in PAGES if SH.search(page.read_text("utf-8")) and page.stem not in ELSEWHERE]
+SLOW = {"scale", "which-policy", "changes", "run"}
+"""pages whose commands take longer than those of the tutorial in ten minutes: `make test-all`"""
+RUN = [
+    pytest.param(page, marks=[pytest.mark.long] if page.stem in SLOW else [], id=page.stem)
+    for page in PAGES
+    if SH.search(page.read_text("utf-8")) and page.stem not in ELSEWHERE
+]
 WITH_PYTHON = [page for page in (ROOT / "README.md", *PAGES) if PYTHON.search(page.read_text("utf-8"))]
 
 
@@ -52,7 +58,7 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
     assert {file.name for file in folder.iterdir()} == {"purchases.csv", "compared"}
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN)
 def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys, forgets_modules):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
