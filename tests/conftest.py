@@ -17,7 +17,8 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("headgate", derandomize=True, deadline=None, database=None, print_blob=True)
-settings.load_profile("headgate")
+settings.register_profile("fuzz", settings.get_profile("headgate"), derandomize=False, max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "headgate"))
 
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()

@@ -25,7 +25,7 @@ BUDGETS = {
     "src/headgate/cli": 1_170,
     "studies": 5_530,
     "tests": 34_000,
-    "tools": 1_330,
+    "tools": 1_235,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
 WHOLE = ("src/headgate",)
