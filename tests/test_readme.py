@@ -21,8 +21,8 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ELSEWHERE = {"flower", "page", "million"}
 """pages whose commands want other machines, wait, or take long; tests of their own try them"""
-SLOW = {"scale", "which-policy", "changes", "run"}
-"""pages whose commands take longer than those of the tutorial in ten minutes: `make test-all`"""
+SLOW = {"scale", "which-policy", "changes", "run", "ten-minutes"}
+"""pages whose commands take longer than those of README: `make test-all`"""
 RUN = [
     pytest.param(page, marks=[pytest.mark.long] if page.stem in SLOW else [], id=page.stem)
     for page in PAGES
