@@ -116,19 +116,6 @@ def test_many_clients_learn_under_every_policy():
     assert keys.size == sum(row["N"] for row in last)
 
 
-def test_many_clients_taken_up_again_end_the_same():
-    e, whole, rounds = played("million", *MANY)
-    first = Simulation(e, DATA, CPU)
-    for _ in range(3):
-        first.step()
-    saved = first.t, first.tensors(), dict(first.ledgers)
-    assert saved[1]["used"].size < 2 * 4 * 3 * 40 * 12  # policies, seeds, rounds, cohort, buffers
-    later = Simulation(e, DATA, CPU)
-    later.restore(*saved)
-    assert [later.step() for _ in range(3)] == rounds[3:]
-    assert np.array_equal(later.theta, whole.theta)
-
-
 def test_images_dealt_out_do_not_suffice_for_everybody():
     for partition in ("iid", "dirichlet"):
         with pytest.raises(SettingError, match=rf"data.partition = {partition}: client \d+ would have no data"):
