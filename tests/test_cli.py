@@ -14,7 +14,6 @@ import pytest
 from typer.main import get_command
 
 from headgate.analysis.rehearsal import COLUMNS
-from headgate.cli import main
 from headgate.cli.commands import app, play
 from headgate.errors import Interrupted
 
@@ -23,19 +22,6 @@ PLAN_KEYS = {
     "policy", "K", "rate", "V", "rho", "spend", "peak_spend", "bound", "oracle_bound", "regret", "cost_violation",
     "buffer_violation", "peak_buffer", "why", "warning",
 }  # fmt: skip
-
-
-@pytest.fixture
-def headgate(monkeypatch, capsys):
-    def call(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["headgate", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        assert (end.value.code or 0) == code, err
-        return out, err
-
-    return call
 
 
 def test_plan_as_json(headgate):

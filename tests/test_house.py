@@ -73,11 +73,6 @@ def test_a_tutorial_says_first_what_it_is_for(path):
     assert FIRST.fullmatch(said), said
 
 
-def test_only_prose_counts():
-    text = "one\n\n    indented\n```sh\nfenced\n```\n| a | table |\n- see [this](that.md) and https://example.org/long\n"
-    assert [line for _, line in prose(text)] == ["one", "", "- see  and "]
-
-
 def test_no_two_classes_have_one_name():
     """A search for a class finds one. Those with an underscore are their file's own, and kernels come in pairs."""
     found = {}

@@ -1,6 +1,5 @@
 """Command blocks of README and docs run as they stand, and so do their Python blocks."""
 
-import ast
 import os
 import re
 import shlex
@@ -10,8 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from headgate.cli import main
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -59,16 +56,13 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys, forgets_modules):
+def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, typed, forgets_modules):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
     lines = [line for block in SH.findall(page.read_text("utf-8")) for line in block.splitlines()]
     assert lines
     for line in lines:
-        monkeypatch.setattr("sys.argv", shlex.split(line))
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        assert stopped.value.code in (0, None), f"{line}\n{capsys.readouterr().err}"
+        typed(*shlex.split(line))
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
@@ -87,29 +81,6 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')
-
-
-def class_of(text, name):
-    """The source of a class, however far it is indented and whatever its settings are if they are left out."""
-    tree = next(each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef) and each.name == name)
-    for each in tree.body:
-        if isinstance(each, ast.AnnAssign):
-            each.value = None
-    return ast.unparse(tree)
-
-
-@pytest.mark.parametrize(
-    ("tutorial", "example", "name"),
-    [
-        ("2_your_own_policy", "my_policy", "BelowAverage"),
-        ("3_your_own_data_model_and_prices", "my_model", "TwoLayers"),
-    ],
-)
-def test_the_parts_in_the_tutorials_are_those_of_the_examples(tutorial, example, name):
-    text = (ROOT / "docs" / "tutorials" / f"{tutorial}.py").read_text("utf-8")
-    module = re.search(r"\(\'\'\'\n(.*?)\'\'\'\)", text, re.DOTALL)  # that a tutorial writes beside its recipe
-    own = (ROOT / "examples" / f"{example}.py").read_text("utf-8")
-    assert class_of(module[1] if module else text, name) == class_of(own, name)
 
 
 def test_make_run_is_the_main_job():
