@@ -4,7 +4,7 @@ The inner strategy samples clients, configures and averages; it knows nothing of
 differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
 from pathlib import Path
@@ -62,7 +62,7 @@ class Gated(Strategy):
         Any strategy: it samples, configures and averages as it does alone. It sees only nodes that are clients, and only
         replies that passed all checks.
     experiment
-        A recipe or what was loaded from one, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
+        A recipe, by name, by file or as a dict, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
     folder
         The run folder. A run that is there already goes on.
     discipline
@@ -83,7 +83,7 @@ class Gated(Strategy):
     def __init__(
         self,
         inner: Strategy,
-        experiment: Experiment | str,
+        experiment: Experiment | str | Mapping[str, Any],
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
@@ -92,7 +92,7 @@ class Gated(Strategy):
         fixed_shapes: bool | None = None,
         watch: Callable[[str], None] | None = None,
     ) -> None:
-        experiment = load(experiment) if isinstance(experiment, str) else experiment
+        experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self.inner, self.experiment, self.discipline = inner, experiment, discipline or Discipline()
         check_playable(experiment)  # before anything is written
         if self.discipline.quorum > experiment.system.clients:
@@ -492,7 +492,7 @@ class AdmissionStrategy(Gated):
 
     def __init__(
         self,
-        experiment: Experiment | str,
+        experiment: Experiment | str | Mapping[str, Any],
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
@@ -500,7 +500,7 @@ class AdmissionStrategy(Gated):
         client_evaluation: bool = False,
         watch: Callable[[str], None] | None = None,
     ) -> None:
-        experiment = load(experiment) if isinstance(experiment, str) else experiment
+        experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
         super().__init__(self._averaging, experiment, folder, discipline=discipline, prices=prices, everyone=True, watch=watch)
 
