@@ -1,15 +1,15 @@
 """Averaging as the simulator does it, as one more strategy of Flower: the recipe's weights and server update."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from headgate.books.ledger_store import NOTHING_KNOWN, Event, Medians
+from headgate.books.ledger_store import Event, Medians
 from headgate.books.messages import RECORD
 from headgate.control.types import Floats
 from headgate.errors import SettingError
@@ -25,8 +25,11 @@ from headgate.learning.cohort import draw_cohort
 from headgate.learning.server import ServerUpdate, State
 from headgate.theory.labels import paper
 
+UNKNOWN = -1.0
+"""a median that is not known yet"""
 
-class Averaging(Strategy):
+
+class Averaging(FedAvg):
     """The recipe's cohort, weights, server update and mean of models, in a `Gated`.
 
     Parameters
@@ -42,7 +45,9 @@ class Averaging(Strategy):
     memory = ("state", "mean", "medians")
 
     def __init__(self, experiment: Experiment, norm_multiple: float, evaluates: bool = False) -> None:
-        self.experiment, self.norm_multiple, self.evaluates = experiment, norm_multiple, evaluates
+        super().__init__(1.0, float(evaluates), 0, 0, 0)
+        self.experiment, self.norm_multiple = experiment, norm_multiple
+        self._clients: dict[int, int] = {}
         self.model: NamedArrays = {}
         self.events: list[Event] = []
         """what is to be told of the last round"""
@@ -50,33 +55,33 @@ class Averaging(Strategy):
         """of the server update"""
         self.mean: NamedArrays | None = None
         """of the models so far, where the recipe asks for it: what is evaluated, and what a run ends with"""
-        self.medians: Medians = NOTHING_KNOWN
-        self._clients: dict[int, int] = {}
+        self.medians = [UNKNOWN, UNKNOWN]
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """The model to the cohort."""
+        assert isinstance(grid, ClientGrid)
         self.model = numpy_of(arrays)
         size, clients = self.experiment.training.cohort, self.experiment.system.clients
         seed = int(self.experiment.seeds[0])
         cohort = set(range(clients) if size is None else draw_cohort(seed, server_round, clients, size).tolist())
-        return self._messages(arrays, config, grid, MessageType.TRAIN, server_round, cohort)
+        messages = super().configure_train(server_round, arrays, config, grid)
+        return [message for message in messages if (grid.clients or {})[message.metadata.dst_node_id] in cohort]
 
-    def _messages(
-        self, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, kind: str, t: int, among: Iterable[int]
-    ) -> list[Message]:
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        """To all clients that are there, or to none."""
         assert isinstance(grid, ClientGrid)
-        own = RecordDict({"arrays": arrays, "config": ConfigRecord({**config, "server-round": t})})
-        grid.get_node_ids()
-        wanted = set(among)
-        self._clients = {node: client for node, client in (grid.clients or {}).items() if client in wanted}
-        return [Message(own, node, kind) for node in self._clients]
+        messages = super().configure_evaluate(server_round, arrays, config, grid)
+        self._clients = dict(grid.clients or {})
+        return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """What the server update makes of the mean, which is the model itself where nobody trained."""
         updates = [self._update(reply) for reply in replies]
         kept, self.events = updates, []
         if self.norm_multiple:
-            kept, self.medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, self.medians)
+            known = tuple(None if each == UNKNOWN else each for each in self.medians)
+            kept, medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, cast(Medians, known))
+            self.medians = [UNKNOWN if each is None else each for each in medians]
         alpha = self.experiment.system.weight[[update.client for update in updates]]
         n = np.array([[update.n for update in updates]], dtype=np.int64)
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
@@ -94,13 +99,6 @@ class Averaging(Strategy):
         assert isinstance(client, int)
         assert isinstance(n, int)
         return Update(client, n, read_arrays(arrays, self.model), numbers(reply.content.metric_records.values()))
-
-    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """To all clients that are there, or to none."""
-        if not self.evaluates:
-            return []
-        everybody = range(self.experiment.system.clients)
-        return self._messages(arrays, config, grid, MessageType.EVALUATE, server_round, everybody)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The mean of what clients measured, by their weights in the recipe."""

@@ -239,13 +239,13 @@ class Gated(Strategy):
         losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         done = done.with_events([*forged, *heard.events])
-        before, failure, moved, told = self._memory.now(), None, None, None
+        failure, moved, told = None, None, None
         try:
             moved, told, events = self._aggregated(now.t, heard)
         except Exception as error:  # what was bought is settled before the run ends
             failure, events = error, [Event(now.t, -1, "not aggregated", f"{type(error).__name__}: {error}")]
         if moved is None:
-            self._memory.restore(before)
+            self._memory.restore(read_parameters(self._record.parameters, *self._file)[1])
         model = self._model if moved is None else moved
         metrics = self._metrics(done, heard, self._judged(now.t, self._judged_arrays(record_of(model))))
         with on_disk(self._record.folder):
@@ -302,8 +302,6 @@ class Gated(Strategy):
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
         if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.fill:
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
-        for name in self._memory.unsaved:
-            log(INFO, "  %s.%s is not saved: after a restart it begins again", type(self.inner).__name__, name)
         self.inner.summary()
 
     # its parts
