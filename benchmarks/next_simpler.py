@@ -154,7 +154,7 @@ def grouped(module: nn.Module, parameters: dict[str, Tensor], x: Tensor, clients
             x.dtype
         )
     if isinstance(module, nn.Flatten):
-        return x.view(len(x), clients, -1).transpose(0, 1)
+        return x.reshape(len(x), clients, -1).transpose(0, 1)
     if isinstance(module, nn.Linear):
         return torch.baddbmm(own["bias"][:, None].to(x.dtype), x, own["weight"].transpose(1, 2).to(x.dtype))
     return module(x)

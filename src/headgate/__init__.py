@@ -33,6 +33,11 @@ Classes: for a loop or parts of one's own (policies, prices and rules that ship 
     System            what is given: buffers, budget, horizon, weights
     Controller        decides every round, and keeps the ledger
     Report            what clients really did in a round
+    Supply            who is there in a round, and what can be had
+    Amendment         terms that change from the next round on
+    Books             the same on disk, safe to be killed anywhere, with statements for finance
+    Purchase          of `Books.begin`: what a client is to admit
+    Delivery          for `Books.settle`: what a client has done
     AdmissionPolicy   base class: how much to admit
     Retention         base class: which samples stay in a buffer
     Selection         base class: which samples of a window are bought
@@ -50,14 +55,17 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from headgate.analysis.replay import ReplayResult, replay
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
+    from headgate.books.books import Books, Delivery, Purchase
     from headgate.control import (
         AdmissionPolicy,
         AdmissionRequest,
+        Amendment,
         Candidates,
         Controller,
         Report,
         Retention,
         Selection,
+        Supply,
         System,
         View,
     )
@@ -70,7 +78,10 @@ if _typing.TYPE_CHECKING:
 _HOME = {
     "headgate.analysis.replay": "replay ReplayResult",
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
-    "headgate.control": "AdmissionPolicy AdmissionRequest Candidates Controller Report Retention Selection System View",
+    "headgate.books.books": "Books Delivery Purchase",
+    "headgate.control": (
+        "AdmissionPolicy AdmissionRequest Amendment Candidates Controller Report Retention Selection Supply System View"
+    ),
     "headgate.control.prices": "PriceProcess",
     "headgate.errors": "HeadgateError",
     "headgate.experiment": "Experiment",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headgate.control.controller import Controller
 from headgate.control.policies import Constant, Headgate
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.purse import kept_back, most_money
+from headgate.control.policies.budgeted.purse import kept_back
 from headgate.control.retention import Fifo
 from headgate.control.types import Report, System
 from headgate.errors import LedgerError
@@ -111,7 +111,7 @@ def spent(system, prices, chance, late):
     controller = Controller(system, Greedy(fill=0.0, fairness=1.0, overdraft=0.0), 1)
     ledger, waiting, last = controller.open(), [], len(prices) + 1
     for t, row in enumerate([*prices, prices[0]], start=1):
-        most = most_money(system, t, 0.0)
+        most = system.money(t)
         price = row[None] if row.size > 1 else row
         owing = sum(one * count for _, count, one in waiting)
         amounts = np.concatenate([ledger.spent, row, [one for *_, one in waiting]])

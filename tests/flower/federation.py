@@ -207,7 +207,7 @@ class Federation(RuleBasedStateMachine):
     def check(self):
         self.serve()
         with self.world.store() as store:
-            replayed = Accounts(self.world.experiment, store)
+            replayed = Accounts.of(self.world.experiment, store)
             same_ledgers(self.server.ledger, replayed.ledger)
             rows, settled = store.clients(), store.settled
             self.t = settled

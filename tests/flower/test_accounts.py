@@ -23,7 +23,7 @@ def store(tmp_path):
 
 
 def opened(store, policy="both", **more):
-    return Accounts(an_experiment(policy, 6, **more), store)
+    return Accounts.of(an_experiment(policy, 6, **more), store)
 
 
 def honest(order, rounds, admitted, occupancy, **more):

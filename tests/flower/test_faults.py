@@ -36,7 +36,7 @@ def test_the_live_ledger_is_the_replay_after_every_round(tmp_path):
     for t in range(1, ROUNDS + 1):
         with closing(world.strategy()) as strategy:
             strategy.start(world.grid, start(), num_rounds=t)
-            same_ledgers(strategy.ledger, Accounts(world.experiment, strategy.store).ledger)
+            same_ledgers(strategy.ledger, Accounts.of(world.experiment, strategy.store).ledger)
 
 
 def test_what_was_admitted_in_silence_is_charged_at_its_own_price_when_it_becomes_known(tmp_path):

@@ -74,9 +74,9 @@ def test_no_more_than_c_times_t_is_spent_to_the_last_bit(rows, per_client, late,
     own = {"policies": {"p": policy}, "prices": {"kind": "constant", "value": 1e-12}}  # which the server is not asked for here
     experiment = an_experiment("p", rounds, budget=total / rounds, **own)
     with TemporaryDirectory() as folder, closing(LedgerStore(Path(folder) / "ledger.sqlite")) as store:
-        ledger = play(Accounts(experiment, store), [*prices, prices[0]], chance, late)
+        ledger = play(Accounts.of(experiment, store), [*prices, prices[0]], chance, late)
         assert ledger.spent[0] <= experiment.system.budget * rounds
-        assert ledger.spent[0] == Accounts(experiment, store).ledger.spent[0]
+        assert ledger.spent[0] == Accounts.of(experiment, store).ledger.spent[0]
         charged = sum(row.charge for row in store.orders())
         assert ledger.spent[0] == pytest.approx(charged, rel=1e-12)
         assert store.corrections() == []

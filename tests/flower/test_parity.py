@@ -61,7 +61,7 @@ def assert_same(task, folder, stores):
             np.testing.assert_allclose(*told, rtol=1e-9)
         assert mine == theirs
     with closing(LedgerStore(folder / LEDGER)) as store:
-        accounts = Accounts(task.experiment, store)
+        accounts = Accounts.of(task.experiment, store)
         (policy,) = task.experiment.policies.values()
         knows = policy.retention(task.experiment.system)  # the server knows no labels and looks at no sample
         counts = () if knows.by_class or knows.scores else ("uses", "squared_uses")

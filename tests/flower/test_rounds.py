@@ -222,7 +222,7 @@ def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
             for statement in change.split(";"):
                 store._db.execute(statement)
             with pytest.raises(LedgerError, match=reason):
-                Accounts(world.experiment, store)
+                Accounts.of(world.experiment, store)
 
 
 def test_damaged_parameters_are_refused(tmp_path):

@@ -30,7 +30,7 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
     assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it held")
     with world.buffer(2) as buffer, world.store() as store:
         held = len(buffer.positions(store.experiment))
-        accounts = Accounts(world.experiment, store)
+        accounts = Accounts.of(world.experiment, store)
         assert accounts.client(2).withdrawn == accounts.ledger.occupancy[0, 2] - held == 1
         assert store.rounds()[-1].clients["held"][2] == held
         assert store.rounds()[-1].metrics["n"] == accounts.ledger.occupancy.sum() - 1

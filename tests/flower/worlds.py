@@ -141,7 +141,7 @@ class World:
     def audit(self, liars=frozenset()):
         """Everything adds up; `liars` are clients whose answers were changed on the way. Returns the replayed ledger."""
         with self.store() as store:
-            accounts = Accounts(self.experiment, store)  # the replay, which must agree with what was recorded
+            accounts = Accounts.of(self.experiment, store)  # the replay, which must agree with what was recorded
             ledger, name = accounts.ledger, store.experiment
             prices = {past.round: past.price for past in store.rounds()}
             if (begun := store.begun()) is not None:

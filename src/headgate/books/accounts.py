@@ -5,18 +5,23 @@ Nothing here knows of Flower or of a model. The ledger in memory is the replay o
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from headgate.books.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered
+from headgate.books.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered, now
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
 from headgate.books.receipts import Closings, check_address, check_held, closings
 from headgate.books.replay import check_orders, decided, replay, report_of, reserve
 from headgate.books.rules import stated, stated_choice
+from headgate.control.amendments import Amendment
 from headgate.control.controller import Controller
-from headgate.control.policies.budgeted.purse import kept_back, most_money
-from headgate.control.types import Floats, Ints, Ledger, Losses, Orders
+from headgate.control.policies.budgeted.purse import kept_back
+from headgate.control.policies.held import held
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.supply import EVERYTHING, Supply
+from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, System
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
 from headgate.registry import Unnamed
@@ -90,24 +95,53 @@ class Answer:
 
 
 class Accounts:
-    """The accounts of one policy and one seed, in one store."""
+    """The accounts of one policy and one seed, in one store. `fixed` are the fields that all orders share."""
 
-    def __init__(self, experiment: Experiment, store: LedgerStore) -> None:
-        self.experiment, self.store = experiment, store
-        self.rule, self.settings, self.choice = check_playable(experiment)
-        (self.policy,) = experiment.policies
-        self.seed = int(experiment.seeds[0])
-        self.asks = experiment.policies[self.policy].listens or bool(experiment.training.losses)
-        """whether clients are to tell what their samples lose"""
-        policy = experiment.policies[self.policy]
-        self.looks = experiment.price_of_looks(policy)
-        """what is paid for looks with every label"""
-        choice = policy.selection if self.choice else None
-        self.looks_at_samples = bool(policy.retention(experiment.system).scores or (choice and choice.looks))
-        """whether clients need the model to drop or to choose samples"""
-        self.controller = Controller(experiment.system, policy, 1, experiment.seeds, looks=self.looks)
-        self.ledger = replay(store, self.controller)
+    def __init__(
+        self,
+        store: LedgerStore,
+        system: System,
+        policy: AdmissionPolicy,
+        seed: int = 0,
+        looks: float = 0.0,
+        fixed: Mapping[str, Any] = MappingProxyType({}),
+        name: str = "",
+    ) -> None:
+        self.store, self.seed, self.looks = store, seed, looks
+        self.policy = name or type(policy).__name__.lower()
+        self.fixed = {"seed": seed, **fixed}
+        first = Controller(system, policy, 1, np.array([seed]), looks=looks)
+        self.controller, self.ledger = replay(store, first)
+        store.remember_system(system, held(policy) is policy)
         self.clients = store.clients()
+        self._amended = 0
+        self.take_up()
+
+    @classmethod
+    def of(cls, experiment: Experiment, store: LedgerStore) -> "Accounts":
+        """The accounts of an experiment's one policy and seed."""
+        rule, settings, choice = check_playable(experiment)
+        ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
+        asks = policy.listens or bool(experiment.training.losses)
+        fixed = {"rule": rule, "settings": settings, "losses": asks, "choice": choice, "late": experiment.data.late}
+        return cls(store, experiment.system, policy, seed, experiment.price_of_looks(policy), fixed, name)
+
+    @property
+    def system(self) -> System:
+        """What is given, by the latest amendment."""
+        return self.controller.system
+
+    @property
+    def asks(self) -> bool:
+        """Whether clients are to report what their samples lose."""
+        return bool(self.fixed.get("losses"))
+
+    @property
+    def looks_at_samples(self) -> bool:
+        """Whether clients need the model to drop or to choose samples."""
+        policy = self.controller.policy
+        choice = policy.selection if self.fixed.get("choice") else None
+        return bool(policy.retention(self.system).scores or (choice and choice.looks))
 
     @property
     def t(self) -> int:
@@ -120,17 +154,21 @@ class Accounts:
 
     # the two halves of a round
 
-    def begin(self, price: Floats, present: Collection[int]) -> OpenRound:
+    def begin(self, price: Floats, present: Collection[int], supply: Supply = EVERYTHING, when: str | None = None) -> OpenRound:
         """The next round, with its orders on disk: those written before a crash, or new ones to the clients in `present`."""
         begun, self.clients = self.store.begun(), self.store.clients()  # somebody may have lifted a quarantine
         if begun is None:
+            self.take_up()
             reserved = self._reserved(price)
-            orders = decided(self.controller, self.ledger, price, reserved)
-            self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)))
+            if len(present) < self.system.clients:
+                supply = supply._replace(present=np.isin(np.arange(self.system.clients), list(present)))
+            supply = self._within_month(supply, when := when or now())
+            orders = decided(self.controller, self.ledger, price, reserved, supply)
+            self.store.begin(orders.t, price, reserved, list(self._rows(orders, present)), supply, when)
         elif begun.round != self.t + 1:
             raise LedgerError(f"round {begun.round}: was begun after round {self.t}; {self.store.path} is damaged")
         else:
-            orders = decided(self.controller, self.ledger, begun.price, begun.reserved)
+            orders = decided(self.controller, self.ledger, begun.price, begun.reserved, begun.supply)
             check_orders(orders, self.store.orders(begun.round))
         outstanding: dict[int, dict[int, Ordered]] = {}
         for row in self.store.outstanding():
@@ -138,12 +176,37 @@ class Accounts:
         buffers = self.controller.buffers
         return OpenRound(orders, self.ledger, buffers.kept_from(self.ledger, orders.t), buffers.limit, outstanding)
 
+    def amend(self, change: Amendment, by: str, why: str = "", order: tuple[int, int] | None = None) -> None:
+        """Write an amendment and take it up; refused where it cannot be, or where the policy does not keep to its money."""
+        begun = self.store.begun()
+        self.controller.amend(self.ledger if begun is None else replace(self.ledger, t=begun.round), change)
+        self.store.amend(change, by, why, order)
+        if begun is None:
+            self.take_up()
+
+    def take_up(self) -> None:
+        """The amendments that hold from the next round on, made here or by another process."""
+        for each in self.store.amendments(self._amended):
+            if each.round > self.t:
+                break
+            if each.round == self.t:
+                self.controller, self.ledger = self.controller.amend(self.ledger, each.change)
+            self._amended = each.id
+
+    def _within_month(self, supply: Supply, when: str) -> Supply:
+        """The supply of a round begun at that time, with the money of its month."""
+        month = next((each.change.month for each in reversed(self.store.amendments()) if each.change.month is not None), None)
+        if not month:
+            return supply
+        before = max((past.spent for past in self.store.rounds() if past.begun[:7] < when[:7]), default=0.0)
+        return supply._replace(money=min(supply.money, before + month))
+
     def _reserved(self, price: Floats) -> float:
         """What open orders may cost, and what rounding may add because answers are charged in the order in which they come."""
-        open_, system = self.store.outstanding(), self.experiment.system
+        open_, system = self.store.outstanding(), self.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
         amounts = np.concatenate([self.ledger.spent, np.ravel(price), [row.price for row in open_]])
-        most = most_money(system, self.t + 1, overdraft)
+        most = system.money(self.t + 1, overdraft)
         return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
@@ -168,12 +231,7 @@ class Accounts:
             limit=NO_LIMIT if now.limit is None else int(now.limit[client]),
             acknowledged=min(unheard, default=now.t) - 1,
             train=train,
-            rule=self.rule,
-            settings=self.settings,
-            seed=self.seed,
-            losses=self.asks,
-            choice=self.choice,
-            late=self.experiment.data.late,
+            **self.fixed,
         )
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
@@ -206,6 +264,7 @@ class Accounts:
         clients: list[ClientRow] = []
         events: list[Event] = []
         away = [row.client for row in self.clients.values() if row.quarantined]  # nothing of theirs stays open
+        away += [] if self.system.amended is None else self.system.amended.left
         for answer in answers:
             row, receipt = self.client(answer.client), answer.receipt
             caught = answer.offence and row.offences + 1 >= offences
@@ -245,10 +304,11 @@ class Accounts:
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
         medians: Medians = NOTHING_KNOWN,
+        keys: Iterable[tuple[int, int, str]] = (),
     ) -> None:
         """Write a settled round to disk, then change what is in memory."""
         told = (done.closed, done.corrected, done.ledger, done.clients, done.events)
-        self.store.settle(done.now.t, *told, parameters, metrics, by_client, medians)
+        self.store.settle(done.now.t, *told, parameters, metrics, by_client, medians, keys)
         self.ledger = done.ledger
         self.clients = {**self.clients, **{row.client: row for row in done.clients}}
 

@@ -11,6 +11,8 @@ import secrets
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -18,8 +20,10 @@ import numpy as np
 
 from headgate.books.durable import Durable
 from headgate.books.messages import one_line
-from headgate.control.types import Floats, Ledger, Losses, Terms
-from headgate.errors import LedgerError
+from headgate.control.amendments import Amendment
+from headgate.control.supply import EVERYTHING, Supply
+from headgate.control.types import Floats, Ledger, Losses, System, Terms
+from headgate.errors import LedgerError, SettingError
 
 LEDGER = "ledger.sqlite"
 """name of the file in a run folder"""
@@ -53,6 +57,9 @@ class SettledRound(NamedTuple):
     round: int
     price: Floats
     reserved: float
+    begun: str
+    """when its orders were written, in UTC"""
+    supply: Supply
     debt: float
     spent: float
     parameters: str
@@ -60,7 +67,7 @@ class SettledRound(NamedTuple):
     medians: Medians
     metrics: dict[str, Any]
     clients: dict[str, Any] | None
-    """the row of the table of clients; its column has been called occupancy since it told no more than that"""
+    """the row of the table of clients"""
 
 
 class BegunRound(NamedTuple):
@@ -69,6 +76,31 @@ class BegunRound(NamedTuple):
     round: int
     price: Floats
     reserved: float
+    supply: Supply
+
+
+class Amended(NamedTuple):
+    """An amendment as it was made."""
+
+    id: int
+    round: int
+    """the last round before it"""
+    made: str
+    """when, in UTC"""
+    by: str
+    why: str
+    change: Amendment
+    order: tuple[int, int] | None
+    """the round and the client of the order whose invoice is corrected"""
+
+    def stated(self) -> str:
+        """The change in a line, as in `money 500`."""
+        of = "" if self.order is None else f" of round {self.order[0]}, client {self.order[1]}"
+        own = {name: value for name, value in asdict(self.change).items() if value != getattr(Amendment, name)}
+        return (
+            ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in own.items())
+            + of
+        )
 
 
 class Event(NamedTuple):
@@ -106,11 +138,11 @@ class Node(NamedTuple):
 
 
 class LedgerStore(Durable):
-    format = "headgate flower ledger 3"
+    format = "headgate ledger store 3"
     schema = (
         "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, "
-        "settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, sha256 TEXT, medians TEXT, metrics TEXT, "
-        "occupancy TEXT)",
+        "begun TEXT NOT NULL, supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, "
+        "sha256 TEXT, medians TEXT, metrics TEXT, clients TEXT)",
         "CREATE TABLE IF NOT EXISTS orders (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, "
         "price REAL NOT NULL, admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client))",
         "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
@@ -123,6 +155,9 @@ class LedgerStore(Durable):
         "CREATE TABLE IF NOT EXISTS corrections (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, "
         "free INTEGER NOT NULL, price REAL NOT NULL, admitted INTEGER NOT NULL, learned INTEGER, "
         "PRIMARY KEY (round, client, learned))",
+        "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round INTEGER NOT NULL, made TEXT NOT NULL, "
+        "by TEXT NOT NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER, of_client INTEGER)",
+        "CREATE TABLE IF NOT EXISTS samples (round INTEGER, client INTEGER, key TEXT, PRIMARY KEY (round, client, key))",
         # what samples lost: of new ones for each client, then of those held before
         "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB NOT NULL)",
     )
@@ -136,14 +171,43 @@ class LedgerStore(Durable):
         first = self._fixed("terms", json.dumps(terms._asdict()))
         Terms(**json.loads(str(first))).check(terms, str(self.path))
 
+    def remember_system(self, system: System, keeps: bool) -> None:
+        """Write what was given at the beginning, and whether the policy keeps to its money; later changes are amendments."""
+        self._fixed("keeps", int(keeps))
+        table = {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
+        table |= {name: getattr(system, name) for name in ("budget", "horizon", "currency")}
+        self._fixed("system", json.dumps(table))
+
+    def system(self) -> System:
+        """What was given at the beginning."""
+        return System(**json.loads(str(self.meta("system") or "{}")))
+
+    def spent(self) -> float:
+        """Return what the ledger says was spent, invoices of the time after the last round included."""
+        last = self._db.execute("SELECT round, spent FROM rounds WHERE settled = 1 ORDER BY round DESC LIMIT 1").fetchone()
+        t, spent = last or (0, 0.0)
+        return float(spent + sum(each.change.adjust for each in self.amendments() if each.round >= t))
+
+    def times(self) -> dict[int, str]:
+        """When the orders of each round were written."""
+        return dict(self._db.execute("SELECT round, begun FROM rounds").fetchall())
+
     # writing
 
-    def begin(self, t: int, price: Floats, reserved: float, orders: Sequence[Ordered]) -> None:
-        """Write a round's price and orders, before any of them is sent."""
+    def begin(
+        self,
+        t: int,
+        price: Floats,
+        reserved: float,
+        orders: Sequence[Ordered],
+        supply: Supply = EVERYTHING,
+        begun: str | None = None,
+    ) -> None:
+        """Write a round's price, what could be had, and its orders, before any of them is sent."""
         with self.transaction():
             self._insert(
-                "INSERT INTO rounds (round, price, reserved, settled) VALUES (?, ?, ?, 0)",
-                (t, np.asarray(price, np.float64).tobytes(), reserved),
+                "INSERT INTO rounds (round, price, reserved, begun, supply, settled) VALUES (?, ?, ?, ?, ?, 0)",
+                (t, np.asarray(price, np.float64).tobytes(), reserved, begun or now(), _stated(supply)),
             )
             self._db.executemany(
                 "INSERT INTO orders (round, client, ordered, free, price) VALUES (?, ?, ?, ?, ?)", [row[:5] for row in orders]
@@ -161,6 +225,7 @@ class LedgerStore(Durable):
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
         medians: Medians = NOTHING_KNOWN,
+        keys: Iterable[tuple[int, int, str]] = (),
     ) -> None:
         """Write all that a round came to, in one transaction."""
         with self.transaction():
@@ -174,9 +239,10 @@ class LedgerStore(Durable):
             self._db.executemany("INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", list(corrected))
             self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(clients))
             self._note(events)
+            self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", list(keys))
             done = self._db.execute(
                 "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, medians = ?, metrics = ?, "
-                "occupancy = ? WHERE round = ? AND settled = 0",
+                "clients = ? WHERE round = ? AND settled = 0",
                 (
                     float(ledger.debt[0]),
                     float(ledger.spent[0]),
@@ -218,6 +284,46 @@ class LedgerStore(Durable):
                 self._note([Event(self.settled, client, "lifted", "gets orders again")])
         return bool(done.rowcount)
 
+    def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> Amended:
+        """Write an amendment, which holds from the round after the one that is begun or settled."""
+        if not self.meta("keeps"):
+            raise SettingError("the policy does not keep to its money: terms can be amended with one that does, as headgate")
+        table = changed(change)
+        with self.transaction():
+            t = int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
+            if order is not None:
+                self._check_adjusted(order, change.adjust)
+            row = (t, now(), one_line(by), one_line(why), json.dumps(table), *(order or (None, None)))
+            done = self._db.execute(
+                "INSERT INTO amendments (round, made, by, why, change, of_round, of_client) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+            )
+        return Amended(int(done.lastrowid or 0), row[0], row[1], row[2], row[3], change, order)
+
+    def _check_adjusted(self, order: tuple[int, int], amount: float) -> None:
+        t, client = order
+        rows = [*(row for row in self.orders(t) if row.client == client)]
+        if not rows:
+            raise LedgerError(f"order = round {t}, client {client}: there is none")
+        rows += [row for row in self.corrections() if row[:2] == order]
+        earlier = [each.change.adjust for each in self.amendments() if each.order == order]
+        if (paid := sum(row.charge for row in rows) + sum(earlier)) + amount < 0:
+            raise LedgerError(f"adjust = {amount:g}: is more than the {paid:g} that were paid on this order")
+
+    def amendments(self, after: int = 0) -> list[Amended]:
+        """The amendments, the oldest first; `after` is the id of the last one that is known."""
+        rows = self._db.execute("SELECT * FROM amendments WHERE id > ? ORDER BY id", (after,))
+        return [
+            Amended(id, t, made, by, why, Amendment(**json.loads(change)), None if of is None else (of, client))
+            for id, t, made, by, why, change, of, client in rows
+        ]
+
+    def keys(self) -> dict[tuple[int, int], list[str]]:
+        """The keys of the samples that were delivered, by round and client, where clients told them."""
+        found = dict[tuple[int, int], list[str]]()
+        for t, client, key in self._db.execute("SELECT round, client, key FROM samples ORDER BY round, client, key"):
+            found.setdefault((t, client), []).append(key)
+        return found
+
     def _insert(self, statement: str, values: tuple[Any, ...]) -> None:
         try:
             self._db.execute(statement, values)
@@ -242,21 +348,22 @@ class LedgerStore(Durable):
 
     def begun(self) -> BegunRound | None:
         """The round that was begun and is not settled."""
-        row = self._db.execute("SELECT round, price, reserved FROM rounds WHERE settled = 0").fetchone()
-        return None if row is None else BegunRound(row[0], np.frombuffer(row[1]), row[2])
+        row = self._db.execute("SELECT round, price, reserved, supply FROM rounds WHERE settled = 0").fetchone()
+        return None if row is None else BegunRound(row[0], np.frombuffer(row[1]), row[2], _read(row[3]))
 
     def rounds(self, after: int = 0) -> list[SettledRound]:
         rows = self._db.execute(
-            "SELECT round, price, reserved, debt, spent, parameters, sha256, medians, metrics, occupancy FROM rounds "
-            "WHERE settled = 1 AND round > ? ORDER BY round",
+            "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, medians, metrics, clients "
+            "FROM rounds WHERE settled = 1 AND round > ? ORDER BY round",
             (after,),
         )
         return [
             SettledRound(*row)._replace(
                 price=np.frombuffer(row[1]),
-                medians=tuple(json.loads(row[7])),
-                metrics=json.loads(row[8]),
-                clients=None if row[9] is None else json.loads(row[9]),
+                supply=_read(row[4]),
+                medians=tuple(json.loads(row[9])),
+                metrics=json.loads(row[10]),
+                clients=None if row[11] is None else json.loads(row[11]),
             )
             for row in rows
         ]
@@ -307,12 +414,12 @@ class LedgerStore(Durable):
         """Samples that became known of after their orders were closed."""
         return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
 
-    def losses(self, clients: int) -> dict[int, Losses]:
-        """What a policy that listens was told after each round."""
+    def losses(self) -> dict[int, Losses]:
+        """What a policy that listens was told after each round; control refuses those of another number of clients."""
         rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
-        if any(len(told) != 16 * clients for _, told in rows):
-            raise LedgerError(f"{self.path}: losses of a round are not two for each of {clients} clients; it is damaged")
-        return {t: Losses(*np.frombuffer(told).reshape(2, 1, clients)) for t, told in rows}
+        if any(len(told) % 16 for _, told in rows):
+            raise LedgerError(f"{self.path}: losses of a round are not two for each client; it is damaged")
+        return {t: Losses(*np.frombuffer(told).reshape(2, 1, -1)) for t, told in rows}
 
     def quarantined(self) -> set[int]:
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}
@@ -326,3 +433,33 @@ class LedgerStore(Durable):
 
     def events(self) -> list[Event]:
         return [Event(*row) for row in self._db.execute("SELECT round, client, kind, reason FROM events ORDER BY id")]
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def changed(change: Amendment) -> dict[str, Any]:
+    """What an amendment changes, by name."""
+    return {name: value for name, value in asdict(change).items() if value != getattr(Amendment, name)}
+
+
+def _stated(supply: Supply) -> str:
+    """What could be had, as JSON; who was away is listed, and what was not limited is left out."""
+    usual = EVERYTHING._asdict()
+    table = {name: getattr(supply, name) for name in ("in_all", "lot", "money") if getattr(supply, name) != usual[name]}
+    if supply.present is not None:
+        present = np.asarray(supply.present)
+        table["present"] = [present.size, np.flatnonzero(~present).tolist()]
+    if supply.most is not None:
+        table["most"] = np.asarray(supply.most).tolist()
+    return json.dumps(table)
+
+
+def _read(text: str) -> Supply:
+    table = json.loads(text)
+    if "present" in table:
+        clients, away = table["present"]
+        table["present"] = ~np.isin(np.arange(clients), away)
+    return Supply(**table)

@@ -6,12 +6,16 @@ import numpy as np
 
 from headgate.books.ledger_store import LedgerStore, Ordered
 from headgate.control.controller import Controller
+from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ledger, Losses, Orders, Report
 from headgate.errors import LedgerError
 
 
-def replay(store: LedgerStore, controller: Controller) -> Ledger:
-    """The ledger after the last settled round; refused where what was recorded is not what control makes of it."""
+def replay(store: LedgerStore, controller: Controller) -> tuple[Controller, Ledger]:
+    """The ledger after the last settled round, and the controller under the terms of that time.
+
+    Refused where what was recorded is not what control makes of it.
+    """
     store.check_terms(controller.terms)
     ledger = controller.open()
     learned: dict[int, list[Ordered]] = {}
@@ -22,24 +26,27 @@ def replay(store: LedgerStore, controller: Controller) -> Ledger:
     for row in (*orders, *store.corrections()):
         if row.learned is not None:
             learned.setdefault(row.learned, []).append(row)
-    told = store.losses(controller.system.clients) if controller.policy.listens else {}
+    told = store.losses() if controller.policy.listens else {}
+    amendments = store.amendments()
     for past in store.rounds():
+        while amendments and amendments[0].round <= ledger.t:
+            controller, ledger = controller.amend(ledger, amendments.pop(0).change)
         if past.round != ledger.t + 1:
             raise LedgerError(f"round {ledger.t + 1}: is missing in {store.path}")
-        decision = decided(controller, ledger, past.price, past.reserved)
+        decision = decided(controller, ledger, past.price, past.reserved, past.supply)
         check_orders(decision, sent.get(past.round, []))
         report = report_of(decision, learned.get(past.round, []), told.get(past.round))
         ledger = controller.post(ledger, decision, report)
         for name, live, recorded in (("Z", float(ledger.debt[0]), past.debt), ("spend", float(ledger.spent[0]), past.spent)):
             if live != recorded:
                 raise LedgerError(f"round {past.round}: {name} is {live!r} by the replay, {recorded!r} in {store.path}")
-    return ledger
+    return controller, ledger
 
 
-def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float) -> Orders:
+def decided(controller: Controller, ledger: Ledger, price: Floats, reserved: float, supply: Supply = EVERYTHING) -> Orders:
     """The orders of the next round of one run at `price`, one number or one for each client."""
     paid = np.asarray(price, np.float64).reshape(1) if np.size(price) == 1 else np.asarray(price, np.float64)[None, :]
-    return controller.decide(ledger, paid, np.array([reserved]))
+    return controller.decide(ledger, paid, np.array([reserved]), supply)
 
 
 def check_orders(orders: Orders, recorded: Iterable[Ordered]) -> None:

@@ -1,13 +1,12 @@
 """How the clients of a run stand, from its ledger: offences, quarantine, and what became of every sample ordered."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.books.ledger_store import LEDGER, Event, LedgerStore, Ordered
+from headgate.books.ledger_store import Event, LedgerStore, Ordered
 from headgate.books.replay import reserve
-from headgate.errors import DataError, SettingError
+from headgate.books.statement import opened
+from headgate.errors import SettingError
 
 OFFENCES = ("rejected", "quarantined", "released", "lifted")
 """events that tell how a client came to stand where it does"""
@@ -34,7 +33,7 @@ class ClientStanding(NamedTuple):
 
 def standings(folder: Path | str) -> list[ClientStanding]:
     """Every client that was ordered something or offended, by number."""
-    with _ledger(folder) as store:
+    with opened(folder) as store:
         return standings_of(store)
 
 
@@ -58,13 +57,13 @@ def standings_of(store: LedgerStore) -> list[ClientStanding]:
 
 def nodes(folder: Path | str) -> dict[int, int]:
     """Client → the node that was it last."""
-    with _ledger(folder) as store:
+    with opened(folder) as store:
         return {node.client: node.node for node in sorted(store.nodes(), key=lambda node: node.since)}
 
 
 def offences(folder: Path | str) -> list[Event]:
     """What was rejected, who was put into quarantine, which money that released, and what was lifted; oldest first."""
-    with _ledger(folder) as store:
+    with opened(folder) as store:
         return [event for event in store.events() if event.kind in OFFENCES]
 
 
@@ -73,15 +72,6 @@ def lift(folder: Path | str, client: int) -> None:
 
     What the client had admitted on released orders is charged by its next valid answer, at the prices of those orders.
     """
-    with _ledger(folder) as store:
+    with opened(folder) as store:
         if not store.lift(client):
             raise SettingError(f"client {client}: is not in quarantine in {folder}")
-
-
-@contextmanager
-def _ledger(folder: Path | str) -> Iterator[LedgerStore]:
-    path = Path(folder) / LEDGER
-    if not path.is_file():
-        raise DataError(f"{folder}: holds no {LEDGER}; a run on Flower does")
-    with closing(LedgerStore(path)) as store:
-        yield store

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from headgate import __version__
-from headgate.cli import control, flower, learning
+from headgate.cli import control, flower, learning, ledger
 from headgate.cli.command_group import CommandGroup
 from headgate.cli.compare import compare
 from headgate.cli.console import say
@@ -55,6 +55,7 @@ app.command()(compare)
 app.command()(control.replay)
 app.command()(serve)
 app.add_typer(data, name="data")
+app.add_typer(ledger.commands, name="ledger")
 app.add_typer(flower.commands, name="flower")
 data.command("list")(learning.data_list)
 data.command("get")(learning.data_get)

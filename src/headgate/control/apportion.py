@@ -11,19 +11,19 @@ ROUNDING = 2.0**-30
 """Ten rounds of 0.1 are one sample, although their floating-point sum is 0.9999999999999999."""
 
 
-def whole_total(asked: Floats, carry: Floats, most: Ints | None = None) -> tuple[Ints, Floats, Floats]:
+def whole_total(asked: Floats, carry: Floats, most: Ints | None = None, lot: int = 1) -> tuple[Ints, Floats, Floats]:
     """(whole samples now, remainder to carry, real samples after the limit).
 
-    The remainder stays below one sample. What lies beyond `most` lapses: it is not owed later.
+    The remainder stays below one sample, or one lot. What lies beyond `most` lapses: it is not owed later.
     """
     if most is not None:
         asked = np.minimum(asked, np.maximum(most - carry, 0.0))
     due = asked + carry
-    total = np.floor(due + ROUNDING)
+    total = np.floor(due + ROUNDING) if lot == 1 else lot * np.floor((due + ROUNDING) / lot)
     return total.astype(np.int64), due - total, asked
 
 
-def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None) -> tuple[Ints, Ints]:
+def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None, whole: int | None = None) -> tuple[Ints, Ints]:
     """Divide `total` (R,) among the clients in proportion to `shares` (M,): (whole samples (R, M), new credit).
 
     A client's credit is what it is entitled to and has not got, times Σ shares, so it stays an integer.
@@ -31,12 +31,14 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
     earliest among those entitled to part of it. For fixed shares this is proportionate-fair
     scheduling on one processor (Baruah et al. 1996), where earliest deadline first keeps every client
     within one sample of its exact share at all times. `room` (R, M) caps what a client may get; the
-    caller makes sure that the total fits.
+    caller makes sure that the total fits. `whole` is the sum of the shares of all clients, where `shares` is 0 for those that
+    are away: they are entitled to nothing meanwhile, and keep their credit.
     """
     if not total.any():
         return np.zeros_like(credit), credit
-    whole = int(shares.sum())
-    owed = total[:, None] * shares
+    own = int(shares.sum())
+    whole = whole or own
+    owed = total[:, None] * shares if whole == own else _entitled(total * whole, shares, own)
     owed += credit
     if room is not None:
         places = room if shares.all() else np.where(shares != 0, room, 0)
@@ -65,6 +67,15 @@ def apportion(total: Ints, credit: Ints, shares: Ints, room: Ints | None = None)
         given += served
         rest -= served * whole
     return given, rest
+
+
+def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
+    """`parts` (R,), which are parts of samples, in proportion to `shares`; what does not divide goes to the first clients."""
+    each, rest = np.divmod(parts, whole)
+    owed = each[:, None] * shares + rest[:, None] * shares // whole
+    left = parts - owed.sum(axis=-1)
+    nth = np.cumsum(shares > 0)
+    return np.asarray(owed + ((shares > 0) & (nth <= left[:, None])))
 
 
 def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import KStep, Retention, WindowRule
 from headgate.control.scores import Scores
-from headgate.control.slot_ages import Windows, by_client, kind_of, renewed
+from headgate.control.slot_ages import Windows, by_client, kind_of, renewed, within
 from headgate.control.types import Contents, Ints, Ledger, Streams, System
 from headgate.errors import SettingError
 from headgate.limits import check_memory
@@ -126,6 +126,24 @@ class Buffers:
         if self.window:
             return self._window(ledger, contents, t, first, last)
         return self._chosen(ledger, contents, t, last)
+
+    def erased(self, ledger: Ledger, client: int) -> tuple[Contents, Ints]:
+        """The memories without what a client holds, and how often that was used, (R,), after round ledger.t."""
+        contents = ledger.contents
+        if contents.born is None or self.limit is None:
+            raise SettingError(f"{type(self.rule).__name__}: has no capacity, so how often samples were used is not known")
+        if contents.places is None:
+            begin, count = ledger.dropped[:, client, None], ledger.occupancy[:, client, None]
+            there = within(contents.born.shape[-1], begin, count, self.limit[client, None])[..., 0].T
+        else:
+            there = contents.places[:, client] >= 0
+        uses = np.where(there, ledger.t + 1 - contents.born[:, client].astype(np.int64), 0).sum(axis=-1)
+        emptied: dict[str, Any] = {}
+        for name, nothing in (("born", 0), ("places", -1), ("labels", 0)):
+            if (array := getattr(contents, name)) is not None:
+                emptied[name] = array.copy()
+                emptied[name][:, client] = nothing
+        return contents._replace(**emptied), np.asarray(uses)
 
     # windows with a capacity
 

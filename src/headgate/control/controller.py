@@ -7,10 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headgate.control.amendments import Amendment, amended, carried_over
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.scores import ScoresAt
+from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import (
     AdmissionRequest,
     Arrays,
@@ -108,15 +110,32 @@ class Controller:
             looks=zeros if self.looks else None,
         )
 
-    def decide(self, ledger: Ledger, price: ArrayLike, reserved: Floats | None = None) -> Orders:
-        """The orders of round ledger.t + 1 at `price`: one number, one for each run (R,), or one for each client, too (R, M).
-        Changes nothing.
+    def decide(self, ledger: Ledger, price: ArrayLike, reserved: Floats | None = None, supply: Supply = EVERYTHING) -> Orders:
+        """Return the orders of the next round. Changes nothing.
 
-        `reserved` (R,) is what orders of earlier rounds may still turn out to have cost: the policy sees it as spent. Where
-        answers may come late, `purse.kept_back` belongs to it.
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger after the round before.
+        price : array_like
+            The price of a sample: one number, one for each run, (R,), or one for each run and client, (R, M).
+        reserved : array, optional
+            What orders of earlier rounds may still turn out to have cost, (R,): the policy sees it as spent. Where answers
+            may come late, `purse.kept_back` belongs to it.
+        supply : Supply, optional
+            Who is there and what can be had in this round. The policy sees the places that can be filled and no others, so
+            what an absent client would have been given goes to the others.
+
+        Returns
+        -------
+        Orders
+            What each client is to admit, and which samples it is to hold.
         """
         self._check_terms(ledger)
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
+        open_ = supply.places(self.system, self.buffers.limit, t)
+        if open_ is not None and not open_.any():
+            return self._nothing(ledger, t, price)
         kept_from = self.buffers.kept_from(ledger, t)
         left_none = kept_from is ledger.dropped
         kept_by_client = ledger.occupancy if left_none else ledger.admitted - kept_from
@@ -128,22 +147,32 @@ class Controller:
             kept=ledger.held if left_none else kept_by_client.sum(axis=-1),
             distinct=ledger.distinct,
             kept_by_client=kept_by_client,
-            system=self.system,
+            system=self.system if open_ is None else self.system.within(open_),
             unused=ledger.unused,
             losses=ledger.losses,
+            lot=supply.lot,
+            money=supply.money,
         )
         ask, memory = self._asked(view, ledger.memory)
         if self._first is not None:
             self._first._asked(view.of_first_run(), {name: array[:1] for name, array in ledger.memory.items()})
-        limit = self.buffers.limit
+        limit, shares, lot = self.buffers.limit, self.shares, supply.lot
+        if open_ is not None:
+            ask, limit, shares = _supplied(ask, open_, lot), open_, np.where(open_ > 0, shares, 0)
         room = ask.room if limit is None or ask.room is None else np.minimum(ask.room, limit)
         if room is None and limit is not None:
-            room, fits = np.broadcast_to(limit, (self.runs, self.system.clients)), self._fits
+            room = np.broadcast_to(limit, (self.runs, self.system.clients))
+            fits = self._fits if open_ is None else np.full(self.runs, limit[shares > 0].sum())
         else:
-            open_to_all = room if room is None or self._everybody else np.where(self.shares > 0, room, 0)
+            open_to_all = room if room is None or (self._everybody and open_ is None) else np.where(shares > 0, room, 0)
             fits = None if open_to_all is None else open_to_all.sum(axis=-1)
-        total, carry, asked = whole_total(ask.total, ledger.carry, fits)
-        admitted, credit = apportion(total, ledger.credit, self.shares, room)
+        total, carry, asked = whole_total(ask.total, ledger.carry, fits, lot)
+        if lot == 1:
+            admitted, credit = apportion(total, ledger.credit, shares, room, self._whole)
+        else:  # a lot counts as one sample of as many shares
+            assert room is not None
+            lots, credit = apportion(total // lot, ledger.credit, shares * lot, room // lot, self._whole * lot)
+            admitted = lots * lot
         for extra in (ask.given, ask.free):
             admitted = admitted if extra is None else admitted + extra
         none = ask.given is None and ask.free is None and not total.any()
@@ -161,6 +190,37 @@ class Controller:
             credit=credit,
             memory=memory,
         )
+
+    def _nothing(self, ledger: Ledger, t: int, price: Floats) -> Orders:
+        """Orders of a round in which nothing can be had: the policy is not asked."""
+        none, first, last = np.zeros_like(ledger.credit), self.buffers.kept_from(ledger, t), ledger.admitted
+        return Orders(t, price, np.zeros(self.runs), none, None, first, last, ledger.carry, ledger.credit, ledger.memory)
+
+    def amend(self, ledger: Ledger, amendment: Amendment) -> "tuple[Controller, Ledger]":
+        """Return a controller and a ledger for the rounds that follow, under amended terms.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger after the last settled round.
+        amendment : Amendment
+            What changes: money, horizon, clients, or an invoice that was corrected.
+
+        Returns
+        -------
+        controller, ledger : tuple of Controller and Ledger
+            Both take the place of the ones before.
+        """
+        self._check_terms(ledger)
+        system = amended(self.system, amendment, ledger.t, float(ledger.spent.mean()))
+        streams = self.buffers.streams
+        after = Controller(system, self.policy, self.runs, streams.seeds, streams.labels, streams.scores, self.looks)
+        if amendment.leave is not None:
+            contents, uses = self.buffers.erased(ledger, amendment.leave)
+            dropped = ledger.dropped.copy()
+            dropped[:, amendment.leave] = ledger.admitted[:, amendment.leave]
+            ledger = replace(ledger, contents=contents, dropped=dropped, uses_in_memory=ledger.uses_in_memory - uses)
+        return after, carried_over(ledger, amendment, after.open(), after.terms)
 
     def post(self, ledger: Ledger, orders: Orders, report: Report | None = None) -> Ledger:
         """The ledger after the round. Without a report everybody did as ordered; with one, what was
@@ -303,6 +363,13 @@ class Controller:
                 f"round {orders.t}: late samples for {charge.tolist()}; must be finite and 0 or more; nothing was posted"
             )
         return late, charge
+
+
+def _supplied(ask: AdmissionRequest, open_: Ints, lot: int) -> AdmissionRequest:
+    """What was asked for each client, cut to the places that can be filled."""
+    given, free = (None if each is None else np.minimum(each, open_) // lot * lot for each in (ask.given, ask.free))
+    room = open_ if given is None and free is None else open_ - sum(each for each in (given, free) if each is not None)
+    return ask._replace(given=given, free=free, room=np.minimum(room, open_ if ask.room is None else ask.room).clip(0))
 
 
 def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:

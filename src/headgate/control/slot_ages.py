@@ -49,14 +49,14 @@ def renewed(born: Born, t: int, limit: Ints, held: Windows, holds: Windows) -> S
     """
     before = by_place(born).astype(kind_of(t), copy=False)
     begin, gone = np.maximum(held.end, holds.begin), np.minimum(held.end, holds.begin) - held.begin
-    leaves = _within(len(before), held.begin, gone, limit)
-    comes = _within(len(before), begin, holds.end - begin, limit)
+    leaves = within(len(before), held.begin, gone, limit)
+    comes = within(len(before), begin, holds.end - begin, limit)
     since = (before * leaves).sum(axis=0, dtype=kind_of(len(before) * t)).sum(axis=-1, dtype=np.int64)
     after = np.where(comes, before.dtype.type(t), before)
     return SlotAges(by_client(after), gone.sum(axis=-1), since, (begin - held.end).sum(axis=-1))
 
 
-def _within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
+def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
     """Which places (B, R, M) are those of the samples from `begin` on, at most `limit` of them."""
     kind = kind_of(2 * places)
     first, many, most = (each.astype(kind) for each in (begin % limit, count, limit))

@@ -7,6 +7,7 @@ can change a decision.
 
 import hashlib
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -31,6 +32,20 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @fields_in_help
+class Amended(NamedTuple):
+    """What amendments have made of a system that was opened with other terms."""
+
+    money: float
+    """money approved for all rounds up to the horizon; with an open end, up to round `since`"""
+    since: int
+    """the last round before the latest amendment; with an open end, the budget comes in from the next one on"""
+    left: tuple[int, ...] = ()
+    """clients that have left"""
+    suspended: bool = False
+    """whether nothing is bought for now"""
+
+
+@fields_in_help
 @dataclass(frozen=True, eq=False)
 class System:
     """What is given: buffers B_m, the budget C per round, the horizon T (None: open-ended), weights α_m."""
@@ -41,6 +56,8 @@ class System:
     weight: Floats = field(default=None)  # type: ignore[arg-type]  # filled in below: equal weights
     currency: str = ""
     """what money is counted in, as in "$": printed beside amounts, and nothing else"""
+    amended: Amended | None = field(default=None, kw_only=True)
+    """set by `Controller.amend` alone"""
 
     def __post_init__(self) -> None:
         buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
@@ -70,6 +87,23 @@ class System:
     @property
     def clients(self) -> int:
         return int(self.buffer.size)
+
+    def within(self, places: Ints) -> "System":
+        """Return the same system with no more than these places, which may be none, (M,)."""
+        own = copy(self)
+        own.__dict__.pop("memory", None)
+        object.__setattr__(own, "buffer", np.minimum(self.buffer, places))
+        return own
+
+    def money(self, t: int, overdraft: float = 0.0) -> float:
+        """Return the most that may be spent up to round t: C·T; with an open end C·t and the budget of `overdraft` rounds more.
+
+        After an amendment it is what has been approved in all.
+        """
+        before, since = (0.0, 0) if self.amended is None else self.amended[:2]
+        if self.horizon is None:
+            return before + self.budget * (t + overdraft - since)
+        return self.budget * self.horizon if self.amended is None else before
 
     @cached_property
     def memory(self) -> int:
@@ -137,6 +171,10 @@ class View(NamedTuple):
     """samples that were admitted and dropped before anybody trained on them, (R,)"""
     losses: Losses | None = None
     """of round t−1, for a policy that listens; None: there were none, as in round 1 or in a rehearsal, which learns nothing"""
+    lot: int = 1
+    """samples are bought in multiples of this number; the places in `system` are whole lots then"""
+    money: float = np.inf
+    """the most that may have been spent after this round, beside what the budget allows"""
 
     @property
     def admitted(self) -> Ints:

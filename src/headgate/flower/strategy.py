@@ -107,7 +107,7 @@ class Gated(Strategy):
                 self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
             self.store = self._record.ledger(watch)
             self._held.callback(self.store.close)
-            self.accounts = Accounts(experiment, self.store)
+            self.accounts = Accounts.of(experiment, self.store)
         except BaseException:
             self._held.close()
             raise

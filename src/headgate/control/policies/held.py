@@ -67,7 +67,7 @@ class Held(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         ask, memory = self.policy.admit(view, memory)
         by_client = view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
-        most = np.full(view.debt.shape, ceiling(view, overdraft=0.0))
+        most = np.full(view.debt.shape, min(ceiling(view, overdraft=0.0), view.money))
         whole = [each for each in (ask.given, ask.free) if each is not None]
         given, room = None, ask.room
         if whole:
@@ -80,7 +80,9 @@ class Held(AdmissionPolicy):
             most = np.where(given.any(axis=-1), most - (by_client.price * given).sum(axis=-1) - rounding, most)
         # how the total will be divided among the clients is not known yet, so it is paid at the highest of their prices
         dearest = view._replace(price=by_client.price.max(axis=-1))
-        return AdmissionRequest(np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + 1.0, most)), room, given), memory
+        return AdmissionRequest(
+            np.minimum(ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)), room, given
+        ), memory
 
 
 def held(policy: AdmissionPolicy) -> AdmissionPolicy:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from headgate.control.apportion import ROUNDING
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, most_money
+from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling, in_lots
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
@@ -69,7 +69,7 @@ class BudgetedPolicy(AdmissionPolicy):
 
     def most_in_first_round(self, system: System) -> float:
         """The most that round 1 can cost where it fills the buffers."""
-        return max(min(self.fill * system.budget, most_money(system, 1, self.overdraft) / 2), system.budget)
+        return max(min(self.fill * system.budget, system.money(1, self.overdraft) / 2), system.budget)
 
     @np.errstate(over="ignore")  # at a price of next to nothing the money buys infinitely many, which is right
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
@@ -77,7 +77,7 @@ class BudgetedPolicy(AdmissionPolicy):
         share = _checked_share(share, view)
         if self.fill and view.t == 1:
             share = np.ones_like(view.price)
-        places, most = self.places(view.system), self.spending_limit(view, memory)
+        places, most = self.places(view.system), np.minimum(self.spending_limit(view, memory), view.money)
         if share.ndim == 1:
             return self._one_price(view, memory, share * self.all_places(view.system), most)
         if view.price.ndim == 1:
@@ -89,7 +89,7 @@ class BudgetedPolicy(AdmissionPolicy):
         owed = memory["owed"]
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
-        rest = np.maximum(due - np.floor(due + ROUNDING), 0.0)  # of a sample; whole ones that were too dear are not owed
+        rest = np.maximum(due - in_lots(due + ROUNDING, view.lot), 0.0)  # of a lot; whole ones that were too dear are not owed
         if (rest != owed[:, 0]).any():
             owed = owed.copy()
             owed[:, 0] = rest
@@ -101,7 +101,7 @@ class BudgetedPolicy(AdmissionPolicy):
         """One price: the purse sees the total alone, as above, and clients get whole samples of it by what they want."""
         evened = fair(samples, memory["bought"], places, self.fairness)
         ask, memory = self._one_price(view, memory, evened.sum(axis=-1), most)
-        whole = divided(ask.total, evened, places)
+        whole = view.lot * divided(ask.total / view.lot, evened / view.lot, places // view.lot)
         return AdmissionRequest(np.zeros_like(ask.total), given=whole), {**memory, "bought": memory["bought"] + whole}
 
     def _price_per_client(
@@ -141,7 +141,8 @@ def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats
     array([[8., 2.]])
     """
     due = buffer / buffer.sum()
-    size, before = wanted.sum(axis=-1, keepdims=True), bought.sum(axis=-1, keepdims=True)
+    size = wanted.sum(axis=-1, keepdims=True)
+    before = np.where(due > 0, bought, 0).sum(axis=-1, keepdims=True)  # clients without places are not compared
     step = wanted - size * due
     ahead = bought - before * due
     slack = tolerance * due * (before + size) - np.where(step > 0, ahead, -ahead)

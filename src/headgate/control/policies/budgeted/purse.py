@@ -4,16 +4,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.control.apportion import ROUNDING
-from headgate.control.types import Floats, Ints, System, View
-
-
-def most_money(system: System, t: int, overdraft: float) -> float:
-    """The most that may be spent up to round t: C·T; with an open end C·t and the budget of `overdraft` rounds more."""
-    return system.budget * (t + overdraft if system.horizon is None else system.horizon)
+from headgate.control.types import Floats, Ints, View
 
 
 def ceiling(view: View, overdraft: float) -> float:
-    return most_money(view.system, view.t, overdraft)
+    return view.system.money(view.t, overdraft)
 
 
 def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
@@ -49,28 +44,33 @@ def pace(view: View, overdraft: float) -> Floats:
 
 @np.errstate(over="ignore")  # at a price of next to nothing infinitely many fit
 def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
-    """The most whole samples up to `wanted` after which no more than `most` is spent.
+    """The most whole samples up to `wanted` after which no more than `most` is spent, in lots where samples come in lots.
 
-    Division rounds, so the sum is checked as the ledger will form it. One sample fewer suffices unless
+    Division rounds, so the sum is checked as the ledger will form it. One lot fewer suffices unless
     the price is lost in rounding beside the money spent, and then nothing is bought.
     """
-    price = view.one_price()
+    price, lot = view.one_price(), view.lot
     fits = np.divide(np.maximum(most - view.spent, 0.0), price, out=np.full_like(price, np.inf), where=price > 0)
-    whole = np.floor(np.minimum(wanted + ROUNDING, fits))
-    whole = np.where(view.spent + price * whole > most, np.maximum(whole - 1.0, 0.0), whole)
+    whole = in_lots(np.minimum(wanted + ROUNDING, fits), lot)
+    whole = np.where(view.spent + price * whole > most, np.maximum(whole - lot, 0.0), whole)
     return np.where(view.spent + price * whole > most, 0.0, whole)
+
+
+def in_lots(samples: Floats, lot: int) -> Floats:
+    """Whole lots, rounded down, in samples."""
+    return np.floor(samples) if lot == 1 else np.asarray(lot * np.floor(samples / lot))
 
 
 def within_purse(view: View, total: Floats) -> Floats:
     """As much of a real total as can be made whole without ever spending more than C·T (open end: C·t)."""
     most = np.full(view.debt.shape, ceiling(view, overdraft=0.0))
-    return np.minimum(total, affordable(view, np.ceil(total) + 1.0, most))
+    return np.minimum(total, affordable(view, np.ceil(total) + view.lot, most))
 
 
 def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats) -> tuple[Floats, Floats]:
     """The same for prices per client, (R, M): `wanted`, cut in proportion where money is short, and what rounding `owed`.
 
-    The second is what rounding owes now: less than a sample for each client, and nothing of what was cut.
+    The second is what rounding owes now: less than a lot for each client, and nothing of what was cut.
     """
 
     def too_dear(samples: Floats) -> NDArray[np.bool_]:
@@ -79,7 +79,7 @@ def affordable_by_client(view: View, wanted: Floats, owed: Floats, places: Ints,
     cost = (view.price * wanted).sum(axis=-1)
     room = np.maximum(most - view.spent, 0.0)
     cut = wanted * np.divide(room, cost, out=np.ones_like(cost), where=cost > room)[:, None]
-    whole = np.floor(np.minimum(cut + owed + ROUNDING, places))
-    whole = np.where(too_dear(whole), np.floor(cut * (1 - 1e-12)), whole)
+    whole = in_lots(np.minimum(cut + owed + ROUNDING, places), view.lot)
+    whole = np.where(too_dear(whole), in_lots(cut * (1 - 1e-12), view.lot), whole)
     whole = np.where(too_dear(whole), 0.0, whole)
-    return whole, np.clip(cut + owed - whole, 0.0, 1.0 - ROUNDING)
+    return whole, np.clip(cut + owed - whole, 0.0, view.lot - ROUNDING)

@@ -28,7 +28,7 @@ def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
         share = (view.admitted - memory["admitted_before"]) / places.sum()
         renewed = np.concatenate([share[:, None], memory["renewed"][:, :-1]], axis=-1)
         return {**memory, "renewed": renewed, "admitted_before": view.admitted}
-    share = np.minimum((memory["bought"] - memory["bought_before"]) / places, 1.0)
+    share = np.minimum((memory["bought"] - memory["bought_before"]) / np.maximum(places, 1), 1.0)
     return {**memory, "used": (1.0 - share) ** 2 * memory["used"] + 1.0, "bought_before": memory["bought"]}
 
 

@@ -1,0 +1,256 @@
+"""Durable accounts for any training loop: what may be bought, what was delivered, what it cost."""
+
+import getpass
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from headgate.books.accounts import Accounts, OpenRound
+from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.messages import Receipt
+from headgate.books.statement import Statement, statement
+from headgate.control.amendments import Amendment
+from headgate.control.policies.held import held
+from headgate.control.policy import AdmissionPolicy
+from headgate.control.supply import Supply
+from headgate.control.types import Floats, Ledger, System
+from headgate.errors import DataError, LedgerError, SettingError
+from headgate.field_docs import fields_in_help
+
+
+@fields_in_help
+class Purchase(NamedTuple):
+    """What one client is to admit in a round, and which samples of its stream it is to hold then."""
+
+    client: int
+    round: int
+    samples: int
+    """new samples to admit, at most"""
+    price: float
+    """of each of them"""
+    first: int
+    """the client holds the samples first..last−1 of its admissions, where its rule is a window"""
+    last: int
+    """until it has ever admitted so many; doing this twice admits nothing twice"""
+
+
+@fields_in_help
+class Delivery(NamedTuple):
+    """What a client has done."""
+
+    admitted: int
+    """on this round's purchase"""
+    keys: Sequence[str] = ()
+    """of these samples, for the statement; as many as were admitted, or none"""
+    earlier: Mapping[int, int] = MappingProxyType({})
+    """on purchases of earlier rounds, by round; those without a report yet that are left out brought nothing. Reporting
+    twice charges nothing twice"""
+    erased: int = 0
+    """samples that the client was to hold now and that were erased"""
+
+
+class Books:
+    """Accounts of one policy on disk, safe to be killed anywhere.
+
+    A round is two transactions: `begin` writes what may be bought before anybody is told, `settle` writes what came of it.
+    Killed in between, the same round begins again with the same purchases. The policy is held to the money approved and to the
+    buffers, whichever it is.
+
+    Parameters
+    ----------
+    folder : path
+        Where the accounts are; made where there is none. One process at a time may write.
+    system : System
+        Buffers, budget and horizon as they were at the beginning; later changes are amendments.
+    policy : AdmissionPolicy
+        Decides how much to admit.
+    seed : int, optional
+        For policies and rules that draw lots.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> from headgate.control.policies import Headgate
+    >>> books = Books(mkdtemp(), System([8, 9, 10], budget=20.0, horizon=100), Headgate())
+    >>> [(each.client, each.samples) for each in books.begin(3.0, present=[0, 2])]
+    [(0, 8), (2, 10)]
+    >>> books.settle({0: 8, 2: 7})                       # client 2 delivered three samples less, and is not charged for them
+    >>> books.statement().spent
+    Decimal('45.0')
+    """
+
+    def __init__(self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0) -> None:
+        self._store = LedgerStore(Path(folder) / LEDGER)
+        try:
+            self._accounts = Accounts(self._store, system, held(policy), seed)
+        except BaseException:
+            self._store.close()
+            raise
+        self._now: OpenRound | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger after the last settled round."""
+        return self._accounts.ledger
+
+    @property
+    def system(self) -> System:
+        """What is given, by the latest amendment."""
+        return self._accounts.system
+
+    def begin(
+        self,
+        price: ArrayLike,
+        present: Collection[int] | None = None,
+        most: ArrayLike | None = None,
+        in_all: int | None = None,
+        lot: int = 1,
+        when: str | None = None,
+    ) -> list[Purchase]:
+        """Begin the next round, or the one that was begun and not settled, with its recorded price and purchases.
+
+        Parameters
+        ----------
+        price : array_like
+            Of a sample in this round: one number, or one for each client.
+        present : collection of int, optional
+            The clients that are there; left out: all.
+        most : array_like, optional
+            The most samples that each client can deliver, or one number for every one of them.
+        in_all : int, optional
+            The most samples that all clients together can deliver.
+        lot : int, optional
+            Samples are bought in multiples of this number.
+        when : str, optional
+            When the round takes place, as 2026-11-18 or with a time; left out: now. Monthly budgets go by it.
+
+        Returns
+        -------
+        list of Purchase
+            One for each client that is there.
+        """
+        if self._store.begun() is None:
+            self._accounts.take_up()
+        clients = self.system.clients
+        left = () if self.system.amended is None else self.system.amended.left
+        there = sorted(set(range(clients) if present is None else present) - set(left))
+        if not all(0 <= client < clients for client in there):
+            raise SettingError(f"present = {there}: clients are 0 to {clients - 1}")
+        paid: Floats = np.asarray(price, dtype=np.float64)
+        if paid.size not in (1, clients):
+            raise SettingError(f"price = {paid.tolist()}: must be one number, or one for each of {clients} clients")
+        self._now = now = self._accounts.begin(paid.ravel(), there, Supply(None, most, in_all, lot), when)
+        return [self._purchase(now, client) for client in there]
+
+    def _purchase(self, now: OpenRound, client: int) -> Purchase:
+        order = self._accounts.order(now, client)
+        price = now.orders.price[0] if now.orders.price.ndim == 1 else now.orders.price[0, client]
+        ordered = now.ordered(client)
+        return Purchase(client, now.t, ordered, float(price), order.last - now.expected(client, ordered), order.last)
+
+    def settle(self, reports: Mapping[int, int | Delivery] | None = None) -> None:
+        """Write what came of the round. A purchase without a report stays open, and its money reserved.
+
+        Parameters
+        ----------
+        reports : mapping of int to int or Delivery, optional
+            By client, how many samples it admitted. Left out: everybody did as ordered.
+        """
+        now = self._now
+        if now is None:
+            raise SettingError("settle: no round was begun")
+        if reports is None:
+            reports = {row.client: row.ordered for row in self._store.orders(now.t)}
+        answers, keys = [], list[tuple[int, int, str]]()
+        for client, report in sorted(reports.items()):
+            told = report if isinstance(report, Delivery) else Delivery(report)
+            try:
+                answers.append(self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, told)))
+            except DataError as error:
+                raise LedgerError(f"round {now.t}: client {client}: {error}; nothing was settled") from None
+            keys += [(now.t, client, key) for key in told.keys]
+        done = self._accounts.settled(now, answers, offences=1)
+        self._accounts.commit(done, ("", ""), {}, None, keys=keys)
+        self._now = None
+
+    def _receipt(self, now: OpenRound, client: int, told: Delivery) -> Receipt:
+        if told.keys and len(told.keys) != told.admitted:
+            raise DataError(f"{len(told.keys)} keys for {told.admitted} samples")
+        said = {**told.earlier, now.t: told.admitted}
+        known = self._store.closed(client, said)  # reported before: as where the process was killed just after it had settled
+        admitted = sum(said.values()) - sum(row.admitted or 0 for row in known.values())
+        held = now.expected(client, admitted) - told.erased
+        if held < 0:
+            raise DataError(f"erased {told.erased} samples, more than it was to hold")
+        return Receipt(
+            experiment=self._store.experiment,
+            round=now.t,
+            client=client,
+            rounds=tuple(sorted(said)),
+            admitted=tuple(said[t] for t in sorted(said)),
+            position=now.known(client) + admitted,
+            occupancy=held,
+            n=held,
+            trained=False,
+            lost=0,
+            distinct=0,
+            uses=0,
+            squares=0,
+            note="",
+            withdrawn=told.erased,
+        )
+
+    def amend(self, by: str | None = None, why: str = "", **changes: Any) -> None:
+        """Change the terms from the next round on: money, budget, horizon, month, join, weight, leave, suspend.
+
+        Parameters
+        ----------
+        by : str, optional
+            Who makes the amendment; left out: the user of this process.
+        why : str, optional
+            A line for the record.
+        **changes
+            The fields of `headgate.control.Amendment`.
+        """
+        self._accounts.amend(Amendment(**changes), by or getpass.getuser(), why)
+
+    def adjust(self, round: int, client: int, amount: float, by: str | None = None, why: str = "") -> None:
+        """Correct what an order cost by its invoice: `amount` is more than 0, or a refund below 0, down to nothing paid."""
+        self._accounts.amend(Amendment(adjust=amount), by or getpass.getuser(), why, (round, client))
+
+    def statement(self) -> Statement:
+        """Return one line for each order, amendments and totals, to the cent."""
+        return statement(self._store)
+
+    def audit(self) -> Statement:
+        """Replay all that is on disk and return the statement; refused where anything does not agree.
+
+        Raises
+        ------
+        LedgerError
+            Where the replay, the ledger in memory and the lines of the statement differ, or a buffer is over its size.
+        """
+        first = self._accounts
+        again = Accounts(self._store, self._store.system(), first.controller.policy, first.seed)
+        for name in ("spent", "admitted", "dropped"):
+            if not np.array_equal(getattr(again.ledger, name), getattr(first.ledger, name)):
+                raise LedgerError(f"{self._store.path}: {name} is not what the replay says")
+        if np.any(first.ledger.occupancy > self.system.buffer):
+            raise LedgerError(f"{self._store.path}: a client holds more than its buffer")
+        found = self.statement()
+        found.check(float(first.ledger.spent[0]))
+        return found
+
+    def close(self) -> None:
+        """Close the files."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

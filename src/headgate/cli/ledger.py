@@ -1,0 +1,135 @@
+"""The accounts of a folder: what was ordered and paid, amendments, invoices, and a file for finance."""
+
+import getpass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.command_group import CommandGroup
+from headgate.cli.console import AsFormat, Format, print_json, say
+from headgate.errors import SettingError
+
+if TYPE_CHECKING:
+    from headgate.books.statement import Statement
+
+commands = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="""Accounts: what was ordered and paid, and terms that change.
+
+    DIR is a folder of `headgate.Books` or a run folder of a run on Flower. It may be in use: an amendment holds from the next
+    round that begins, and nothing that was approved, ordered or paid before changes.
+    """,
+)
+Folder = Annotated[Path, typer.Argument(metavar="DIR")]
+By = Annotated[str | None, typer.Option(help="Who makes it; default: the user's name.", show_default=False)]
+Why = Annotated[str, typer.Option(help="A line for the record.")]
+
+
+class Kind(StrEnum):
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+
+
+@commands.command()
+def show(folder: Folder, format_: AsFormat = Format.table) -> None:
+    """Show the money, the amendments and the latest orders."""
+    from headgate.books.statement import opened, statement
+
+    with opened(folder) as store:
+        _show(statement(store), format_)
+
+
+@commands.command()
+def amend(
+    folder: Folder,
+    money: Annotated[float, typer.Option(help="Money approved in addition; below 0: taken back.")] = 0.0,
+    budget: Annotated[float | None, typer.Option(help="Open end: the budget of a round from now on.")] = None,
+    horizon: Annotated[str | None, typer.Option(metavar="ROUND", help="The last round, or open.")] = None,
+    month: Annotated[float | None, typer.Option(help="The most that a calendar month may cost; 0: no such limit.")] = None,
+    join: Annotated[int | None, typer.Option(metavar="PLACES", help="A client joins, with so many places.")] = None,
+    weight: Annotated[float | None, typer.Option(help="With --join: its weight; default: the others' mean.")] = None,
+    leave: Annotated[int | None, typer.Option(metavar="N", help="Client N leaves; what it holds is erased.")] = None,
+    suspend: Annotated[bool | None, typer.Option("--suspend/--resume", help="Buy nothing until resumed.")] = None,
+    by: By = None,
+    why: Why = "",
+    format_: AsFormat = Format.table,
+) -> None:
+    """Change the terms from the next round on.
+
+    A cut below what is spent already stops purchases; it reclaims nothing. docs/understand/guarantees.md has the rules.
+    """
+    from headgate.books.statement import amend as amend_folder
+    from headgate.control.amendments import Amendment
+
+    if horizon is not None and horizon != "open" and not horizon.isdecimal():
+        raise SettingError(f"horizon = {horizon}: must be a round, or open")
+    last = int(horizon) if horizon is not None and horizon != "open" else horizon
+    change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]  # checked above
+    _show(amend_folder(folder, change, by or getpass.getuser(), why), format_)
+
+
+@commands.command()
+def adjust(
+    folder: Folder,
+    round_: Annotated[int, typer.Option("--round", help="The round of the order.")],
+    client: Annotated[int, typer.Option(help="Its client.")],
+    amount: Annotated[float, typer.Option(help="What the invoice says beyond what was charged; below 0: a refund.")],
+    by: By = None,
+    why: Why = "",
+    format_: AsFormat = Format.table,
+) -> None:
+    """Correct what an order cost by its invoice, up or down to nothing."""
+    from headgate.books.statement import amend as amend_folder
+    from headgate.control.amendments import Amendment
+
+    _show(amend_folder(folder, Amendment(adjust=amount), by or getpass.getuser(), why, (round_, client)), format_)
+
+
+@commands.command()
+def export(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: orders.csv and so on.", show_default=False)] = None,
+    kind: Annotated[Kind, typer.Option("--format", help="Of the file.")] = Kind.csv,
+) -> None:
+    """Write one line for each order. The column `paid` comes to what is spent, to the cent."""
+    from headgate.books import statement as books
+
+    with books.opened(folder) as store:
+        found = books.statement(store)
+        found.check(store.spent())
+    path = out or Path(f"orders.{kind}")
+    books.export(found, path, kind)
+    say(f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved {found.reserved:.2f}")
+
+
+def _show(found: "Statement", format_: Format) -> None:
+    from headgate.analysis.display import StackedTable, show
+
+    system, listed = found.system, found.lines[-20:]
+    money = {name: f"{getattr(found, name):.2f}" for name in ("approved", "spent", "reserved", "left")}
+    changes = [
+        {"round": each.round, "made": each.made[:16].replace("T", " "), "by": each.by, "why": each.why, "change": each.stated()}
+        for each in found.amendments
+    ]
+    if format_ is Format.json:
+        lines = [{name: str(value) for name, value in line._asdict().items()} for line in found.lines]
+        end = {"rounds": found.rounds, "horizon": system.horizon, "clients": system.clients, "currency": system.currency}
+        print_json({**money, **end, "amendments": changes, "orders": lines})
+        return
+    until = "open" if system.horizon is None else str(system.horizon)
+    say(f"round {found.rounds} of {until}, {system.clients} clients; money {system.currency}".rstrip())
+    say(", ".join(f"{name} {value}" for name, value in money.items()))
+    if found.left < 0:
+        say("Nothing more is bought: more is spent than is approved.")
+    if changes:
+        columns = ("round", "made", "by", "change", "why")
+        show(StackedTable("Amendments", columns, [[str(each[name]) for name in columns] for each in changes]))
+    if listed:
+        names = ("round", "client", "price", "asked", "delivered", "adjusted", "paid", "answered")
+        title = "Orders" if len(listed) == len(found.lines) else f"Orders, the last {len(listed)} of {len(found.lines)}"
+        rows = [["-" if getattr(line, name) is None else str(getattr(line, name)) for name in names] for line in listed]
+        show(StackedTable(title, names, rows))

@@ -1,0 +1,125 @@
+"""Terms that change while a run goes on: money, horizon, clients, and invoices that are corrected.
+
+An amendment holds from the next round on. What was approved, decided and paid before stays as it was.
+"""
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.types import LEDGER_ARRAYS, Amended, Contents, Ledger, System, Terms
+from headgate.errors import LedgerError, SettingError
+from headgate.field_docs import fields_in_help
+from headgate.limits import ROUNDS, SAMPLES
+
+
+@fields_in_help
+@dataclass(frozen=True)
+class Amendment:
+    """What changes from the next round on. What is left out stays as it is."""
+
+    money: float = 0.0
+    """money that is approved in addition; below 0: that is taken back. A cut below what is spent stops purchases"""
+    budget: float | None = None
+    """with an open end: the budget of a round from now on"""
+    horizon: int | Literal["open"] | None = None
+    """the last round; the money approved is then for the rounds up to it. From an open end, the budget of each round up to
+    it is approved; to an open end, the budget of a round is what a round had until now"""
+    join: int | None = None
+    """a client joins, with as many places; it gets the next number and begins with an empty buffer"""
+    weight: float | None = None
+    """that client's weight, as in `system.weights`; left out: the mean of the others"""
+    leave: int | None = None
+    """a client leaves: it is given nothing any more, and what it holds is erased"""
+    suspend: bool | None = None
+    """true: nothing is bought until an amendment says false"""
+    month: float | None = None
+    """the most that may be spent in a calendar month (UTC), beside all other limits; 0: no such limit any more"""
+    adjust: float = 0.0
+    """what an invoice says beyond what was charged; below 0: a refund"""
+
+    def __post_init__(self) -> None:
+        for name in ("money", "adjust"):
+            if not isfinite(getattr(self, name)):
+                raise SettingError(f"{name} = {getattr(self, name)}: must be a finite amount")
+        if self.budget is not None and not (isfinite(self.budget) and self.budget > 0):
+            raise SettingError(f"budget = {self.budget}: must be a finite amount above 0")
+        if self.month is not None and not (isfinite(self.month) and self.month >= 0):
+            raise SettingError(f"month = {self.month}: must be a finite amount, 0 or more")
+        if isinstance(self.horizon, int) and not 1 <= self.horizon <= ROUNDS:
+            raise SettingError(f"horizon = {self.horizon}: must be from 1 to {ROUNDS:,}, or open")
+        if self.join is not None and not 1 <= self.join <= SAMPLES:
+            raise SettingError(f"join = {self.join}: must be from 1 to {SAMPLES:,} places")
+        if self.weight is not None and (self.join is None or not (isfinite(self.weight) and self.weight > 0)):
+            raise SettingError(f"weight = {self.weight}: must be above 0, for a client that joins")
+        if all(getattr(self, own.name) == own.default for own in fields(self)):
+            raise SettingError("the amendment changes nothing")
+
+
+def amended(system: System, change: Amendment, t: int, spent: float) -> System:
+    """Return the system from round t + 1 on. `spent` is what has been spent in the rounds up to t."""
+    before = system.amended or Amended(0.0, 0)
+    closed = system.horizon is not None
+    if change.budget is not None and (closed or change.horizon is not None):
+        raise SettingError(f"budget = {change.budget:g}: can be amended where the end is open; with a horizon, amend the money")
+    horizon = system.horizon if change.horizon is None else None if change.horizon == "open" else change.horizon
+    if horizon is not None and horizon <= t:
+        raise SettingError(f"horizon = {horizon}: round {t} is over; the last round must be a later one")
+    budget = change.budget or system.budget
+    money = system.money(t) + change.money  # with an open end: up to round t
+    if horizon is not None and not closed:
+        money += system.budget * (horizon - t)
+    elif horizon is None and closed:
+        money = spent + change.money
+    elif horizon is not None and (change.money or change.horizon is not None) and money > spent:
+        budget = (money - spent) / (horizon - t)
+    if money < 0:
+        raise SettingError(f"money = {change.money:g}: takes back more than the {money - change.money:g} that were approved")
+    left = _left(system, before.left, change.leave)
+    suspended = before.suspended if change.suspend is None else change.suspend
+    buffer, weight = system.buffer, np.where(np.isin(np.arange(system.clients), left), 0.0, system.weight)
+    if change.join is not None:
+        buffer = np.append(buffer, change.join)
+        weight = np.append(weight, weight[weight > 0].mean() if change.weight is None else change.weight)
+    news = Amended(money, t, left, suspended)
+    return replace(system, buffer=buffer, weight=weight, budget=budget, horizon=horizon, amended=news)
+
+
+def _left(system: System, left: tuple[int, ...], leave: int | None) -> tuple[int, ...]:
+    if leave is None:
+        return left
+    if not 0 <= leave < system.clients or leave in left:
+        raise SettingError(f"leave = {leave}: is not a client; there are {system.clients - len(left)}")
+    if len(left) + 1 == system.clients:
+        raise SettingError(f"leave = {leave}: is the last client")
+    return tuple(sorted((*left, leave)))
+
+
+def carried_over(ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms) -> Ledger:
+    """Return the ledger under amended terms; `empty` is what a run under them would begin with."""
+    spent = ledger.spent + change.adjust
+    if np.any(spent < 0):
+        raise LedgerError(f"adjust = {change.adjust:g}: is more than the {float(ledger.spent.min()):g} that were spent")
+    own: dict[str, Any] = {name: _into(getattr(empty, name), getattr(ledger, name)) for name in LEDGER_ARRAYS}
+    memory = {name: _into(empty.memory[name], array) for name, array in ledger.memory.items()}
+    recent = tuple(_into(new, old) for new, old in zip(empty.contents.recent, ledger.contents.recent, strict=True))
+    rest = {name: _held(name, empty.contents, ledger.contents) for name in ("born", "places", "labels")}
+    after = replace(empty, t=ledger.t, memory=memory, contents=Contents(recent, **rest), terms=terms, looks=ledger.looks, **own)
+    return replace(after, spent=spent)
+
+
+def _held(name: str, empty: Contents, before: Contents) -> NDArray[Any] | None:
+    new, old = getattr(empty, name), getattr(before, name)
+    return None if old is None else _into(new.astype(old.dtype), old)
+
+
+def _into(new: NDArray[Any], old: NDArray[Any]) -> NDArray[Any]:
+    """`old` where it was, and `new` beyond it: clients that join come last, and so do their places."""
+    if new.shape == old.shape:
+        return old
+    both = new.copy()
+    both[tuple(slice(size) for size in old.shape)] = old
+    return both

@@ -1,0 +1,154 @@
+"""Terms that change and clients that come and go: money, memory and supply are kept in any order of events."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import Controller, System
+from headgate.control.amendments import Amendment
+from headgate.control.apportion import apportion
+from headgate.control.policies import Below, Constant, Headgate, Threshold
+from headgate.control.policies.held import held
+from headgate.control.retention import Reservoir
+from headgate.control.supply import Supply
+from headgate.errors import HeadgateError, LedgerError, SettingError
+
+POLICIES = [
+    Headgate(),
+    Headgate(smooth=0.25, ahead=5.0),
+    Headgate(remember=7, rule=Reservoir()),
+    Threshold(limit=4.0, share=0.5),
+    Below(),
+    held(Constant(rate=10.0, K=3)),
+]
+CHANGES = st.one_of(
+    st.builds(Amendment, money=st.integers(-400, 400).filter(bool)),
+    st.builds(Amendment, horizon=st.one_of(st.integers(1, 60), st.just("open"))),
+    st.builds(Amendment, budget=st.floats(1, 50)),
+    st.builds(Amendment, join=st.integers(1, 12)),
+    st.builds(Amendment, leave=st.integers(0, 9)),
+    st.builds(Amendment, suspend=st.booleans()),
+    st.builds(Amendment, adjust=st.floats(-30, 30).filter(bool)),
+)
+ROUND = st.tuples(st.floats(0.5, 10), st.booleans(), st.integers(0, 2**32 - 1), st.lists(CHANGES, max_size=2))
+
+
+@given(st.sampled_from(POLICIES), st.sampled_from([None, 30]), st.lists(ROUND, min_size=1, max_size=25))
+def test_after_any_events_spend_and_memory_keep_to_what_was_approved(policy, horizon, rounds):
+    controller = Controller(System([8, 3, 5], budget=20.0, horizon=horizon), policy)
+    ledger, overdraft = controller.open(), getattr(policy, "overdraft", 0.0)
+    for price, by_client, seed, changes in rounds:
+        random = np.random.default_rng(seed)
+        for change in changes:
+            try:
+                controller, ledger = controller.amend(ledger, change)
+            except HeadgateError:  # as the last client that leaves; nothing has changed then
+                continue
+        clients, lot = controller.system.clients, int(random.integers(1, 4))
+        supply = Supply(random.random(clients) < 0.6, random.integers(0, 9, clients), int(random.integers(0, 30)), lot)
+        prices = price * random.uniform(0.5, 2, (1, clients)) if by_client else price
+        orders = controller.decide(ledger, prices, supply=supply)
+        admitted, before = orders.admitted[0], ledger.spent[0]
+        assert (admitted <= supply.most).all()
+        assert not admitted[~supply.present].any()
+        assert admitted.sum() <= supply.in_all
+        assert not (admitted % lot).any()
+        ledger = controller.post(ledger, orders)
+        news = controller.system.amended
+        assert not (news and news.suspended and admitted.any())
+        assert ledger.spent[0] == before or ledger.spent[0] <= controller.system.money(ledger.t, overdraft)
+        assert (ledger.occupancy <= controller.system.buffer).all()
+        assert not (news and ledger.occupancy[0, list(news.left)].any())
+        assert ledger.uses_in_memory[0] >= 0
+
+
+def test_with_client_sampling_the_whole_budget_is_used():
+    random, controller = np.random.default_rng(0), Controller(System([10] * 12, budget=20.0, horizon=200), Headgate())
+    ledger, there = controller.open(), np.zeros(12, dtype=bool)
+    for price in random.uniform(1, 10, 200):
+        there[:] = False
+        there[random.choice(12, 4, replace=False)] = True
+        ledger = controller.post(ledger, controller.decide(ledger, price, supply=Supply(present=there)))
+    assert 0.98 * 4000 < ledger.spent[0] <= 4000
+    assert ledger.admitted[0].min() > 0.5 * ledger.admitted[0].max()
+
+
+def test_an_absent_client_keeps_its_credit_and_the_others_share_its_part():
+    shares, credit, there = np.array([30, 20, 50]), np.zeros((1, 3), dtype=np.int64), np.array([1, 0, 1])
+    got = np.zeros(3, dtype=np.int64)
+    for _ in range(80):
+        given_, credit = apportion(np.array([1]), credit, shares * there, whole=100)
+        got += given_[0]
+        assert credit.sum() == 0
+    assert got.tolist() == [30, 0, 50]
+    assert credit[0, 1] == 0
+
+
+def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_rounds_left():
+    controller = Controller(System([10, 10], budget=10.0, horizon=100), Below(quantile=1.0, fill=0))
+    ledger, spent = controller.open(), []
+    for t in range(100):
+        if t == 50:
+            controller, ledger = controller.amend(ledger, Amendment(money=500.0))
+        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
+        spent.append(float(ledger.spent[0]))
+    assert spent[49] == 500
+    assert spent[99] == 1500
+    assert controller.system.budget == pytest.approx(20.0)
+
+
+def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
+    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    ledger = controller.open()
+    for _ in range(10):
+        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
+    before = float(ledger.spent[0])
+    controller, ledger = controller.amend(ledger, Amendment(money=-990.0))
+    after = controller.post(ledger, controller.decide(ledger, 1.0))
+    assert float(after.spent[0]) == before > controller.system.money(11)
+    controller, ledger = controller.amend(after, Amendment(money=500.0))
+    assert controller.decide(ledger, 1.0).admitted.any()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "changes nothing"),
+        ({"money": -1001.0}, "takes back more than the 1000"),
+        ({"horizon": 1}, "horizon = 1: round 2 is over"),
+        ({"budget": 5.0}, "budget = 5: can be amended where the end is open"),
+        ({"leave": 2}, "leave = 2: is not a client"),
+        ({"weight": 2.0}, "weight = 2.0: must be above 0, for a client that joins"),
+        ({"join": 0}, "join = 0: must be from 1"),
+        ({"money": float("nan")}, "money = nan: must be a finite amount"),
+    ],
+)
+def test_what_cannot_be_is_refused(change, said):
+    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    ledger = controller.open()
+    for _ in range(2):
+        ledger = controller.post(ledger, controller.decide(ledger, 1.0))
+    with pytest.raises(SettingError, match=said):
+        controller.amend(ledger, Amendment(**change))
+
+
+def test_a_refund_is_at_most_what_was_spent():
+    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    with pytest.raises(LedgerError, match="adjust = -1: is more than the 0 that were spent"):
+        controller.amend(controller.open(), Amendment(adjust=-1.0))
+
+
+@pytest.mark.parametrize(
+    ("supply", "said"),
+    [
+        (Supply(present=[True]), "present: must be true or false for each of 2"),
+        (Supply(most=[1, 2, 3]), "most: must be one number, or one for each of 2"),
+        (Supply(in_all=-1), "in_all = -1: must be a whole number, 0 or more"),
+        (Supply(lot=0), "lot = 0: must be a whole number, 1 or more"),
+    ],
+)
+def test_a_supply_that_cannot_be_is_refused(supply, said):
+    controller = Controller(System([10, 10], budget=10.0, horizon=100), Headgate())
+    with pytest.raises(SettingError, match=said):
+        controller.decide(controller.open(), 1.0, supply=supply)
