@@ -33,7 +33,7 @@ class Roster:
     def __init__(
         self, store: LedgerStore, clients: int, keys: ClientKeys | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._store, self._clients, self._keys, self._sleep = store, clients, keys, sleep
+        self._store, self.clients, self._keys, self._sleep = store, clients, keys, sleep
         self._nodes: dict[int, Node] = {}
         self._turns: dict[int, float] = {}
         self._know(store.nodes())
@@ -62,7 +62,7 @@ class Roster:
         claims: dict[int, list[Node]] = {}
         for node in there:
             claim = self._nodes.get(node)
-            if claim is not None and claim.client < self._clients and (known is None or claim.client in known):
+            if claim is not None and claim.client < self.clients and (known is None or claim.client in known):
                 claims.setdefault(claim.client, []).append(claim)
         return {client: self._holder(claims[client]).node for client in sorted(claims)}
 
@@ -111,8 +111,8 @@ class Roster:
     def _client(self, node: int, content: RecordDict) -> int:
         """Which client a node is by its answer."""
         client = from_wire(Identity, dict(content[RECORD])).client
-        if client >= self._clients:
-            raise DataError(f"identity.client = {client}: there are {self._clients} clients, from 0 on")
+        if client >= self.clients:
+            raise DataError(f"identity.client = {client}: there are {self.clients} clients, from 0 on")
         if self._keys is not None and (reason := take_signature(content, node, self._keys.current().get(client))):
             raise DataError(f"identity.client = {client}: {reason}")
         return client
