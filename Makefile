@@ -115,8 +115,9 @@ screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews
 faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
 	$(BIN)/python tools/faults.py
 
-fuzz: $(READY)   # recipes, run folders, replies and federations in which anything happens: SECONDS for each
-	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),60)
+fuzz: $(READY)   # recipes, run folders and federations in which anything happens, with other examples each time
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/trust/test_recipes.py tests/trust/test_fuzz.py
+	cd tests/flower && ../../$(BIN)/python -c 'import federation, sys; found = federation.main(60); print(found); sys.exit(bool(found["failures"]))'
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

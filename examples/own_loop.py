@@ -1,10 +1,13 @@
 """Your own training loop, in which headgate decides: plain PyTorch federated averaging over ten clients with small buffers.
 
 headgate needs to know what each client can hold, what may be spent a round, and each round's price. It answers with a
-window of each client's stream: train on the samples first..last-1. Run it: python examples/own_loop.py
+window of each client's stream: train on the samples first..last-1. The accounts and the model are in a folder: killed at any
+moment, the same command goes on. Run it: python examples/own_loop.py [FOLDER]
 """
 
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +18,7 @@ try:
 except ImportError:
     sys.exit("this example trains with PyTorch, which is not installed: pip install 'headgate[sim]'")
 
-from headgate import Controller, System
+from headgate import Books, System
 from headgate.control.policies import Headgate
 from headgate.learning.datasets import load_dataset
 
@@ -37,27 +40,32 @@ def numbers(images):
     return torch.tensor(images.reshape(-1, 64) / 127.5 - 1).float()
 
 
-def main(rounds=40, clients=10):
+def main(rounds=40, clients=10, folder=None):
     torch.manual_seed(0)
     torch.set_num_threads(1)  # the model is so small that a second thread only gets in the way
     data = load_dataset("digits")
     images, labels = numbers(data.train_images), torch.tensor(data.train_labels)
     streams = np.array_split(np.random.default_rng(0).permutation(len(labels)), clients)  # each client's samples, as they come
     system = System(buffer=np.resize([8, 9, 10, 11, 12], clients), budget=55.0, horizon=rounds)
-    controller = Controller(system, Headgate())
-    ledger, model = controller.open(), nn.Linear(64, 10)
-    for price in np.random.default_rng(1).uniform(1, 10, rounds):
-        orders = controller.decide(ledger, price)  # pure: nothing has happened yet
-        windows = [np.arange(first, last) for first, last in zip(orders.first[0], orders.last[0], strict=True)]
-        held = [stream[own % len(stream)] for stream, own in zip(streams, windows, strict=True)]
-        updates = [(len(own), local_steps(model, images[own], labels[own])) for own in held if len(own)]
-        total = sum(n for n, _ in updates)
-        if updates:
-            model.load_state_dict({key: sum(n / total * update[key] for n, update in updates) for key in updates[0][1]})
-        ledger = controller.post(ledger, orders)  # the only way time advances: the samples are paid for
+    folder = Path(folder or tempfile.mkdtemp())
+    with Books(folder, system, Headgate()) as books:
+        model, saved = nn.Linear(64, 10), folder / f"model-{books.ledger.t}.pt"
+        if saved.exists():
+            model.load_state_dict(torch.load(saved, weights_only=True))
+        for price in np.random.default_rng(1).uniform(1, 10, rounds)[books.ledger.t :]:
+            purchases = books.begin(price)  # on disk, before anybody buys
+            windows = [np.arange(purchase.first, purchase.last) for purchase in purchases]
+            held = [stream[own % len(stream)] for stream, own in zip(streams, windows, strict=True)]
+            updates = [(len(own), local_steps(model, images[own], labels[own])) for own in held if len(own)]
+            total = sum(n for n, _ in updates)
+            if updates:
+                model.load_state_dict({key: sum(n / total * update[key] for n, update in updates) for key in updates[0][1]})
+            torch.save(model.state_dict(), folder / f"model-{books.ledger.t + 1}.pt")
+            books.settle()  # everybody did as ordered: the samples are paid for
+        spent = float(books.audit().spent)
     accuracy = (model(numbers(data.test_images)).argmax(dim=1) == torch.tensor(data.test_labels)).float().mean()
-    return float(accuracy), float(ledger.spent[0]), system.budget * rounds
+    return float(accuracy), spent, system.budget * rounds
 
 
 if __name__ == "__main__":
-    print("accuracy {:.3f}, spent {:.2f} of {:.0f}".format(*main()))
+    print("accuracy {:.3f}, spent {:.2f} of {:.0f}".format(*main(folder=sys.argv[1] if sys.argv[1:] else None)))

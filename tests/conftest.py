@@ -11,13 +11,15 @@ import shutil
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("headgate", derandomize=True, deadline=None, database=None, print_blob=True)
-settings.load_profile("headgate")
+settings.register_profile("fuzz", settings.get_profile("headgate"), derandomize=False, max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "headgate"))
 
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
@@ -72,6 +74,28 @@ def ctrl_c_is_heard():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def typed(monkeypatch, capsys):
+    """What a command prints on both streams when a user types it; it must end with `code`."""
+
+    def call(*words, code=0, main=None):
+        from headgate.cli import main as headgate
+
+        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+        with pytest.raises(SystemExit) as end:
+            (main or headgate)()
+        out, err = capsys.readouterr()
+        assert (end.value.code or 0) == code, err
+        return out, err
+
+    return call
+
+
+@pytest.fixture
+def headgate(typed):
+    return partial(typed, "headgate")
 
 
 @pytest.fixture

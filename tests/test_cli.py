@@ -14,7 +14,6 @@ import pytest
 from typer.main import get_command
 
 from headgate.analysis.rehearsal import COLUMNS
-from headgate.cli import main
 from headgate.cli.commands import app, play
 from headgate.errors import Interrupted
 
@@ -23,19 +22,6 @@ PLAN_KEYS = {
     "policy", "K", "rate", "V", "rho", "spend", "peak_spend", "bound", "oracle_bound", "regret", "cost_violation",
     "buffer_violation", "peak_buffer", "why", "warning",
 }  # fmt: skip
-
-
-@pytest.fixture
-def headgate(monkeypatch, capsys):
-    def call(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["headgate", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        assert (end.value.code or 0) == code, err
-        return out, err
-
-    return call
 
 
 def test_plan_as_json(headgate):
@@ -157,32 +143,6 @@ def test_recipes_are_listed_and_printed(headgate, tmp_path):
     text, _ = headgate("recipes", "mnist")
     (tmp_path / "mine.toml").write_text(text)
     headgate("plan", str(tmp_path / "mine.toml"), "--set", "run.seeds=1", "--format", "json")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        (["rehearse", "mnist", "--out", "rows.txt"], 2, "must end in .parquet, .csv, .jsonl"),
-        (["rehearse", "mnist", "--out", "no/such/rows.csv"], 4, "there is no folder"),
-        (["rehearse", "mnist", "--figure", "f.gif"], 2, "must end in .svg, .png, .pdf"),
-        (["plan", "missing.toml"], 4, "cannot be read"),
-        (["rehearse", "--no-such-option"], 2, "No such option"),
-    ],
-)
-def test_refusals_are_one_line_with_a_documented_code(headgate, tmp_path, monkeypatch, words, code, message):
-    monkeypatch.chdir(tmp_path)
-    out, err = headgate(*words, code=code)
-    assert message in " ".join(err.split())
-    assert "Traceback" not in err
-    assert out == ""
-    if message != "No such option":
-        assert len(err.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("words", [["comparee"], ["data", "gett"], ["flower", "neww"]])
-def test_what_a_wrong_command_may_have_meant_is_said_once(headgate, words):
-    assert headgate(*words, code=2)[1].count("Did you mean") == 1
 
 
 def test_another_ctrl_c_does_not_hide_what_the_first_led_to(capsys):

@@ -11,7 +11,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from headgate.cli import main
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.sweeps import points_of
@@ -21,19 +20,9 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = ("--rounds", "4", "--seeds", "2", "--policies", "acdpp,constant", "--progress", "none")
 
 
-@pytest.fixture
-def headgate(monkeypatch, capsys, tmp_path):
+@pytest.fixture(autouse=True)
+def _there(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-    def call(*words, code=0):
-        monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        assert (end.value.code or 0) == code, err
-        return out, err
-
-    return call
 
 
 def test_run_writes_everything_it_promises(headgate, tmp_path):
@@ -345,15 +334,13 @@ def test_the_working_folder_is_searched_for_modules_of_ones_own(headgate, tmp_pa
     ],
 )
 @pytest.mark.parametrize("command", ["run", "rehearse"])
-def test_a_share_for_each_client_is_not_taken_for_one_of_each_seed(headgate, tmp_path, command, share, message):
+def test_a_share_for_each_client_is_not_taken_for_one_of_each_seed(
+    headgate, tmp_path, forgets_modules, command, share, message
+):
     """digits has 10 clients."""
     (tmp_path / "trap.py").write_text(PER_CLIENT_SHARE.format(share=share))
-    code = "import sys; from headgate.cli import main; main()"
-    words = [command, "digits", "--rounds", "4", "--seeds", "10", "--policies", "trap:PerClient", "-q"]
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert message in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    _, err = headgate(command, "digits", "--rounds", "4", "--seeds", "10", "--policies", "trap:PerClient", "-q", code=2)
+    assert message in " ".join(err.split())
 
 
 def test_a_list_in_the_memory_is_refused_in_one_line(headgate, tmp_path):

@@ -171,12 +171,11 @@ def test_what_a_policy_was_not_told_follows_the_budget():
 
 
 @pytest.mark.parametrize("policy", ["headgate", "constant", "acdpp", "oracle"])
-def test_a_plan_is_that_of_the_command_line(policy):
+def test_a_plan_is_that_of_the_command_line(policy, typed):
     given = ("system.budget=55.0", "run.rounds=12", "run.seeds=3")
     e = headgate.load("digits", *given, f'run.policies=["{policy}"]')
     words = ["plan", "digits", "--policy", policy, *(word for each in given for word in ("--set", each)), "--format", "json"]
-    said = subprocess.run([sys.executable, "-m", "headgate.cli", *words], capture_output=True, text=True, check=True).stdout
-    told = json.loads(said)
+    told = json.loads(typed("headgate", *words)[0])
     made = headgate.plan(e, policy)
     assert told == json.loads(json.dumps(made.numbers))
     kept = {"bound", "oracle_bound", "regret", "cost_violation", "buffer_violation", "peak_buffer", "why"}

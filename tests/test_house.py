@@ -24,8 +24,8 @@ BUDGETS = {
     "src/headgate/web": 2_300,
     "src/headgate/cli": 1_170,
     "studies": 5_530,
-    "tests": 34_000,
-    "tools": 1_330,
+    "tests": 33_300,
+    "tools": 1_235,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
 WHOLE = ("src/headgate",)
@@ -71,11 +71,6 @@ def test_a_page_says_first_what_it_is_for(page):
 def test_a_tutorial_says_first_what_it_is_for(path):
     _, said, *_ = ast.get_docstring(ast.parse(path.read_text("utf-8"))).split("\n\n")
     assert FIRST.fullmatch(said), said
-
-
-def test_only_prose_counts():
-    text = "one\n\n    indented\n```sh\nfenced\n```\n| a | table |\n- see [this](that.md) and https://example.org/long\n"
-    assert [line for _, line in prose(text)] == ["one", "", "- see  and "]
 
 
 def test_no_two_classes_have_one_name():

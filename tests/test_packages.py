@@ -1,10 +1,8 @@
 """What is shipped: small, whole, quick to import."""
 
 import re
-import resource
 import runpy
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -34,30 +32,10 @@ def test_the_wheel_is_small_and_holds_what_git_has_of_the_package(wheel):
     assert not [name for name in inside if name.endswith(".pyc")]
 
 
-def test_importing_headgate_takes_less_than_a_quarter_of_a_second():
-    """Of processor time, Python's own start included; the best of three, because others use the machine as well."""
-
-    def taken():
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", "import headgate"], check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    assert min(taken() for _ in range(3)) < 0.25
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
 def test_workflows_call_targets_that_the_makefile_has(path):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"run: make ([a-z-]+)", path.read_text("utf-8"))) <= targets
-
-
-def test_the_oldest_versions_are_the_lower_bounds_of_every_requirement():
-    assert all("torch==" not in each for each in PROJECT["project"]["optional-dependencies"]["sim"])  # who pins is the user
-    said = dict(each.split("==") for each in TOOL["oldest"]())
-    needed = [re.match(r"[\w-]+", each)[0] for each in PROJECT["project"]["dependencies"]]
-    assert list(said) == needed
-    assert said["numpy"] == "2.0"
 
 
 def test_all_that_the_extras_of_users_need_has_a_lower_bound_that_can_be_tried():

@@ -1,6 +1,5 @@
 """Command blocks of README and docs run as they stand, and so do their Python blocks."""
 
-import ast
 import os
 import re
 import shlex
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli import main
-
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
 SH = re.compile(r"```sh\n(.*?)```", re.DOTALL)
@@ -21,7 +18,13 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ELSEWHERE = {"flower", "page", "million"}
 """pages whose commands want other machines, wait, or take long; tests of their own try them"""
-RUN = [page for page in PAGES if SH.search(page.read_text("utf-8")) and page.stem not in ELSEWHERE]
+SLOW = {"scale", "which-policy", "changes", "run", "ten-minutes"}
+"""pages whose commands take longer than those of README: `make test-all`"""
+RUN = [
+    pytest.param(page, marks=[pytest.mark.long] if page.stem in SLOW else [], id=page.stem)
+    for page in PAGES
+    if SH.search(page.read_text("utf-8")) and page.stem not in ELSEWHERE
+]
 WITH_PYTHON = [page for page in (ROOT / "README.md", *PAGES) if PYTHON.search(page.read_text("utf-8"))]
 
 
@@ -52,17 +55,14 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
     assert {file.name for file in folder.iterdir()} == {"purchases.csv", "compared"}
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
-def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys, forgets_modules):
+@pytest.mark.parametrize("page", RUN)
+def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, typed, forgets_modules):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
     lines = [line for block in SH.findall(page.read_text("utf-8")) for line in block.splitlines()]
     assert lines
     for line in lines:
-        monkeypatch.setattr("sys.argv", shlex.split(line))
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        assert stopped.value.code in (0, None), f"{line}\n{capsys.readouterr().err}"
+        typed(*shlex.split(line))
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
@@ -81,29 +81,6 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
     assert len(blocks) == len(files) + 1
     for name, block in zip(files, blocks, strict=False):
         assert (ROOT / "examples" / f"my_{name}.py").read_text("utf-8").endswith(f'"""\n\n{block}')
-
-
-def class_of(text, name):
-    """The source of a class, however far it is indented and whatever its settings are if they are left out."""
-    tree = next(each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef) and each.name == name)
-    for each in tree.body:
-        if isinstance(each, ast.AnnAssign):
-            each.value = None
-    return ast.unparse(tree)
-
-
-@pytest.mark.parametrize(
-    ("tutorial", "example", "name"),
-    [
-        ("2_your_own_policy", "my_policy", "BelowAverage"),
-        ("3_your_own_data_model_and_prices", "my_model", "TwoLayers"),
-    ],
-)
-def test_the_parts_in_the_tutorials_are_those_of_the_examples(tutorial, example, name):
-    text = (ROOT / "docs" / "tutorials" / f"{tutorial}.py").read_text("utf-8")
-    module = re.search(r"\(\'\'\'\n(.*?)\'\'\'\)", text, re.DOTALL)  # that a tutorial writes beside its recipe
-    own = (ROOT / "examples" / f"{example}.py").read_text("utf-8")
-    assert class_of(module[1] if module else text, name) == class_of(own, name)
 
 
 def test_make_run_is_the_main_job():

@@ -15,6 +15,7 @@ import pytest
 from headgate import Books, Delivery, System
 from headgate.books.statement import opened, statement
 from headgate.control.policies import Constant, Headgate
+from headgate.control.prices import Uniform
 from headgate.errors import LedgerError, SettingError
 
 from . import scenario
@@ -164,3 +165,17 @@ def test_settings_that_cannot_be_are_refused(tmp_path):
             own.begin([3.0, 4.0])
         with pytest.raises(SettingError, match="settle: no round was begun"):
             own.settle()
+
+
+def test_the_rest_is_rehearsed_from_the_ledger_under_the_amended_terms(tmp_path):
+    with books(tmp_path) as own:
+        for _ in range(10):
+            own.begin(3.0)
+            own.settle()
+        before = own.rest(Uniform(1.0, 10.0))
+        assert own.rest(Uniform(1.0, 10.0)) == before
+        assert before["spend"][2] <= 2000.0 - float(own.statement().spent)
+        own.amend(money=500.0)
+        after = own.rest(Uniform(1.0, 10.0))
+        assert after["spend"][0] == pytest.approx(before["spend"][0] + 500.0, abs=30.0)
+        assert after["samples"][0] > before["samples"][0]

@@ -217,6 +217,7 @@ def test_services_are_killed_and_everything_adds_up(killed):
     write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {REFUSED}")
 
 
+@pytest.mark.long
 def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to_look_at(killed):
     staged, deployment = killed
     tables = [staged.out / name for name in ("metrics.parquet", "clients.parquet")]

@@ -171,7 +171,7 @@ class World:
             charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
             assert np.isclose(charged, ledger.spent[0], rtol=1e-12)
             if next(iter(self.experiment.policies)) in WITHIN_BUDGET:
-                limit = self.experiment.system.budget * self.experiment.rounds
+                limit = accounts.system.money(accounts.t)
                 assert ledger.spent[0] + owing <= limit * (1 + 1e-12), "more was spent than there is"
             return ledger
 

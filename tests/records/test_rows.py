@@ -5,7 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
@@ -79,6 +79,7 @@ def test_only_what_is_new_is_read(tmp_path, monkeypatch):
     assert read[6:] == ["part-00007.json"]
 
 
+@settings(max_examples=25)  # of at most six parts of at most five rounds
 @given(splits=st.lists(st.integers(1, 5), min_size=1, max_size=6), cut=st.integers(0, 5))
 def test_however_rows_are_split_and_cut_back_they_are_the_same(tmp_path_factory, splits, cut):
     """A run is played in parts of any sizes, goes back to a checkpoint and on in other parts."""

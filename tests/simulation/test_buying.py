@@ -89,39 +89,6 @@ def test_without_a_choice_everything_is_as_without_a_rule(rule):
     assert not same.looking
 
 
-@pytest.mark.parametrize("late", [0, 2])
-def test_a_mixed_batch_is_each_alone(late):
-    settings = ["data.window=3", "data.keep=2", "data.look=0.25", f"data.late={late}"]
-    policies = [each for each in CHOOSERS[1:] if not (late and "balanced" in each)]
-    names = ["plain", *RULES, "old"] if late else ["plain", *RULES, "balanced", "old"]
-    mixed = simulation_of(*settings, more=[f"run.policies={names}", *policies])
-    rows = [row for _ in range(6) for row in mixed.step().metrics]
-    for name in names:
-        alone = simulation_of(*settings, "run.seeds=1", "run.first_seed=1", f"run.policies=['{name}']", more=policies)
-        own = [row for _ in range(6) for row in alone.step().metrics]
-        theirs = [row for row in rows if row["policy"] == name and row["seed"] == 1]
-        for mine, other in zip(own, theirs, strict=True):
-            np.testing.assert_equal(mine, {key: other[key] for key in mine})
-            assert other.keys() - mine.keys() <= {"looked", "looks"}
-
-
-@pytest.mark.parametrize("settings", [[], [THREE, CHANGES], ["data.late=2"]], ids=["still", "changes", "late"])
-def test_a_run_that_goes_on_later_is_the_same(settings):
-    more = [each for each in CHOOSERS[1:] if "balanced" not in each] + [f"run.policies={['plain', *RULES, 'old']}"]
-    settings = ["data.window=3", "data.keep=4", "data.look=0.1", *settings]
-    whole, broken, later = (simulation_of(*settings, more=more) for _ in range(3))
-    rows = [whole.step() for _ in range(10)]
-    for _ in range(6):
-        broken.step()
-    later.restore(6, broken.tensors(), broken.ledgers)
-    for t in range(6, 10):
-        np.testing.assert_equal(later.step().metrics, rows[t].metrics)
-    for name, array in whole.tensors().items():
-        assert np.array_equal(array, later.tensors()[name], equal_nan=True), name
-    with pytest.raises(ValueError, match="must be"):
-        simulation_of(*settings, "data.keep=9", more=more).restore(6, broken.tensors(), broken.ledgers)
-
-
 def test_looks_are_paid_for_and_told_apart():
     """The whole price of a label is c(t) + w·look for who looks; nobody goes over the budget; the sums add up."""
     settings = ["data.window=4", "data.look=0.5", "system.budget=40"]

@@ -7,12 +7,8 @@ import pytest
 import headgate
 from headgate.control.policies import Headgate
 from headgate.control.selection import ByEntropy
-from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.records.shards import create
-from headgate.simulation.run import examine, play_folder
-from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
 SETTINGS = [
@@ -28,7 +24,6 @@ SETTINGS = [
     "policies.unsure={kind='headgate', selection='margin'}",
     "policies.spread={kind='headgate', rule='reservoir', selection='studies.zoo.kcentre:KCentre'}",
 ]
-TABLES = ("metrics.parquet", "clients.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +31,6 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bought") / "whole"
     headgate.run(load("digits", SETTINGS), folder, quiet=True)
     return folder
-
-
-def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path, whole):
-    folder, experiment, done = tmp_path / "run", load("digits", SETTINGS), []
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], [])
-    with pytest.raises(Interrupted):
-        play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 3)
-    perform(None, folder, processes=1, trust=["studies.zoo.kcentre"])
-    assert [(folder / name).read_bytes() for name in TABLES] == [(whole / name).read_bytes() for name in TABLES]
-
-
-def test_in_parts_the_bytes_are_the_same(tmp_path, whole):
-    folder, experiment = tmp_path / "shards", load("digits", SETTINGS)
-    parts = [experiment.only([name]).tables() for name in experiment.policies]
-    create(folder, experiment.tables(), examine(experiment, DATA, "cpu", "auto")[0]["environment"], parts)
-    perform(None, folder, processes=1, trust=["studies.zoo.kcentre"])
-    assert [(folder / name).read_bytes() for name in TABLES] == [(whole / name).read_bytes() for name in TABLES]
 
 
 def test_what_was_paid_for_looks_is_told(whole):

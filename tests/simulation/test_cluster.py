@@ -84,6 +84,7 @@ def test_a_ray_cluster_plays_the_same_bytes_and_stops_when_told(tmp_path):
 
 
 @needs_ray
+@pytest.mark.long  # processes of this machine are refused the same in schedule/test_failures.py
 def test_what_a_worker_refuses_reaches_the_user(tmp_path):
     process = command("digits", "--ray", "local", "--executor", "fast", "--out", str(tmp_path / "run"))
     _, err = process.communicate(timeout=240)

@@ -1,12 +1,10 @@
 """Where only some clients train: who, on what, what is counted, and that many clients fit."""
 
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from headgate.cli import main
 from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.cohort import draw_cohort
@@ -116,34 +114,18 @@ def test_many_clients_learn_under_every_policy():
     assert keys.size == sum(row["N"] for row in last)
 
 
-def test_many_clients_taken_up_again_end_the_same():
-    e, whole, rounds = played("million", *MANY)
-    first = Simulation(e, DATA, CPU)
-    for _ in range(3):
-        first.step()
-    saved = first.t, first.tensors(), dict(first.ledgers)
-    assert saved[1]["used"].size < 2 * 4 * 3 * 40 * 12  # policies, seeds, rounds, cohort, buffers
-    later = Simulation(e, DATA, CPU)
-    later.restore(*saved)
-    assert [later.step() for _ in range(3)] == rounds[3:]
-    assert np.array_equal(later.theta, whole.theta)
-
-
 def test_images_dealt_out_do_not_suffice_for_everybody():
     for partition in ("iid", "dirichlet"):
         with pytest.raises(SettingError, match=rf"data.partition = {partition}: client \d+ would have no data"):
             played("million", *MANY, f"data.partition={partition}")
 
 
-def test_a_folder_without_rows_of_clients_is_whole(monkeypatch, tmp_path):
+def test_a_folder_without_rows_of_clients_is_whole(headgate, tmp_path):
     """As a user types it: a run, its folder and a page."""
     folder, page = tmp_path / "many", tmp_path / "page.html"
     settings = [word for setting in MANY for word in ("--set", setting)]
-    for words in (["run", "million", *settings, "--out", folder, "--progress", "none"], ["report", folder, "--out", page]):
-        monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
+    headgate("run", "million", *settings, "--out", folder, "--progress", "none")
+    headgate("report", folder, "--out", page)
     run = RunFolder.open(folder)
     assert run.status == "finished"
     assert run.clients().is_empty()

@@ -33,19 +33,6 @@ def test_the_mean_model_is_judged_and_never_trained_on(executor):
 
 
 @pytest.mark.parametrize("executor", ["reference", "gram"])
-@pytest.mark.parametrize("settings", [["training.average=8"], ["training.average=8", "training.shift=1"]])
-def test_a_run_taken_up_again_goes_on_to_the_same_bits(settings, executor):
-    whole, first, second = (simulation(*settings, executor=executor) for _ in range(3))
-    rows = [whole.step().metrics for _ in range(6)]
-    for _ in range(3):
-        first.step()
-    second.restore(first.t, first.tensors(), first.ledgers)
-    assert repr([second.step().metrics for _ in range(3)]) == repr(rows[3:])  # a NaN is what it was, too
-    assert np.array_equal(whole.theta, second.theta)
-    assert np.array_equal(whole.models.mean, second.models.mean)
-
-
-@pytest.mark.parametrize("executor", ["reference", "gram"])
 def test_every_sample_is_moved_by_its_own_move_of_the_round(monkeypatch, executor):
     moved = simulation("training.shift=1", executor=executor)
     seen, made = [], moved.learner.executor

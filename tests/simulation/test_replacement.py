@@ -6,14 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
-from headgate.records.shards import create
 from headgate.simulation.engine import Simulation
-from headgate.simulation.run import examine, play_folder
-from headgate.simulation.schedule import perform
 
 PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "retention" / "plain_replacement.py"))
 DATA = load_dataset("digits")
@@ -111,39 +107,3 @@ def test_the_accounts_of_control_and_of_learning_agree_where_no_image_comes_twic
         ledger, s = simulation.ledgers[row["policy"]], r % 2
         assert row["N"] == ledger.distinct[s]
         assert row["n_eff"] == ledger.uses[s] ** 2 / ledger.squared_uses[s]
-
-
-def test_stopped_and_resumed_the_bytes_are_the_same(tmp_path):
-    e = load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=9"])
-    create(tmp_path / "run", e.tables(), examine(e, DATA, "cpu", "auto")[0]["environment"], [])
-    done = []
-    with pytest.raises(Interrupted):
-        play_folder(tmp_path / "run", None, DATA, "cpu", done.append, lambda: len(done) == 5)
-    perform(None, tmp_path / "run", processes=1)
-    perform(e, tmp_path / "whole", processes=1)
-    for name in ("metrics.parquet", "clients.parquet"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    ends = [tmp_path / name / "checkpoints" / "00000009" for name in ("run", "whole")]
-    assert sorted(each.name for each in ends[0].iterdir()) == sorted(each.name for each in ends[1].iterdir())
-    assert (ends[0] / "tensors.safetensors").read_bytes() == (ends[1] / "tensors.safetensors").read_bytes()
-    for file in ends[0].glob("ledger-*.npz"):
-        with np.load(file) as one, np.load(ends[1] / file.name) as other:
-            assert one.files == other.files
-            assert all(np.array_equal(one[name], other[name]) for name in one.files)
-
-
-def test_a_batch_of_runs_is_the_runs(monkeypatch):
-    """One seed alone trains on the same samples as beside another."""
-
-    def played(*settings):
-        simulation = Simulation(
-            load("digits", [*SETTINGS, "system.budget=55.0", "run.rounds=5", *settings]), DATA, "cpu", "flat"
-        )
-        return simulation, [simulation.step() for _ in range(5)]
-
-    both, rounds = played()
-    alone, again = played("run.seeds=1", "run.first_seed=4")
-    for name in POLICIES:
-        assert np.array_equal(both.ledgers[name].places[1], alone.ledgers[name].places[0])
-    for one, other in zip(rounds, again, strict=True):
-        assert [row for row in one.metrics if row["seed"] == 4] == other.metrics

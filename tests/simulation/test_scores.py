@@ -1,14 +1,11 @@
 """What models say of samples, judged by torch a sample at a time; and runs whose rules look at it."""
 
 import json
-import os
-import signal
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -17,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from headgate.control import Retention
 from headgate.control.policies import Headgate
 from headgate.control.scores import NAMES, WITHOUT_LABELS
-from headgate.errors import Interrupted, SettingError
+from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Model
@@ -276,84 +273,6 @@ def test_a_run_that_broke_down_goes_on_keeping_as_many():
             own.step()
     assert own.diverged.any()
     assert (own.ledgers["looks"].occupancy <= own.experiment.system.buffer).all()
-
-
-MODULE = '''
-from dataclasses import dataclass
-from typing import ClassVar
-
-from headgate.control import Retention
-
-
-@dataclass(frozen=True, eq=False)
-class Surest(Retention):
-    """Those that the model is surest of leave."""
-
-    scores: ClassVar[tuple[str, ...]] = ("entropy",)
-
-    def rank(self, given):
-        return -given.position if given.scores is None else -given.scores.entropy
-'''
-
-
-def test_stopped_resumed_and_in_parts_a_looking_run_ends_in_the_same_bytes(tmp_path, monkeypatch):
-    (tmp_path / "surest_rule.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    settings = [
-        *SMALL,
-        "policies.looks.kind=pacing",
-        "policies.looks.rule=surest_rule:Surest",
-        "run.policies=['looks', 'headgate']",
-    ]
-    experiment = load("digits", settings)
-
-    def stopping(folder, rows):
-        if rows:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    perform(experiment, tmp_path / "whole", processes=1)
-    with pytest.raises(Interrupted):
-        perform(experiment, tmp_path / "run", processes=1, watch=stopping)
-    perform(None, tmp_path / "run", processes=1, trust=["surest_rule:Surest"])
-    perform(experiment, tmp_path / "shards", processes=2)
-    states = {name: json.loads((tmp_path / name / "state.json").read_text()) for name in ("whole", "run", "shards")}
-    for name in ("run", "shards"):
-        for table in ("metrics.parquet", "clients.parquet"):
-            assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
-        assert states[name]["scored"]["samples"] == states["whole"]["scored"]["samples"] > 100
-
-
-SHIPPED = {"gss": "studies.zoo.gss:GSS", "balancer": "studies.zoo.fedbalancer:FedBalancer", "cbrs": "studies.zoo.cbrs:CBRS"}
-
-
-def test_rules_of_the_zoo_stopped_resumed_in_parts_and_beside_one_that_does_not_look(tmp_path):
-    """All in one batch: the same bytes whoever plays it, and nothing changes for the policy without such a rule."""
-    named = ["headgate", *SHIPPED]
-    settings = [*SMALL, "run.rounds=8", f"run.policies={named}"]
-    settings += [f"policies.{rule}={{kind='headgate', rule='{where}'}}" for rule, where in SHIPPED.items()]
-    experiment = load("digits", settings)
-
-    def stopping(folder, rows):
-        if rows:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    perform(experiment, tmp_path / "whole", processes=1)
-    with pytest.raises(Interrupted):
-        perform(experiment, tmp_path / "run", processes=1, watch=stopping)
-    perform(None, tmp_path / "run", processes=1, trust=list(SHIPPED.values()))
-    perform(experiment, tmp_path / "shards", processes=2)
-    perform(load("digits", [*SMALL, "run.rounds=8"]), tmp_path / "plain", processes=1)
-    frames = {name: pl.read_parquet(tmp_path / name / "metrics.parquet") for name in ("whole", "plain")}
-    for name in ("run", "shards"):
-        for table in ("metrics.parquet", "clients.parquet"):
-            assert (tmp_path / name / table).read_bytes() == (tmp_path / "whole" / table).read_bytes()
-    whole = frames["whole"]
-    assert whole.filter(pl.col("policy") == "headgate").equals(frames["plain"])
-    ends = {name: whole.filter((pl.col("policy") == name) & (pl.col("t") == 8)) for name in named}
-    for rule in SHIPPED:
-        assert ends[rule]["spend"].equals(ends["headgate"]["spend"])
-        assert (ends[rule]["N"] < ends["headgate"]["N"]).all()  # some that were bought left at once
-        assert not ends[rule]["train_loss"].equals(ends["headgate"]["train_loss"])
 
 
 @pytest.mark.parametrize("said", [None, 3, {}, {"samples": "1", "seconds": 2}, {"samples": 1, "seconds": float("inf")}])

@@ -10,8 +10,6 @@ from headgate.learning.datasets import load_dataset
 from headgate.learning.server import Adam, Average, Momentum, Yogi
 from headgate.simulation.engine import Simulation
 
-from .stopped import assert_goes_on_to_the_same_bytes
-
 DATA = load_dataset("digits")
 SETTINGS = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "constant"]', "training.steps=2"]
 MOMENTUM = 'server={kind = "momentum", momentum = 0.7, lr = 0.5}'
@@ -28,7 +26,7 @@ def played(*settings, executor="reference"):
 
 
 @pytest.mark.parametrize("update", [MOMENTUM, *ADAPTIVE])
-@pytest.mark.parametrize("executor", ["gram", "flat", "batched"])
+@pytest.mark.parametrize("executor", ["gram", "flat"])  # on numpy and on torch
 def test_executors_agree_under_every_update(executor, update):
     judge, expected = played(update)
     simulation, thetas = played(update, executor=executor)
@@ -76,12 +74,6 @@ def test_without_momentum_it_is_averaging():
     _, plain = played('server={kind = "momentum", momentum = 0.0}')
     _, averaged = played("server.kind=average")
     np.testing.assert_allclose(plain[-1], averaged[-1], rtol=1e-7, atol=1e-7)
-
-
-@pytest.mark.parametrize("update", [MOMENTUM, ADAPTIVE[1]])
-def test_a_run_stopped_at_any_round_goes_on_to_the_same_bytes(tmp_path, update):
-    experiment = load("digits", [*SETTINGS, update])
-    assert_goes_on_to_the_same_bytes(experiment, DATA, tmp_path, (1, 3, 5))
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from headgate.records.sums import SEAL, sealed
 from headgate.web.answers import run_list, trace
 from headgate.web.runs import Library
 
-from .folders import copied, made
-from .fuzz_folders import unvouched
+from .folders import copied, made, unvouched
 
 
 def in_state(folder, **more):

@@ -343,18 +343,3 @@ def test_settings_that_differ_keep_their_kind():
         DifferingSetting("policies.acdpp.K", [3, 4]),
     ]
     assert differing({"a": a}) == []
-
-
-def test_a_run_of_the_simulator(tmp_path):
-    """What `headgate run` leaves, not what this file's helpers do."""
-    from headgate.experiment import load
-    from headgate.simulation.schedule import perform
-
-    experiment = load("digits", ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'])
-    folder = perform(experiment, tmp_path / "real", processes=1)[0].path
-    with Served(tmp_path) as served:
-        told = get(served, "/api/runs/real")
-        assert told["summary"] == [each.to_dict() for each in summaries(folder, experiment.training.target)]
-        assert (told["state"], told["round"], told["clients"]) == ("finished", 3, 10)
-        for path in ("curves", "clients", "trace"):
-            get(served, f"/api/runs/real/{path}")

@@ -22,17 +22,6 @@ def opened(port, *sent):
     return connection
 
 
-def test_one_connection_serves_many_requests(tmp_path):
-    ask = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with Served(tmp_path) as page, opened(page.port) as connection:
-        for _ in range(3):
-            connection.sendall(ask)
-            told = b""
-            while not told.endswith(b"}"):
-                told += connection.recv(1 << 16)
-            assert told.startswith(b"HTTP/1.1 200")
-
-
 def test_a_head_has_a_largest_size(tmp_path):
     with Served(tmp_path) as page, opened(page.port, b"GET /" + b"x" * 100_000) as large:
         assert large.recv(1 << 16).startswith(b"HTTP/1.1 400")

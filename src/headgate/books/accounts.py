@@ -20,6 +20,7 @@ from headgate.control.controller import Controller
 from headgate.control.policies.budgeted.purse import kept_back
 from headgate.control.policies.held import held
 from headgate.control.policy import AdmissionPolicy
+from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, System
 from headgate.errors import LedgerError, SettingError
@@ -200,6 +201,29 @@ class Accounts:
             return supply
         before = max((past.spent for past in self.store.rounds() if past.begun[:7] < when[:7]), default=0.0)
         return supply._replace(money=min(supply.money, before + month))
+
+    def rest(self, prices: PriceProcess, rounds: int | None = None, runs: int = 100) -> dict[str, tuple[float, float, float]]:
+        """Return what the rounds left bring under `prices`: the mean of `runs` paths, and what 5 and 95 % of them stay below.
+
+        Control alone is played, from the ledger on and with everybody there; open orders count as spent.
+        """
+        last = self.system.horizon if rounds is None else self.t + rounds
+        if last is None:
+            raise SettingError("rounds: must be stated where the end is open")
+        seeds = np.arange(runs)
+        controller = Controller(self.system, self.controller.policy, runs, seeds, looks=self.looks)
+        ledger = start = self.ledger.of_runs(np.zeros(runs, dtype=np.int64))
+        reserved = np.full(runs, reserve(self.store.outstanding()))
+        path = prices.path(seeds, self.t + 1, last + 1) + self.looks
+        for price in np.moveaxis(path, 1, 0):
+            ledger = controller.post(ledger, controller.decide(ledger, np.ascontiguousarray(price), reserved))
+        found = {
+            "spend": ledger.spent - start.spent,
+            "samples": (ledger.ever - start.ever).astype(np.float64),
+            "left": self.system.money(last) - ledger.spent - reserved,
+        }
+        low, high = ({name: float(np.quantile(each, at)) for name, each in found.items()} for at in (0.05, 0.95))
+        return {name: (float(each.mean()), low[name], high[name]) for name, each in found.items()}
 
     def _reserved(self, price: Floats) -> float:
         """What open orders may cost, and what rounding may add because answers are charged in the order in which they come."""

@@ -16,6 +16,7 @@ from headgate.books.statement import Statement, statement
 from headgate.control.amendments import Amendment
 from headgate.control.policies.held import held
 from headgate.control.policy import AdmissionPolicy
+from headgate.control.prices import PriceProcess
 from headgate.control.supply import Supply
 from headgate.control.types import Floats, Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
@@ -221,6 +222,23 @@ class Books:
     def adjust(self, round: int, client: int, amount: float, by: str | None = None, why: str = "") -> None:
         """Correct what an order cost by its invoice: `amount` is more than 0, or a refund below 0, down to nothing paid."""
         self._accounts.amend(Amendment(adjust=amount), by or getpass.getuser(), why, (round, client))
+
+    def rest(self, prices: PriceProcess, rounds: int | None = None) -> dict[str, tuple[float, float, float]]:
+        """Return what to expect of the rounds left.
+
+        Parameters
+        ----------
+        prices : PriceProcess
+            What prices are expected, as `headgate.control.prices.Uniform(1.0, 10.0)`.
+        rounds : int, optional
+            How many rounds, where the end is open.
+
+        Returns
+        -------
+        dict
+            `spend`, `samples` and `left`: the mean of 100 paths, and what 5 and 95 % of them stay below.
+        """
+        return self._accounts.rest(prices, rounds)
 
     def statement(self) -> Statement:
         """Return one line for each order, amendments and totals, to the cent."""

@@ -43,9 +43,15 @@ def plan(
     run may spend, and places that a client has. The bound is Theorem 1's; it does not rank policies
     (docs/understand/model.md). For acdpp, K and the rate are chosen: both branches of Corollary 2 and the search over the
     finite horizon give candidates, each is rehearsed, and the best that keeps the buffers on average is taken.
+
+    Where RECIPE is the folder of a run on Flower, the rounds that are left are rehearsed from its ledger, under the terms as
+    they were amended.
     """
     from headgate.analysis.display import show
 
+    if (Path(recipe) / "ledger.sqlite").is_file():
+        _plan_rest(Path(recipe), set_ or [], format_)
+        return
     experiment = headgate.load(recipe, *(set_ or []), *played([policy]))
     with status(format_, "rehearsing"):
         made = headgate.plan(experiment, next(iter(experiment.policies)), gamma, phi)
@@ -53,6 +59,23 @@ def plan(
         print_json(made.numbers)
     else:
         show(*made.render())
+
+
+def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
+    from headgate.books.accounts import Accounts
+    from headgate.books.statement import opened
+
+    experiment = headgate.load(str(folder / "config.toml"), *overrides)
+    with opened(folder) as store, status(format_, "rehearsing"):
+        accounts = Accounts.of(experiment, store)
+        last = accounts.system.horizon or experiment.rounds
+        found = accounts.rest(experiment.prices, last - accounts.t)
+    if format_ is Format.json:
+        print_json({"round": accounts.t, "rounds": last, **found})
+        return
+    say(f"Rounds {accounts.t + 1} to {last}, from the ledger after round {accounts.t}: mean of 100 rehearsals (5 to 95 %)")
+    for name, (mean, low, high) in found.items():
+        say(f"{name:8} {mean:10.2f}  ({low:.2f} to {high:.2f})")
 
 
 def rehearse(

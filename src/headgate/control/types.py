@@ -345,8 +345,8 @@ class Ledger:
         """The stream positions in memory, as in `Contents`; None: they are dropped..admitted−1."""
         return self.contents.places
 
-    def of_runs(self, rows: slice) -> "Ledger":
-        """The same of some of the runs."""
+    def of_runs(self, rows: slice | Ints) -> "Ledger":
+        """The same of some of the runs; one may be taken more than once."""
 
         def some(value: Any) -> Any:
             return tuple(map(some, value)) if isinstance(value, tuple) else None if value is None else value[rows]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -90,6 +91,15 @@ class Experiment:
     def __repr__(self) -> str:
         size = f"{self.system.clients} clients, budget {self.system.budget:g}, {self.rounds} rounds, {len(self.seeds)} seeds"
         return f"<Experiment {self.name}: {size}; {self.data.kind}, {self.model.kind}; policies {', '.join(self.policies)}>"
+
+    def under(self, system: System) -> "Experiment":
+        """Return the same under amended terms; policies stay as they were resolved."""
+        own = copy(self)
+        for name in ("given", "local"):
+            own.__dict__.pop(name, None)
+        object.__setattr__(own, "system", system)
+        object.__setattr__(own, "rounds", system.horizon or self.rounds)
+        return own
 
     @cached_property
     def local(self) -> LocalTraining:

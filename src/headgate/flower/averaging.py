@@ -46,7 +46,7 @@ class Averaging(FedAvg):
 
     def __init__(self, experiment: Experiment, norm_multiple: float, evaluates: bool = False) -> None:
         super().__init__(1.0, float(evaluates), 0, 0, 0)
-        self.experiment, self.system, self.norm_multiple = experiment, experiment.system, norm_multiple
+        self.experiment, self.norm_multiple = experiment, norm_multiple
         self._clients: dict[int, int] = {}
         self.model: NamedArrays = {}
         self.events: list[Event] = []
@@ -61,7 +61,7 @@ class Averaging(FedAvg):
         """The model to the cohort."""
         assert isinstance(grid, ClientGrid)
         self.model = numpy_of(arrays)
-        size, clients = self.experiment.training.cohort, self.system.clients
+        size, clients = self.experiment.training.cohort, self.experiment.system.clients
         seed = int(self.experiment.seeds[0])
         cohort = set(range(clients) if size is None else draw_cohort(seed, server_round, clients, size).tolist())
         messages = super().configure_train(server_round, arrays, config, grid)
@@ -82,7 +82,7 @@ class Averaging(FedAvg):
             known = tuple(None if each == UNKNOWN else each for each in self.medians)
             kept, medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, cast(Medians, known))
             self.medians = [UNKNOWN if each is None else each for each in medians]
-        alpha = self.system.weight[[update.client for update in updates]]
+        alpha = self.experiment.system.weight[[update.client for update in updates]]
         n = np.array([[update.n for update in updates]], dtype=np.int64)
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
         mean = average(self.model, [update.model for update in kept], weights)
@@ -103,7 +103,7 @@ class Averaging(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The mean of what clients measured, by their weights in the recipe."""
         judged = evaluations(replies, self._clients)
-        return mean_metrics(judged, self.system.weight) if judged else None
+        return mean_metrics(judged, self.experiment.system.weight) if judged else None
 
     def summary(self) -> None:
         """All there is to say is in the recipe."""

@@ -22,7 +22,7 @@ from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.types import Floats, Ints, Ledger, Losses, System
+from headgate.control.types import Floats, Ints, Ledger, Losses
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
@@ -114,28 +114,17 @@ class Gated(Strategy):
         self._roster = Roster(self.store, experiment.system.clients, self._keys)
         self._evaluate: Evaluate | None = None
         self._started, self._grid = False, cast(Grid, None)
+        self._dismissed: set[int] = set()
         self._model: NamedArrays = {}
         self._file = ("", "")
         self._now: OpenRound | None = None
         self._sent: dict[int, Order] = {}
         self._asked: dict[int, int] = {}
-        self._dismissed: set[int] = set()
         self._messages: list[Message] = []
 
     @property
     def ledger(self) -> Ledger:
         return self.accounts.ledger
-
-    @property
-    def system(self) -> System:
-        """Clients, buffers and money, by the latest amendment."""
-        return self.accounts.system
-
-    @property
-    def rounds(self) -> int:
-        """The last round: the recipe's, unless an amendment names another."""
-        given, horizon = self.experiment, self.system.horizon
-        return given.rounds if horizon in (None, given.system.horizon) else horizon
 
     def close(self) -> None:
         """Let go of the run folder."""
@@ -154,14 +143,15 @@ class Gated(Strategy):
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
         """Play all rounds that are left, up to `num_rounds` where it is given. `timeout` is the deadline of a round."""
-        if num_rounds is not None and num_rounds > self.rounds:
-            raise SettingError(f"num_rounds = {num_rounds}: the recipe plans for run.rounds = {self.rounds}")
+        rounds = self.experiment.rounds if num_rounds is None else num_rounds
+        if rounds > self.experiment.rounds:
+            raise SettingError(f"num_rounds = {rounds}: the recipe plans for run.rounds = {self.experiment.rounds}")
         if timeout is not None:
             self.discipline = replace(self.discipline, deadline=timeout)
         self._evaluate, self._started, result, grid = evaluate_fn, True, Result(), guarded(grid)
         arrays = self.continue_from(initial_arrays)
         self.summary()
-        while self.accounts.t < (self.rounds if num_rounds is None else num_rounds):
+        while self.accounts.t < (self._up_to_date() if num_rounds is None else rounds):
             t = self.accounts.t + 1
             messages = self.configure_train(t, arrays, train_config or ConfigRecord(), grid)
             replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
@@ -205,10 +195,10 @@ class Gated(Strategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """The inner strategy's messages, each with its client's order, which is on disk before it is sent."""
-        self._take_up()
         t, rules = self.accounts.t + 1, self.discipline
         self._messages, self._sent, self._now = [], {}, None
-        if t > self.rounds:
+        self._up_to_date()
+        if t > self.experiment.rounds:
             log(WARNING, "headgate: all rounds of the recipe (run.rounds = %s) are over; nothing is ordered", t - 1)
             return []
         if not self._file[0]:
@@ -218,11 +208,11 @@ class Gated(Strategy):
             self.continue_from(arrays)
         self._model, self._grid = self._typed(numpy_of(arrays)), grid
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
-        gone = {client: there[client] for client in self._left() if client in there and client not in self._dismissed}
-        if gone:
-            self._tell_that_it_is_over(grid, gone)
-            self._dismissed |= gone.keys()
-        view = self._view(grid, t, {node: client for client, node in self._in_good_standing(there).items()}, rules.gather)
+        away = self._away()
+        gone = {client: node for client, node in there.items() if client in self._left() - self._dismissed}
+        self._dismiss(grid, gone.values())
+        self._dismissed |= gone.keys()
+        view = self._view(grid, t, {node: client for client, node in there.items() if client not in away}, rules.gather)
         try:
             inner = self.inner.configure_train(t, record_of(self._model), ConfigRecord(dict(config)), cast(Grid, view))
             drawn = {message.metadata.dst_node_id: message for message in inner}
@@ -241,14 +231,14 @@ class Gated(Strategy):
         """Settle the round: what was admitted, by every answer; the model, if there are answers enough."""
         now = self._now
         if now is None:
-            if self.accounts.t < self.rounds:
+            if self.accounts.t < self.experiment.rounds:
                 raise SettingError(f"server_round = {server_round}: no orders were given for it")
             return None, None
         sent = {node: order.client for node, order in self._sent.items()}
         genuine, forged = sorted_out(now.t, self._messages, sent, replies, self._keys)
         heard = hear(self.accounts, now, self._sent, genuine, self._model, self.discipline, self._fixed_shapes)
         self.accounts.check_up_to_date(now, heard.answers)
-        losses = losses_told(heard.updates, self.system.clients) if self.accounts.asks else None
+        losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         done = done.with_events([*forged, *heard.events])
         failure, moved, told = None, None, None
@@ -267,7 +257,6 @@ class Gated(Strategy):
                 file = write_parameters(self._record.parameters, now.t, kept, self._memory.now())
             self.accounts.commit(done.with_events(events), file, metrics, self._clients(done))
             self._file, self._model, self._now, self._sent, self._messages = file, model, None, {}, []
-            self._take_up()
             self._record.append(self.store.rounds(after=now.t - 1)[0])
             line = self._told(heard, metrics)
             self._record.state("running", now.t, line)
@@ -275,7 +264,7 @@ class Gated(Strategy):
         log(INFO, "%s", line)
         if failure is not None:
             raise failure
-        if not self._started and now.t == self.rounds:
+        if not self._started and now.t == self.experiment.rounds:
             self._end(self._grid)
         return (None if moved is None else record_of(moved)), told
 
@@ -301,43 +290,49 @@ class Gated(Strategy):
         return self.inner.aggregate_evaluate(self.accounts.t, genuine)
 
     def summary(self) -> None:
-        system = self.system
+        system = self.experiment.system
         log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
-        log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.rounds)
+        log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
         if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.fill:
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
         self.inner.summary()
 
     # its parts
 
+    def _up_to_date(self) -> int:
+        """Take up amendments to the terms, unless a round is open; return the last round by them."""
+        if self.store.begun() is None:
+            self.accounts.take_up()
+        system = self.accounts.system
+        if system is not self.experiment.system:
+            self.experiment, self._roster.clients = self.experiment.under(system), system.clients
+            self._record.rounds = self.experiment.rounds
+            if isinstance(self.inner, Averaging):
+                self.inner.experiment = self.experiment
+        return self.experiment.rounds
+
+    def _left(self) -> set[int]:
+        amended = self.accounts.system.amended
+        return set() if amended is None else set(amended.left)
+
+    def _away(self) -> set[int]:
+        """Clients that get no orders: those in quarantine, and those that have left."""
+        return self.store.quarantined() | self._left()
+
     def _view(self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float) -> ClientGrid:
         """The grid for the inner strategy; `nodes` are those that are known to be there."""
 
         def look() -> dict[int, int]:
-            return self._in_good_standing(self._roster.look(grid, t, self.discipline.deadline))
+            there, away = self._roster.look(grid, t, self.discipline.deadline), self._away()
+            return {client: node for client, node in there.items() if client not in away}
 
         view = ClientGrid(grid, look, patience)
         view.clients = nodes
         return view
 
-    def _take_up(self) -> None:
-        """Amendments that were made meanwhile."""
-        if self.store.begun() is None:
-            self.accounts.take_up()
-        self._roster.clients, self._record.rounds = self.system.clients, self.rounds
-
-    def _left(self) -> tuple[int, ...]:
-        """Clients that have left the run."""
-        return () if self.system.amended is None else self.system.amended.left
-
-    def _in_good_standing(self, there: Mapping[int, int]) -> dict[int, int]:
-        away = self.store.quarantined() | set(self._left())
-        return {client: node for client, node in there.items() if client not in away}
-
     def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
         """One of the inner strategy's with records of ours: FedAvg hands one content to all clients."""
-        content = RecordDict({**inner.content, **records, NONCE: nonce()})
-        told = inner.metadata
+        content, told = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
         return Message(content, told.dst_node_id, told.message_type, ttl=self.discipline.deadline, group_id=str(t))
 
     def _bare(self, t: int, config: ConfigRecord) -> RecordDict:
@@ -373,32 +368,34 @@ class Gated(Strategy):
     def _end(self, grid: Grid) -> None:
         """No more rounds are played now. After the last one clients that are there remove the run's samples, unless their
         settings keep them."""
-        if self.accounts.t == self.rounds:
-            self._tell_that_it_is_over(grid, self._roster.look(grid, self.accounts.t, self.discipline.deadline))
+        if self.accounts.t == self.experiment.rounds:
+            there = self._roster.look(grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN))
+            heard, clients = self._dismiss(grid, there.values()), self.experiment.system.clients
+            log(INFO, "headgate: the run is over; %s of %s clients were told to remove its samples", heard, clients)
         with on_disk(self._record.folder):
             self._record.end(self.accounts.t)
 
-    def _tell_that_it_is_over(self, grid: Grid, nodes: Mapping[int, int]) -> None:
+    def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
+        """Have these nodes remove the run's samples; return how many answered."""
         seconds, over = min(self.discipline.deadline, ANSWER_WITHIN), ConfigRecord(to_wire(Ended(self.store.experiment)))
         messages = [
             Message(RecordDict({RECORD: over, NONCE: nonce()}), node, END, ttl=seconds, group_id=str(self.accounts.t))
-            for node in nodes.values()
+            for node in nodes
         ]
-        replies = list(grid.send_and_receive(messages, timeout=seconds)) if messages else []
-        heard, clients = sum(not reply.has_error() for reply in replies), self.system.clients
-        log(INFO, "headgate: the run is over for %s of %s clients, which remove its samples", heard, clients)
+        replies = grid.send_and_receive(messages, timeout=seconds) if messages else ()
+        return sum(not reply.has_error() for reply in replies)
 
     def _price(self, t: int) -> Floats:
         if self._prices is None:
             return np.asarray(self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0] + self.accounts.looks)
         price = np.asarray(self._prices(t), np.float64)
-        if price.size not in (1, self.system.clients):
+        if price.size not in (1, self.experiment.system.clients):
             raise SettingError(f"prices({t}) = {price.tolist()}: must be one number, or one for each client")
         return price + self.accounts.looks
 
     def _judged(self, t: int, arrays: ArrayRecord) -> dict[str, float | None]:
         """Accuracy and loss by the user's function, under our names or those of Flower's examples."""
-        due = t % self.experiment.training.evaluate_every == 0 or t == self.rounds
+        due = t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds
         found = self._evaluate(t, arrays) if self._evaluate is not None and due else None
         given = {} if found is None else {name: float(value) for name, value in found.items() if np.isscalar(value)}  # type: ignore[arg-type]
         return {
@@ -434,7 +431,7 @@ class Gated(Strategy):
             "spend": float(after.spent[0] - before.spent[0]),
             "debt": float(before.debt[0]),
             "bound": float(bound[0]),
-            "excess": int((after.occupancy - self.system.buffer).max()),
+            "excess": int((after.occupancy - self.experiment.system.buffer).max()),
         }
         row |= self._concepts(now.t, judged) | self._looked(done)
         return {name: None if isinstance(value, float) and not np.isfinite(value) else value for name, value in row.items()}
@@ -451,9 +448,9 @@ class Gated(Strategy):
         given = self.experiment
         if given.data.changes is None:
             return {}
-        where = ConceptSchedule(given.data.changes, len(given.data.concepts), given.seeds[:1], self.system.clients)
+        where = ConceptSchedule(given.data.changes, len(given.data.concepts), given.seeds[:1], given.system.clients)
         by_concept = [judged.get(f"accuracy_{concept}") for concept in range(where.concepts)]
-        told = where.columns(t, self.system.weight, np.array([by_concept], dtype=np.float64))
+        told = where.columns(t, given.system.weight, np.array([by_concept], dtype=np.float64))
         return {name: values[0] for name, values in told.items()}
 
     def _looked(self, done: Settlement) -> dict[str, Any]:
@@ -468,7 +465,7 @@ class Gated(Strategy):
 
     def _clients(self, done: Settlement) -> dict[str, Any] | None:
         """What each client admitted, holds and, where prices differ, was paid; late answers count in the round they came."""
-        clients = self.system.clients
+        clients = self.experiment.system.clients
         if clients > FEW:
             return None
         paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
@@ -485,12 +482,12 @@ class Gated(Strategy):
 
     def _told(self, heard: CheckedReplies, row: dict[str, Any]) -> str:
         """The round in one line: answers, samples, money, accuracy, and which clients gave no valid answer."""
-        clients, rounds, spent = self.system.clients, self.rounds, float(self.ledger.spent[0])
+        clients, rounds, spent = self.experiment.system.clients, self.experiment.rounds, float(self.ledger.spent[0])
         missing = sorted(set(range(clients)) - {answer.client for answer in heard.answers if answer.reason is None})
         listed = ", ".join(map(str, missing[:LISTED])) + (f" and {len(missing) - LISTED} more" if missing[LISTED:] else "")
         return (
             f"round {row['t']} of {rounds}: {heard.valid} of {clients} answers, {row['admitted']} samples "
-            f"for {row['spend']:.6g}, spent {spent:.6g} of {self.system.money(rounds):.6g}, {row['n']} held"
+            f"for {row['spend']:.6g}, spent {spent:.6g} of {self.experiment.system.money(rounds):.6g}, {row['n']} held"
             + ("" if row["test_accuracy"] is None else f", accuracy {row['test_accuracy']:.3f}")
             + (f"; no valid answer from clients {listed}" if missing else "")
         )
@@ -527,10 +524,6 @@ class AdmissionStrategy(Gated):
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
         super().__init__(self._averaging, experiment, folder, discipline=discipline, prices=prices, everyone=True, watch=watch)
-
-    def _take_up(self) -> None:
-        super()._take_up()
-        self._averaging.system = self.system
 
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
         """A server update moves on also where nobody trained, and clients may tell different metrics."""

@@ -293,11 +293,10 @@ def test_out_of_memory_is_tried_again_with_fewer_runs_at_once(monkeypatch):
         TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1, 2, 3], 1)
 
 
-@pytest.mark.parametrize("net", [tiny_net, tiny_stack])
-def test_a_run_that_has_broken_down_leaves_the_others_alone(net):
+def test_a_run_that_has_broken_down_leaves_the_others_alone():
     from headgate.kernels.triton_executor import TritonKernels
 
-    task, theta, packed, weights = world([[1], [1]], net)
+    task, theta, packed, weights = world([[1], [1]], tiny_stack)
     alone, _ = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)
     theta[0, 0] = torch.nan
     together, loss = TritonKernels(task).advance(theta, packed, weights, LocalTraining(0.2, 1), [0, 1], 1)

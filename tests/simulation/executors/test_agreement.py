@@ -31,7 +31,6 @@ from .worlds import (
 
 MODELS = {
     "gram": [linear, linear_without_bias],
-    "compiled": [linear_without_bias, pooled_net],
     "flat": [linear, linear_without_bias, tanh_net, tiny_convolution],
     "batched": [linear, tanh_net, tiny_convolution],
     "batched, few shapes": [tiny_convolution],

@@ -1,6 +1,7 @@
 """Which executor is chosen, which are refused and why, and how one of one's own comes in."""
 
 import importlib.util
+from functools import cache
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -40,6 +41,7 @@ def sigmoid_net():
     return nn.Sequential(nn.Flatten(), nn.Linear(72, 7), nn.Sigmoid(), nn.Linear(7, CLASSES))
 
 
+@cache
 def shipped(name, shape=(1, 28, 28)):
     return build_model(MODEL.kinds[name](), shape, 10)
 

@@ -19,6 +19,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from headgate.errors import SettingError
+from headgate.kernels import kernel_calls
 from headgate.kernels.compiled import Compiled
 from headgate.learning.data import Digits
 from headgate.learning.local import LocalTraining
@@ -93,13 +94,16 @@ def check(case, training, tolerance=1e-9):
 
 @pytest.mark.parametrize(("momentum", "decay", "steps"), [(0.0, 0.0, 1), (0.0, 0.03, 4), (0.8, 0.0, 4), (0.8, 0.03, 5)])
 @pytest.mark.parametrize("sizes", [ONE_RUN, THREE_RUNS], ids=["one run", "three runs"])
-@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
-@pytest.mark.parametrize("model", [like_lenet, averaged, wide_windows, without_convolution, one_layer])
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [(like_lenet, GREY), (like_lenet, COLOUR), (averaged, GREY), (wide_windows, COLOUR), (without_convolution, GREY),
+     (one_layer, COLOUR)],
+)  # fmt: skip
 def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, steps):
     check(world(model(shape[0]), sizes, shape), LocalTraining(0.1, steps, momentum, decay))
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 28, 28), (3, 32, 32)])
+@pytest.mark.parametrize("shape", [(1, 28, 28), pytest.param((3, 32, 32), marks=pytest.mark.long)])
 def test_lenet(shape):
     sizes = [[1, 0, 9, 2, 25]]
     case = world(build_model(LeNet(), shape, 10), sizes, shape, 10, spread=0.06)
@@ -151,10 +155,10 @@ OTHERS = [
     (named_layers, (1, 6, 6)),
     (one_activation_for_all, (1, 6, 6)),
     (seen_together, (1, 9, 8)),
-    (without_biases, (1, 13, 12)),
-    (many_channels, (1, 10, 7)),
-    (large_kernels, (1, 9, 11)),
     (without_linear, (1, 6, 4)),
+    pytest.param(without_biases, (1, 13, 12), marks=pytest.mark.long),
+    pytest.param(many_channels, (1, 10, 7), marks=pytest.mark.long),  # test_vector_widths has it in every run
+    pytest.param(large_kernels, (1, 9, 11), marks=pytest.mark.long),
 ]
 
 
@@ -208,9 +212,10 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, batch_size):
     assert torch.equal(given[0][1], given[1][1])
 
 
-@pytest.mark.parametrize("batch_size", [None, 4])
-@pytest.mark.parametrize(("model", "shape"), [(like_lenet, GREY), (wide_rows, (1, 18, 17))])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "model", "shape", "batch_size"),
+    [(torch.float32, like_lenet, GREY, None), (torch.float64, wide_rows, (1, 18, 17), 4)],
+)
 def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtype, model, shape, batch_size):
     small = world(model(), [[3, 1, 2], [4, 1, 5]], shape, dtype=dtype, spread=0.1)
     large = world(small.task.model, [[33, 21, 9]], shape, dtype=dtype)
@@ -406,17 +411,18 @@ def test_what_was_compiled_is_found_by_the_next_process_and_no_closure_is_taken_
 
 
 @pytest.mark.parametrize("how", ["open to others", "a link", "a file"])
-def test_nothing_is_kept_in_a_folder_that_others_may_write_to(tmp_path, how):
+def test_nothing_is_kept_in_a_folder_that_others_may_write_to(tmp_path, monkeypatch, how):
     folder = tmp_path / "headgate-kernels"
     if how == "open to others":
         folder.mkdir()
         folder.chmod(0o770)
+        assert kept(tmp_path, 2)[1] == ["0"]
+        assert not list(tmp_path.rglob("*.nbc"))
     elif how == "a link":
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         folder.symlink_to(tmp_path / "elsewhere")
     else:
         folder.write_text("")
-    first, hits = kept(tmp_path, 2)
-    assert first.startswith("True compiled kernels are not kept: ")
-    assert hits == ["0"]
-    assert not list(tmp_path.rglob("*.nbc"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert kernel_calls.objection().startswith(f"compiled kernels are not kept: {folder} ")
+    assert kernel_calls.is_empty()

@@ -5,12 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
-from headgate.learning.networks import Flat
 from headgate.simulation.executors.types import grouped
 
-from .worlds import MEAN, SHAPE, STD, linear, task_of, tiny_convolution
+from .worlds import MEAN, SHAPE, STD, linear, task_of
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -23,12 +21,6 @@ def test_images_are_normalised_channel_by_channel(dtype):
         task.normalised(images).double(), expected, rtol=0, atol=5e-7 if dtype == torch.float32 else 4e-15
     )
     assert task.normalised(images).dtype == dtype
-
-
-def test_the_flat_vector_is_in_the_order_of_the_model():
-    model = tiny_convolution()
-    vector = Flat(model).vector(dict(model.named_parameters()))
-    assert torch.equal(vector, nn.utils.parameters_to_vector(model.parameters()))
 
 
 sizes_and_overheads = given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.sampled_from([0.0, 3.0, 25.0, 1e6]))

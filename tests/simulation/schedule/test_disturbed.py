@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -25,26 +26,53 @@ cut.TOGETHER["gram"] = 2
 from headgate.cli import main
 main()
 """
-LONG = ["--rounds", "600", "--seeds", "4", "--policies", "acdpp,constant", "--processes", "2", "--progress", "none"]
+POLICY = """
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from headgate.control.policies import Constant
+
+@dataclass(frozen=True, eq=False)
+class Waiting(Constant):
+    def admit(self, view, memory):
+        if Path("slowly").exists():
+            time.sleep(0.05)
+        return super().admit(view, memory)
+"""
+ROUNDS = 80
+SETTINGS = [f"run.rounds={ROUNDS}", "run.seeds=4", 'run.policies=["acdpp", "constant"]', "training.steps=2"]
+OWN = ["kind=waiting:Waiting", "rate=4.0", "K=4"]
+SETTINGS += [f"policies.{name}.{each}" for name in ("acdpp", "constant") for each in OWN]
 
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory):
-    """What the runs that are disturbed must end in."""
+    """What the runs that are disturbed must end in; the working folder has their policy."""
+    here = tmp_path_factory.mktemp("whole")
+    (here / "waiting.py").write_text(POLICY)
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
         patch.setattr(cut, "LIGHT", 0.0)
         patch.setitem(cut.TOGETHER, "gram", 2)
-        experiment = load("digits", ["run.rounds=600", "run.seeds=4", 'run.policies=["acdpp", "constant"]'])
-        folder = perform(experiment, tmp_path_factory.mktemp("whole") / "run", processes=1)[0].path
-    return tables(folder), models(folder)
+        folder = perform(load("digits", SETTINGS), here / "run", processes=1)[0].path
+        yield tables(folder), models(folder)
 
 
 def begun(folder):
-    """A command that plays, once two chunks of it have some rounds behind them."""
-    command = [sys.executable, "-c", SCRIPT, "run", "digits", *LONG, "--out", str(folder)]
+    """A command that plays slowly, once two chunks of it have some rounds behind them."""
+    words = [word for each in SETTINGS for word in ("--set", each)]
+    command = [sys.executable, "-c", SCRIPT, "run", "digits", *words, "--processes", "2", "--progress", "none"]
+    command += ["--out", str(folder)]
+    Path("slowly").touch()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
     until(lambda: sum(any((shard / "clients").glob("part-*")) for shard in shards_of(folder)) >= 2, process)
     return process
+
+
+def resumed(folder, processes):
+    Path("slowly").unlink()
+    perform(None, folder, processes=processes, trust=["waiting"])
+    return tables(folder), models(folder)
 
 
 def shards_of(folder):
@@ -88,16 +116,15 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, lon
     _, err = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "rounds in 4 chunks; go on with: headgate run --resume " in err
-    assert err.strip().endswith(str(folder))
+    assert err.strip().endswith(f"{folder} --trust waiting:Waiting")
     assert len(err.strip().splitlines()) == 1
     assert all(gone(pid) for pid in children)
     stopped = RunFolder.open(folder)
     assert stopped.status == "interrupted"
-    assert 0 < stopped.state["round"] < 600
+    assert 0 < stopped.state["round"] < ROUNDS
     assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
-    perform(None, folder, processes=2)
-    assert (tables(folder), models(folder)) == long_run
-    assert RunFolder.open(folder).state["round"] == 600
+    assert resumed(folder, 2) == long_run
+    assert RunFolder.open(folder).state["round"] == ROUNDS
 
 
 @linux
@@ -112,8 +139,7 @@ def test_a_killed_child_is_named_and_the_others_stop_cleanly(tmp_path, long_run)
     assert "(acdpp, seeds 0 to 1): its process was ended by SIGKILL" in said
     assert f"go on with: headgate run --resume {folder}" in said
     assert RunFolder.open(folder).status == "interrupted"
-    perform(None, folder, processes=1)
-    assert (tables(folder), models(folder)) == long_run
+    assert resumed(folder, 1) == long_run
 
 
 @linux
@@ -127,5 +153,4 @@ def test_children_of_a_killed_command_end_by_themselves(tmp_path, long_run):
     until(lambda: all(gone(pid) for pid in children))
     assert RunFolder.open(folder).status == "interrupted"
     assert any(list((part / "checkpoints").glob("0*")) for part in shard_folders(folder))
-    perform(None, folder, processes=2)
-    assert (tables(folder), models(folder)) == long_run
+    assert resumed(folder, 2) == long_run

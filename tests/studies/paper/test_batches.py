@@ -1,13 +1,10 @@
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from headgate.control.policies import Hybrid, Released
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.experiment import load
@@ -59,40 +56,6 @@ def test_what_the_studies_run_is_changed_on_purpose_only(name):
         assert {own: orders(e, policy) for own, policy in e.policies.items()} == wanted, folder
 
 
-@pytest.mark.parametrize(("name", "scale"), [("mnist", 1), ("cifar10", 2), ("imagenette", 4)])
-def test_as_written_is_the_text(name, scale):
-    e = of(name)[WRITTEN]
-    assert (e.prices.low, e.prices.high) == (1.0, 10.0)
-    assert e.system.budget == 55.0 * scale
-    for policy in ("acdpp", "constant"):
-        assert (e.policies[policy].K, e.policies[policy].rate) == (10, 10.0 * scale)
-    assert list(e.policies)[:4] == ["oracle", "acdpp", "constant", "hybrid"]
-    assert e.model.kind == ("lenet" if name == "mnist" else "resnet9")
-    assert e.training.steps == 10
-    assert e.data.validation == 0.0
-    compared = {of(name)[part].training.evaluate_every for part in (WRITTEN, RELEASED, EQUAL) if part in of(name)}
-    assert compared == {1}  # a best is higher the more often one looks
-
-
-@pytest.mark.parametrize(("name", "scale", "highest"), [("mnist", 1, 10), ("cifar10", 2, 49), ("imagenette", 4, 10)])
-def test_as_released_is_what_the_scripts_do(name, scale, highest):
-    e = of(name)[RELEASED]
-    assert (e.prices.low, e.prices.high) == (1, highest)
-    assert isinstance(e.policies["released"], Released)
-    hybrid = e.policies["hybrid"]
-    assert isinstance(hybrid, Hybrid)
-    assert (hybrid.K, hybrid.rate, hybrid.paid, hybrid.fill) == (10, 10.0 * scale, False, "first")
-    assert (e.policies["constant"].K, e.policies["constant"].rate) == (10, 10.0 * scale)
-    assert e.training.aggregation == "alpha"
-    np.testing.assert_allclose(e.system.weight, e.system.buffer / e.system.memory)
-
-
-def test_mnist_as_released_is_logistic_regression_with_momentum():
-    training = of("mnist")[RELEASED].training
-    assert of("mnist")[RELEASED].model.kind == "logistic"
-    assert (training.lr, training.momentum, training.steps) == (0.1, 0.9, 10)
-
-
 def test_at_equal_means_the_released_rule_keeps_its_budget_and_its_buffers():
     e = of("mnist")[EQUAL]
     spend = {}
@@ -135,13 +98,3 @@ def test_a_data_set_is_known_by_name():
 @pytest.mark.parametrize(("part", "file"), [each for data in NAMES for each in recipes_of(data)])
 def test_a_recipe_of_a_study_is_one_like_any_other(part, file):
     assert load(file).name == part
-
-
-def test_what_runs_can_be_listed_without_tables_and_pictures():
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['polars', 'matplotlib', 'rich']))\n"
-        "from studies.paper.batches import batches\n"
-        "assert len(batches('imagenette', quick=True)) > 3\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

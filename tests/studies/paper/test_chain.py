@@ -13,6 +13,7 @@ from studies.paper.batches import NAMES
 from studies.paper.claims import claims, row_from_json, row_to_json
 from studies.paper.theory_claims import theory_rows
 
+pytestmark = pytest.mark.long  # test_comparisons.py tries one study from the run to its page
 VERDICTS = re.compile(
     r"holds(?: in direction, not in size)?(?:,? only with overspend of \d+ %|, both over budget \(\d+ % and \d+ %\))?|"
     r"does not hold(?: in size, direction not decided)?|not decided|not testable(?: at the paper's accuracy)?|"

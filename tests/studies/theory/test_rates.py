@@ -7,7 +7,7 @@ from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.theory.bound import penalty
 from studies.theory.rates import _fit, finer, fitted, horizons, measure
-from studies.theory.rates_view import draw_rates, print_rates
+from studies.theory.rates_view import print_rates
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_exponents_are_found_again():
     assert _fit("x", T, np.where(T > 1e4, 1.0, 0.0), "O(1)", np.ones_like).holds is None
 
 
+@pytest.mark.long
 def test_parts_of_a_sample_change_nothing_but_the_rounding():
     """Where whole samples are many the two agree; where they leave memory empty only the parts have a finite bound."""
     e = load("mnist", ["run.seeds=2"])
@@ -70,13 +71,6 @@ def test_horizons():
     assert horizons(100, 100_000) == [100, 316, 1000, 3162, 10000, 31623, 100000]
     with pytest.raises(SettingError, match="rounds from 100 to 500"):
         horizons(100, 500)
-
-
-def test_the_plot_is_drawn(rates, tmp_path):
-    path = tmp_path / "rates.svg"
-    draw_rates(rates, path)
-    assert path.read_bytes().startswith(b"<?xml")
-    assert path.stat().st_size > 5000
 
 
 def test_an_interruption_keeps_the_horizons_that_are_done():

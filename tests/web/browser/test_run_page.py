@@ -95,6 +95,7 @@ def test_a_lost_connection_is_said_and_what_was_missed_is_caught_up(tab, tmp_pat
         page.goto(elsewhere)
 
 
+@pytest.mark.long
 def test_a_real_simulation_is_followed_through_every_page(tab, tmp_path):
     command = [sys.executable, "-m", "headgate.cli", "run", "digits", "--rounds", "3000", "--seeds", "2", "--processes", "1"]
     command += ["--policies", "acdpp,constant", "--progress", "none", "--out", str(tmp_path / "real")]
