@@ -1,7 +1,8 @@
 """Averaging as the simulator does it, as one more strategy of Flower: the recipe's weights and server update."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -9,16 +10,15 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from headgate.books.ledger_store import Event, Medians
+from headgate.books.ledger_store import Event
 from headgate.books.messages import RECORD
 from headgate.control.types import Floats
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
-from headgate.flower.capping import capped
 from headgate.flower.parameters import numpy_of, record_of
 from headgate.flower.rounds import Update, evaluations, mean_metrics
 from headgate.flower.senders import ClientGrid
-from headgate.flower.validation import NamedArrays, numbers, read_arrays
+from headgate.flower.validation import NamedArrays, distance, numbers, read_arrays
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.averaging import between, newest_share
 from headgate.learning.cohort import draw_cohort
@@ -27,6 +27,10 @@ from headgate.theory.labels import paper
 
 UNKNOWN = -1.0
 """a median that is not known yet"""
+KINDS = {"f": "its update", "iu": "its update of whole numbers"}
+"""arrays that are measured together: numbers of steps are much larger than changes of parameters"""
+FEWEST = 3
+"""updates of a round whose median no client decides alone"""
 
 
 class Averaging(FedAvg):
@@ -79,9 +83,7 @@ class Averaging(FedAvg):
         updates = [self._update(reply) for reply in replies]
         kept, self.events = updates, []
         if self.norm_multiple:
-            known = tuple(None if each == UNKNOWN else each for each in self.medians)
-            kept, medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, cast(Medians, known))
-            self.medians = [UNKNOWN if each is None else each for each in medians]
+            kept, self.medians, self.events = capped(server_round, updates, self.model, self.norm_multiple, self.medians)
         alpha = self.experiment.system.weight[[update.client for update in updates]]
         n = np.array([[update.n for update in updates]], dtype=np.int64)
         weights = aggregation_weights(self.experiment.training.aggregation, alpha[None], n)[0]
@@ -163,3 +165,39 @@ def row(model: NamedArrays) -> NDArray[Any]:
 def _real(model: NamedArrays) -> list[str]:
     """The parameters that a server update moves, in one order for all rounds: a file may have another."""
     return sorted(name for name, array in model.items() if array.dtype.kind == "f")
+
+
+def capped(
+    t: int, updates: Sequence[Update], model: NamedArrays, multiple: float, known: Sequence[float]
+) -> tuple[list[Update], list[float], list[Event]]:
+    """The updates of round t, the largest medians so far, and what is to be told.
+
+    An update longer than `multiple` times the median gets the length of the median, so that no client moves the model much
+    farther than others. The measure is the largest median of a round so far (`known`, of real and of whole numbers): once most
+    clients have learned what they hold, one that has bought new samples moves much farther than they do. Where nobody's real
+    numbers have moved yet, an update may have any length; where nobody's whole numbers have, they stay.
+    """
+    after, medians, events = list(updates), list[float](), list[Event]()
+    for (kinds, what), median in zip(KINDS.items(), known, strict=True):
+        lengths = [distance(update.model, model, kinds) for update in updates]
+        if len(lengths) >= FEWEST:
+            median = max(median, float(np.median(lengths)))
+        medians.append(median)
+        if median == UNKNOWN or (median == 0 and kinds == "f"):
+            continue
+        for place, length in enumerate(lengths):
+            if length > multiple * median:
+                after[place] = _shortened(after[place], model, kinds, median / length)
+                why = f"has length {length:.6g}, more than {multiple:g} times the median {median:.6g}, and gets the median's"
+                events.append(Event(t, after[place].client, "shortened", f"{what} {why}"))
+    return after, medians, events
+
+
+def _shortened(update: Update, model: NamedArrays, kinds: str, share: float) -> Update:
+    """With this share of the way from the model, in the arrays of these kinds."""
+    arrays = dict(update.model)
+    for name, base in model.items():
+        if base.dtype.kind in kinds:
+            start = base.astype(np.float64)
+            arrays[name] = in_type_of(base, start + share * (arrays[name].astype(np.float64) - start))
+    return replace(update, model=arrays)
