@@ -8,7 +8,6 @@ import pytest
 
 from headgate.flower.quiet import ENVIRONMENT
 
-collect_ignore = ["stock_app"]  # apps, without doctests; they import much
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ |= dict(ENVIRONMENT)
 

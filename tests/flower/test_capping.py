@@ -9,10 +9,9 @@ from grids import Node
 from hostile import with_arrays
 from worlds import World, an_experiment, counting_app, start
 
-from headgate.books.ledger_store import NOTHING_KNOWN
 from headgate.books.messages import Receipt
 from headgate.errors import DataError, SettingError
-from headgate.flower.capping import capped
+from headgate.flower.averaging import UNKNOWN, capped
 from headgate.flower.recipe import discipline_of
 from headgate.flower.rounds import Discipline, Update
 from headgate.flower.strategy import AdmissionStrategy
@@ -20,6 +19,7 @@ from headgate.flower.validation import check_update
 from headgate.records.reader import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
+NOTHING_KNOWN = [UNKNOWN, UNKNOWN]
 MODEL = {"w": np.zeros(2), "steps": np.zeros((), np.int64)}
 
 
@@ -55,7 +55,7 @@ def test_what_is_not_too_long_is_left_as_it_is_to_the_bit():
     updates = of_length(1.0, 2.0, 20.0)
     same, medians, events = capped(1, updates, MODEL, 10.0, NOTHING_KNOWN)
     assert all(one is other for one, other in zip(same, updates, strict=True))
-    assert (medians, events) == ((2.0, 1.0), [])
+    assert (medians, events) == ([2.0, 1.0], [])
     ((*_, longest), _, (event,)) = capped(1, of_length(1.0, 2.0, 20.1), MODEL, 10.0, NOTHING_KNOWN)
     assert longest.model["w"].tolist() == [2.0, 0.0]
     assert (event.client, event.kind) == (2, "shortened")

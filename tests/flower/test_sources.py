@@ -9,7 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import DataError
-from headgate.flower.sources import ArraySource, CallableSource, CsvSource, FolderSource, JsonLinesSource, Sample, pack, unpack
+from headgate.flower.sources import (
+    CallableSource,
+    CsvSource,
+    DatasetSource,
+    FolderSource,
+    JsonLinesSource,
+    Sample,
+    pack,
+    unpack,
+)
 
 PORTIONS = st.lists(st.integers(0, 4), min_size=1, max_size=8)
 
@@ -52,11 +61,57 @@ def function(path, count):
 
 
 def arrays(path, count):
-    return ArraySource(np.arange(2 * count).reshape(count, 2), np.arange(count) % 3)
+    return DatasetSource(np.arange(2 * count).reshape(count, 2), np.arange(count) % 3)
+
+
+class Pairs:
+    """As torch's data sets are: a length and items, each made when it is asked for."""
+
+    def __init__(self, count):
+        self.count, self.asked = count, 0
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        self.asked += 1
+        return np.full((2, 2), i, np.float32), i % 3
+
+
+class Dicts(Pairs):
+    """As those of Hugging Face."""
+
+    def __getitem__(self, i):
+        return {"text": f"number {i}", "image": np.full(2, i), "label": i % 3}
+
+
+class Streamed:
+    """As the streams of Hugging Face: no length, and a quick way to go on."""
+
+    def __init__(self, count, first=0):
+        self.count, self.first = count, first
+
+    def skip(self, n):
+        return Streamed(self.count, self.first + n)
+
+    def __iter__(self):
+        return ({"x": np.arange(2), "label": i % 3} for i in range(self.first, self.count))
+
+
+def pairs(path, count):
+    return DatasetSource(Pairs(count))
+
+
+def dicts(path, count):
+    return DatasetSource(Dicts(count))
+
+
+def streamed(path, count):
+    return DatasetSource(Streamed(count))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
-@pytest.mark.parametrize("make", [lines, rows, files, function, arrays])
+@pytest.mark.parametrize("make", [lines, rows, files, function, arrays, pairs, dicts, streamed])
 @given(portions=PORTIONS, count=st.integers(0, 9))
 def test_every_sample_comes_once_and_in_order(make, portions, count, tmp_path_factory):
     source = make(tmp_path_factory.mktemp("source") / "it", count)
@@ -116,6 +171,35 @@ def test_labels_may_come_later(tmp_path):
 
     function = CallableSource(lambda i: None, later=lambda keys: dict.fromkeys(keys, 1))
     assert function.labels(["q"]) == {"q": 1}
+
+
+def test_items_of_data_sets_come_back_as_they_were_and_only_those_admitted_are_read():
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
+    data = Pairs(1000)
+    batch = DatasetSource(data).read(5, 3, set().__contains__)
+    assert (data.asked, batch.cursor) == (3, 8)
+    loaded = next(iter(torch.utils.data.DataLoader([unpack(sample.payload) for sample in batch.samples], batch_size=3)))
+    assert (loaded[0].shape, loaded[0].dtype, loaded[1].tolist()) == ((3, 2, 2), torch.float32, [2, 0, 1])
+    batch = DatasetSource(Dicts(9)).read(7, 9, set().__contains__)
+    loaded = next(iter(torch.utils.data.DataLoader([unpack(sample.payload) for sample in batch.samples], batch_size=3)))
+    assert (loaded["text"], loaded["label"].tolist()) == (["number 7", "number 8"], [1, 2])
+    tensors = torch.utils.data.TensorDataset(torch.ones(4, 2), torch.tensor([7, 8, 9, 6]))
+    assert [sample.label for sample in DatasetSource(tensors).read(1, 2, set().__contains__).samples] == [8, 9]
+    assert (
+        DatasetSource(Dicts(1), label=lambda item: item["text"]).read(0, 1, set().__contains__).samples[0].label == "number 0"
+    )
+    for wrong in (DatasetSource(Dicts(1), label="none"), DatasetSource(Pairs(1), label=0), DatasetSource(np.zeros((2, 3, 4)))):
+        with pytest.raises(DataError, match="an item has no label"):
+            wrong.read(0, 1, set().__contains__)
+    with pytest.raises(DataError, match="a value of object is no array"):
+        pack({"x": object()})
+
+
+def test_arrays_may_be_mapped_from_a_file(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(6, 2))
+    source = DatasetSource(np.load(tmp_path / "x.npy", mmap_mode="r"), range(6))
+    (sample,) = source.read(4, 1, set().__contains__).samples
+    assert unpack(sample.payload)[0].tolist() == [8.0, 9.0]
 
 
 def test_what_is_damaged_is_refused_in_one_line(tmp_path):

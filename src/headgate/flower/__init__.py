@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from headgate.flower.recipe import recipe_client as recipe_client
     from headgate.flower.recipe import recipe_server as recipe_server
     from headgate.flower.rounds import Discipline as Discipline
+    from headgate.flower.sources import DatasetSource as DatasetSource
     from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
     from headgate.flower.strategy import Gated as Gated
 
 _HOMES = {
     "AdmissionStrategy": "strategy",
+    "DatasetSource": "sources",
     "Discipline": "rounds",
     "Gated": "strategy",
     "erase": "buffer_store",

@@ -1,32 +1,39 @@
 """Averaging as the simulator does it, as one more strategy of Flower: the recipe's weights and server update."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from headgate.books.ledger_store import NOTHING_KNOWN, Event, Medians
+from headgate.books.ledger_store import Event
 from headgate.books.messages import RECORD
 from headgate.control.types import Floats
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
-from headgate.flower.capping import capped
 from headgate.flower.parameters import numpy_of, record_of
 from headgate.flower.rounds import Update, evaluations, mean_metrics
 from headgate.flower.senders import ClientGrid
-from headgate.flower.validation import NamedArrays, numbers, read_arrays
+from headgate.flower.validation import NamedArrays, distance, numbers, read_arrays
 from headgate.learning.aggregate import aggregation_weights
 from headgate.learning.averaging import between, newest_share
 from headgate.learning.cohort import draw_cohort
 from headgate.learning.server import ServerUpdate, State
 from headgate.theory.labels import paper
 
+UNKNOWN = -1.0
+"""a median that is not known yet"""
+KINDS = {"f": "its update", "iu": "its update of whole numbers"}
+"""arrays that are measured together: numbers of steps are much larger than changes of parameters"""
+FEWEST = 3
+"""updates of a round whose median no client decides alone"""
 
-class Averaging(Strategy):
+
+class Averaging(FedAvg):
     """The recipe's cohort, weights, server update and mean of models, in a `Gated`.
 
     Parameters
@@ -42,7 +49,9 @@ class Averaging(Strategy):
     memory = ("state", "mean", "medians")
 
     def __init__(self, experiment: Experiment, norm_multiple: float, evaluates: bool = False) -> None:
-        self.experiment, self.norm_multiple, self.evaluates = experiment, norm_multiple, evaluates
+        super().__init__(1.0, float(evaluates), 0, 0, 0)
+        self.experiment, self.norm_multiple = experiment, norm_multiple
+        self._clients: dict[int, int] = {}
         self.model: NamedArrays = {}
         self.events: list[Event] = []
         """what is to be told of the last round"""
@@ -50,26 +59,24 @@ class Averaging(Strategy):
         """of the server update"""
         self.mean: NamedArrays | None = None
         """of the models so far, where the recipe asks for it: what is evaluated, and what a run ends with"""
-        self.medians: Medians = NOTHING_KNOWN
-        self._clients: dict[int, int] = {}
+        self.medians = [UNKNOWN, UNKNOWN]
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """The model to the cohort."""
+        assert isinstance(grid, ClientGrid)
         self.model = numpy_of(arrays)
         size, clients = self.experiment.training.cohort, self.experiment.system.clients
         seed = int(self.experiment.seeds[0])
         cohort = set(range(clients) if size is None else draw_cohort(seed, server_round, clients, size).tolist())
-        return self._messages(arrays, config, grid, MessageType.TRAIN, server_round, cohort)
+        messages = super().configure_train(server_round, arrays, config, grid)
+        return [message for message in messages if (grid.clients or {})[message.metadata.dst_node_id] in cohort]
 
-    def _messages(
-        self, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, kind: str, t: int, among: Iterable[int]
-    ) -> list[Message]:
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
+        """To all clients that are there, or to none."""
         assert isinstance(grid, ClientGrid)
-        own = RecordDict({"arrays": arrays, "config": ConfigRecord({**config, "server-round": t})})
-        grid.get_node_ids()
-        wanted = set(among)
-        self._clients = {node: client for node, client in (grid.clients or {}).items() if client in wanted}
-        return [Message(own, node, kind) for node in self._clients]
+        messages = super().configure_evaluate(server_round, arrays, config, grid)
+        self._clients = dict(grid.clients or {})
+        return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """What the server update makes of the mean, which is the model itself where nobody trained."""
@@ -94,13 +101,6 @@ class Averaging(Strategy):
         assert isinstance(client, int)
         assert isinstance(n, int)
         return Update(client, n, read_arrays(arrays, self.model), numbers(reply.content.metric_records.values()))
-
-    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """To all clients that are there, or to none."""
-        if not self.evaluates:
-            return []
-        everybody = range(self.experiment.system.clients)
-        return self._messages(arrays, config, grid, MessageType.EVALUATE, server_round, everybody)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The mean of what clients measured, by their weights in the recipe."""
@@ -165,3 +165,39 @@ def row(model: NamedArrays) -> NDArray[Any]:
 def _real(model: NamedArrays) -> list[str]:
     """The parameters that a server update moves, in one order for all rounds: a file may have another."""
     return sorted(name for name, array in model.items() if array.dtype.kind == "f")
+
+
+def capped(
+    t: int, updates: Sequence[Update], model: NamedArrays, multiple: float, known: Sequence[float]
+) -> tuple[list[Update], list[float], list[Event]]:
+    """The updates of round t, the largest medians so far, and what is to be told.
+
+    An update longer than `multiple` times the median gets the length of the median, so that no client moves the model much
+    farther than others. The measure is the largest median of a round so far (`known`, of real and of whole numbers): once most
+    clients have learned what they hold, one that has bought new samples moves much farther than they do. Where nobody's real
+    numbers have moved yet, an update may have any length; where nobody's whole numbers have, they stay.
+    """
+    after, medians, events = list(updates), list[float](), list[Event]()
+    for (kinds, what), median in zip(KINDS.items(), known, strict=True):
+        lengths = [distance(update.model, model, kinds) for update in updates]
+        if len(lengths) >= FEWEST:
+            median = max(median, float(np.median(lengths)))
+        medians.append(median)
+        if median == UNKNOWN or (median == 0 and kinds == "f"):
+            continue
+        for place, length in enumerate(lengths):
+            if length > multiple * median:
+                after[place] = _shortened(after[place], model, kinds, median / length)
+                why = f"has length {length:.6g}, more than {multiple:g} times the median {median:.6g}, and gets the median's"
+                events.append(Event(t, after[place].client, "shortened", f"{what} {why}"))
+    return after, medians, events
+
+
+def _shortened(update: Update, model: NamedArrays, kinds: str, share: float) -> Update:
+    """With this share of the way from the model, in the arrays of these kinds."""
+    arrays = dict(update.model)
+    for name, base in model.items():
+        if base.dtype.kind in kinds:
+            start = base.astype(np.float64)
+            arrays[name] = in_type_of(base, start + share * (arrays[name].astype(np.float64) - start))
+    return replace(update, model=arrays)

@@ -84,8 +84,13 @@ class HeldSamples(Sequence[HeldSample]):
         return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(samples, labels) as arrays, where payloads were made by `sources.pack`."""
-        return np.stack([unpack(payload) for payload in self.payloads]), np.asarray(self.labels)
+        """(samples, labels) as arrays, where the source packs arrays, or pairs of an array and a label."""
+        items = self.items()
+        return np.stack([item[0] if isinstance(item, tuple) else item for item in items]), np.asarray(self.labels)
+
+    def items(self) -> list[Any]:
+        """The items of a `DatasetSource`, with arrays in place of tensors, as a `DataLoader` takes them."""
+        return [unpack(payload) for payload in self.payloads]
 
 
 def headgate_client(

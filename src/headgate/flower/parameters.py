@@ -2,13 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from logging import INFO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.common import log
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -18,20 +22,26 @@ from headgate.errors import DataError
 from headgate.flower.validation import NamedArrays
 from headgate.writing import replace_file, sync
 
-MEMORY = "headgate strategy: "
-"""begins the names of the strategy's arrays in the file; the one called `MEMORY` alone has their forms, and the order of the
-model's arrays, as JSON"""
-PAIRS: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in (dict, ArrayRecord, ConfigRecord, MetricRecord)}
-ROWS: dict[str, Callable[..., Any]] = {"list": list, "tuple": tuple}
-Memory = dict[str, tuple[Any, list[NDArray[Any]]]]
-"""attribute → its form as JSON and the arrays in it; a dot leads to the strategy inside"""
+NUMPY = np.ndarray | np.generic
+Record = ArrayRecord | ConfigRecord | MetricRecord
+MEMORY, ORDER = "headgate strategy", "headgate order"
+"""names in the file: what the strategy remembers, as Flower sends records, and the names of the model's arrays as JSON"""
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "record": lambda record: record,
+    "dict": lambda record: {name: array.numpy() for name, array in record.items()},
+    "list": lambda record: record.to_numpy_ndarrays(),
+    "array": lambda record: record["0"].numpy(),
+    "none": lambda record: None,
+    "plain": lambda record: record["value"],
+}
+"""how attributes are made of records again"""
 
 
 class StrategyMemory:
     """What a strategy of any kind remembers from round to round: its attributes that have changed since it was made.
 
-    Numbers, text, arrays and lists, dicts and records of them can be saved. `unsaved` names the attributes that cannot:
-    after a restart these begin again. A strategy may name those that matter in its attribute `memory`.
+    Numbers, text, bytes, arrays, dicts and lists of arrays, and records of Flower can be saved. `unsaved` names those that
+    cannot: after a restart these begin again. A strategy may name those that matter in its attribute `memory`.
 
     Parameters
     ----------
@@ -41,87 +51,65 @@ class StrategyMemory:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy, self.unsaved = strategy, list[str]()
-        self._first: Memory = {}
-        for name, value in _attributes(strategy):
-            try:
-                self._first[name] = _packed(value)
-            except TypeError:
-                self.unsaved.append(name)
+        self._first = self._records()
 
-    def now(self) -> Memory:
-        """Return the attributes that have changed."""
-        found: Memory = {}
+    def now(self) -> RecordDict:
+        """Return the attributes that have changed, each as a record."""
+        return RecordDict({name: record for name, record in self._records().items() if self._first.get(name) != record})
+
+    def restore(self, memory: RecordDict) -> None:
+        """Give the strategy the attributes of `memory`, and all others as they were first."""
+        changed = {key.split(" ")[1]: key for key in memory}
+        for key, record in {**self._first, **memory}.items():
+            kind, name = key.split(" ")
+            *inside, last = name.split(".")
+            if changed.get(name, key) == key:
+                setattr(reduce(getattr, inside, self._strategy), last, KINDS[kind](record))
+
+    def _records(self) -> dict[str, Record]:
+        found = {}
         for name, value in _attributes(self._strategy):
             try:
-                packed = _packed(value)
+                kind, record = _record(value)
+                found[f"{kind} {name}"] = record
             except TypeError:
-                continue
-            if name not in self._first or not _same(packed, self._first[name]):
-                found[name] = packed
+                if name not in self.unsaved:
+                    self.unsaved.append(name)
+                    log(INFO, "headgate: %s.%s begins again after a restart", type(self._strategy).__name__, name)
         return found
-
-    def restore(self, memory: Memory) -> None:
-        """Give the strategy the attributes of `memory`, and all others as they were first."""
-        for name, packed in {**self._first, **memory}.items():
-            *inside, last = name.split(".")
-            setattr(reduce(getattr, inside, self._strategy), last, _unpacked(*packed))
 
 
 def _attributes(strategy: Strategy, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(name, value) of all attributes but functions."""
-    named = getattr(strategy, "memory", vars(strategy))
-    for name, value in [(name, getattr(strategy, name)) for name in named]:
+    for name in getattr(strategy, "memory", vars(strategy)):
+        value = getattr(strategy, name)
         if isinstance(value, Strategy):
             yield from _attributes(value, f"{prefix}{name}.")
         elif not callable(value):
             yield f"{prefix}{name}", value
 
 
-def _packed(value: Any) -> tuple[Any, list[NDArray[Any]]]:
-    arrays: list[NDArray[Any]] = []
-
-    def form(each: Any) -> list[Any]:
-        kind = type(each).__name__
-        if each is None or type(each) in (bool, int, float, str):
-            return ["plain", each]
-        if kind in PAIRS:
-            return [kind, [[form(key), form(own)] for key, own in each.items()]]
-        if kind in ROWS:
-            return [kind, [form(own) for own in each]]
-        array = np.frombuffer(each, np.uint8) if kind == "bytes" else each.numpy() if kind == "Array" else each
-        if not isinstance(array, np.ndarray | np.generic) or array.dtype.kind not in "fiub":
-            raise TypeError(kind)
-        arrays.append(np.asarray(array))
-        return [kind if kind in ("bytes", "Array", "ndarray") else "number", len(arrays) - 1]
-
-    return form(value), arrays
+def _record(value: Any) -> tuple[str, Record]:
+    """(kind, record); refused with a TypeError where there is none."""
+    if value is None:
+        return "none", ConfigRecord()
+    if isinstance(value, Record):
+        return "record", value
+    if isinstance(value, np.ndarray):
+        return "array", ArrayRecord([value])
+    if isinstance(value, dict) and all(isinstance(each, NUMPY) for each in value.values()):
+        return "dict", record_of(value)
+    if isinstance(value, list) and all(isinstance(each, NUMPY) for each in value):
+        return "list", ArrayRecord([np.asarray(each) for each in value])
+    return "plain", ConfigRecord({"value": value.item() if isinstance(value, np.generic) else value})
 
 
-def _unpacked(form: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-    kind, said = form
-    if kind == "plain":
-        return said
-    if kind in PAIRS:
-        return PAIRS[kind]({_unpacked(key, arrays): _unpacked(own, arrays) for key, own in said})
-    if kind in ROWS:
-        return ROWS[kind](_unpacked(own, arrays) for own in said)
-    array = arrays[said].copy()
-    return {"bytes": array.tobytes, "Array": lambda: Array(array), "number": lambda: array[()]}.get(kind, lambda: array)()
-
-
-def _same(one: tuple[Any, list[NDArray[Any]]], other: tuple[Any, list[NDArray[Any]]]) -> bool:
-    return one[0] == other[0] and all(
-        a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(one[1], other[1], strict=True)
-    )
-
-
-def write_parameters(folder: Path, t: int, model: NamedArrays, memory: Mapping[str, Any] | None = None) -> tuple[str, str]:
+def write_parameters(folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None) -> tuple[str, str]:
     """(file, its SHA-256); the file has its name only when it is on disk."""
-    arrays, forms = dict(model), dict[str, Any]()
-    for name, (form, own) in (memory or {}).items():
-        forms[name] = [form, len(own)]
-        arrays |= {f"{MEMORY}{name} {place}": array for place, array in enumerate(own)}
-    arrays[MEMORY] = np.frombuffer(json.dumps([list(model), forms]).encode(), np.uint8)
+    said = {ORDER: json.dumps(list(model)).encode()}
+    if memory:
+        said[MEMORY] = recorddict_to_proto(memory).SerializeToString(deterministic=True)
+    arrays = {**model, **{name: np.frombuffer(own, np.uint8) for name, own in said.items()}}
     content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
@@ -130,7 +118,7 @@ def write_parameters(folder: Path, t: int, model: NamedArrays, memory: Mapping[s
     return final.name, hashlib.sha256(content).hexdigest()
 
 
-def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDArray[Any]], Memory]:
+def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDArray[Any]], RecordDict]:
     """The model and what the strategy remembers."""
     path = folder / name
     try:
@@ -143,9 +131,9 @@ def read_parameters(folder: Path, name: str, sha256: str) -> tuple[dict[str, NDA
         arrays = load(content)
     except SafetensorError as error:
         raise DataError(f"{path}: is damaged ({error}); the run cannot be continued") from None
-    order, forms = json.loads(arrays[MEMORY].tobytes())
-    memory = {each: (form, [arrays[f"{MEMORY}{each} {place}"] for place in range(n)]) for each, (form, n) in forms.items()}
-    return {each: arrays[each] for each in order}, memory
+    said = ProtoRecordDict.FromString(arrays[MEMORY].tobytes()) if MEMORY in arrays else None
+    model = {each: arrays[each] for each in json.loads(arrays[ORDER].tobytes())}
+    return model, RecordDict() if said is None else recorddict_from_proto(said)
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:

@@ -34,6 +34,7 @@ class RunRecord:
     def __init__(self, folder: Path, experiment: Experiment) -> None:
         self.folder, self._writer, self._experiment = folder, RunWriter(folder), experiment
         self._began, self._told = time.monotonic(), ""
+        self.rounds = experiment.rounds
         self.discipline: dict[str, Any] = {}
         """what rounds wait for and accept, for the record"""
 
@@ -91,7 +92,7 @@ class RunRecord:
         self._writer.state(
             state,
             t,
-            self._experiment.rounds,
+            self.rounds,
             elapsed_s=round(time.monotonic() - self._began, 3),
             policies=list(self._experiment.policies),
             seeds=self._experiment.seeds.tolist(),
@@ -103,9 +104,9 @@ class RunRecord:
 
     def end(self, t: int) -> None:
         """No more rounds are played now. After the last one the parts become tables, as in the simulator."""
-        if t == self._experiment.rounds:
+        if t == self.rounds:
             write_tables(RunFolder.open(self.folder))
-        self.state("finished" if t == self._experiment.rounds else "interrupted", t)
+        self.state("finished" if t == self.rounds else "interrupted", t)
 
 
 def _check_same(folder: Path, experiment: Experiment) -> None:

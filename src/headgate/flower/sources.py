@@ -1,4 +1,4 @@
-"""Where a client's samples come from: a function, arrays, a folder that fills up, a file of JSON lines or CSV that grows.
+"""Where a client's samples come from: a data set, a function, a folder that fills up, a file of JSON lines or CSV that grows.
 
 A source is asked for the samples after a cursor and tells the new cursor, which is stored together with the samples: what
 was admitted before a crash is never asked for again, and what was not is not skipped. Labels may come later than samples.
@@ -9,11 +9,13 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from headgate.control.scores import Scores
 from headgate.errors import DataError
@@ -71,24 +73,91 @@ class SourceInRounds(Protocol):
         """The same in round t."""
 
 
-def pack(array: ArrayLike) -> bytes:
-    """An array as a payload.
+def pack(item: Any) -> bytes:
+    """Return an item as a payload: an array, or a tuple or dict of arrays, numbers and text.
 
     >>> unpack(pack([[1, 2], [3, 4]]))
     array([[1, 2],
            [3, 4]])
+    >>> unpack(pack({"text": "good", "label": 1}))
+    {'text': np.str_('good'), 'label': np.int64(1)}
     """
     file = io.BytesIO()
-    np.save(file, np.asarray(array), allow_pickle=False)
+    if isinstance(item, Mapping):
+        named: dict[str, Any] = {str(name): _array(value) for name, value in item.items()}
+        np.savez(file, **named)
+    elif isinstance(item, tuple):
+        np.savez(file, *map(_array, item))
+    else:
+        np.save(file, _array(item), allow_pickle=False)
     return file.getvalue()
 
 
-def unpack(payload: bytes) -> NDArray[Any]:
+def _array(value: Any) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise DataError(f"source: a value of {type(value).__name__} is no array, number or text")
+    return array
+
+
+def unpack(payload: bytes) -> Any:
+    """Return what `pack` packed."""
     try:
-        loaded: NDArray[Any] = np.load(io.BytesIO(payload), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        loaded = np.load(io.BytesIO(payload), allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        item = {name: loaded[name][()] for name in loaded.files}
+    except (ValueError, EOFError, OSError, BadZipFile) as error:
         raise DataError(f"a payload of {len(payload)} bytes holds no array ({error})") from None
-    return loaded
+    return tuple(item.values()) if "arr_0" in item else item
+
+
+class DatasetSource:
+    """The items of a data set in their order, each read when it is admitted: no more than these are in memory.
+
+    Parameters
+    ----------
+    columns
+        One data set, such as a torch `Dataset` or one of Hugging Face's `datasets`, with a length or as a stream; or several
+        with the same length, such as arrays of samples and labels, in memory or mapped from a file.
+    label
+        The name of an item's label, its place, or a function of the item. By default the item's `label`, or its last part.
+
+    Examples
+    --------
+    >>> source = DatasetSource(np.zeros((5, 2)), [3, 1, 4, 1, 5])
+    >>> [sample.label for sample in source.read(cursor=1, count=2, taken=set().__contains__).samples]
+    [1, 4]
+    """
+
+    def __init__(self, *columns: Any, label: str | int | Callable[[Any], Any] | None = None) -> None:
+        self._columns, self._label = columns, label
+
+    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
+        samples = [Sample(str(place), pack(item), self._of(item)) for place, item in self._items(cursor, cursor + count)]
+        return Batch(samples, cursor + len(samples))
+
+    def _items(self, first: int, last: int) -> Iterator[tuple[int, Any]]:
+        whole = self._columns[0]
+        if not hasattr(whole, "__len__"):
+            rest = whole.skip(first) if hasattr(whole, "skip") else islice(whole, first, None)
+            yield from zip(range(first, last), rest, strict=False)
+            return
+        for place in range(first, min(last, len(whole))):
+            item = tuple(column[place] for column in self._columns)
+            yield place, item[0] if len(item) == 1 else item
+
+    def _of(self, item: Any) -> Label:
+        name = ("label" if isinstance(item, Mapping) else -1) if self._label is None else self._label
+        try:
+            label = np.asarray(name(item) if callable(name) else item[name]).item()
+        except (LookupError, TypeError, ValueError) as error:
+            raise DataError(f"source: an item has no label {name!r} that is a number or text ({error})") from None
+        found: Label = label
+        return found
+
+    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -106,21 +175,6 @@ class CallableSource:
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         return self.later(keys) if self.later else {}
-
-
-@dataclass(frozen=True, eq=False)
-class ArraySource:
-    """Samples and labels that are all there already, one after the other; the payloads are arrays."""
-
-    samples: Sequence[ArrayLike]
-    targets: Sequence[Label]
-
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        last = max(min(cursor + count, len(self.targets)), cursor)
-        return Batch([Sample(str(i), pack(self.samples[i]), _scalar(self.targets[i])) for i in range(cursor, last)], last)
-
-    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        return {}
 
 
 @dataclass(frozen=True)
@@ -176,64 +230,47 @@ class JsonLinesSource:
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
         samples: list[Sample] = []
-        for place, line in _lines(Path(self.path), cursor):
+        for place, end, payload, value in self._rows(Path(self.path), cursor):
             if len(samples) == count:
                 break
-            value = _object(Path(self.path), place, line)
-            samples.append(Sample(str(value.get("key", place)), line, _label_of(self.path, value.get(self.label))))
-            cursor = place + len(line) + 1
+            samples.append(Sample(str(value.get("key", place)), payload, _label_of(self.path, value.get(self.label))))
+            cursor = end
         return Batch(samples, cursor)
 
     def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
         if self.later is None or not Path(self.later).is_file():
             return {}
-        wanted, found = set(keys), {}
-        for place, line in _lines(Path(self.later), 0):
-            value = _object(Path(self.later), place, line)
-            label = _label_of(self.later, value.get("label"))
-            if value.get("key") in wanted and label is not None:
-                found[str(value["key"])] = label
-        return found
+        rows = {str(value.get("key")): value.get("label") for *_, value in self._rows(Path(self.later), 0)}
+        found = {key: _label_of(self.later, rows.get(key)) for key in keys}
+        return {key: label for key, label in found.items() if label is not None}
+
+    def _rows(self, path: Path, cursor: int) -> Iterator[tuple[int, int, bytes, dict[str, Any]]]:
+        """(where it begins, where it ends, payload, fields)."""
+        for place, line in _lines(path, cursor):
+            yield place, place + len(line) + 1, line, _object(path, place, line)
 
 
 @dataclass(frozen=True)
-class CsvSource:
+class CsvSource(JsonLinesSource):
     """Rows of a CSV file with a header, which is only ever appended to; a row is one line, and counts when its end is there.
 
     `label` names the column of the label; where it is empty, it may come later as a row of the CSV file `later` with the
     columns `key` and `label`. The payload is the row as a JSON object.
     """
 
-    path: Path | str
-    label: str = "label"
-    later: Path | str | None = None
-
-    def read(self, cursor: int, count: int, taken: Taken) -> Batch:
-        samples: list[Sample] = []
+    def _rows(self, path: Path, cursor: int) -> Iterator[tuple[int, int, bytes, dict[str, Any]]]:
         header: list[str] | None = None
-        for place, line in _lines(Path(self.path), 0):
+        for place, line in _lines(path, 0):
             row = next(csv.reader([line.decode()]), [])
             if header is None:
                 header = row
-                cursor = max(cursor, len(line) + 1)
-                continue
-            if place < cursor:
-                continue
-            if len(samples) == count:
-                break
-            value = _row(Path(self.path), place, header, row)
-            label = _plain(value[self.label]) if value.get(self.label) else None
-            samples.append(Sample(value.get("key", str(place)), json.dumps(value).encode(), label))
-            cursor = place + len(line) + 1
-        return Batch(samples, cursor)
-
-    def labels(self, keys: Sequence[str]) -> Mapping[str, Label]:
-        if self.later is None or not Path(self.later).is_file():
-            return {}
-        wanted = set(keys)
-        lines = [next(csv.reader([line.decode()]), []) for _, line in _lines(Path(self.later), 0)]
-        rows = [_row(Path(self.later), number, lines[0], row) for number, row in enumerate(lines[1:], 1)]
-        return {row["key"]: _plain(row["label"]) for row in rows if row.get("key") in wanted and row.get("label")}
+            elif place >= cursor:
+                if len(row) != len(header):
+                    raise DataError(f"source {path}: the row at {place} has {len(row)} entries for {len(header)} columns")
+                value: dict[str, Any] = dict(zip(header, row, strict=True))
+                payload = json.dumps(value).encode()
+                value |= {name: _plain(value[name]) if value[name] else None for name in (self.label, "label") if name in value}
+                yield place, place + len(line) + 1, payload, value
 
 
 def _content(path: Path) -> bytes:
@@ -268,22 +305,10 @@ def _object(path: Path, place: int, line: bytes) -> dict[str, Any]:
     return value
 
 
-def _row(path: Path, place: int, header: list[str], row: list[str]) -> dict[str, str]:
-    if len(row) != len(header):
-        raise DataError(f"source {path}: the row at {place} has {len(row)} entries for {len(header)} columns")
-    return dict(zip(header, row, strict=True))
-
-
 def _label_of(path: Path | str, value: Any) -> Label | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | str)):
         raise DataError(f"source {path}: label = {value!r} must be a number or text")
     return value
-
-
-def _scalar(value: Any) -> Label:
-    """A number of numpy's as one of Python's, which is what SQLite takes."""
-    plain: Label = value.item() if isinstance(value, np.generic) else value
-    return plain
 
 
 def _plain(text: str) -> Label:

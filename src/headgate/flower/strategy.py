@@ -4,7 +4,7 @@ The inner strategy samples clients, configures and averages; it knows nothing of
 differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
 from pathlib import Path
@@ -62,7 +62,7 @@ class Gated(Strategy):
         Any strategy: it samples, configures and averages as it does alone. It sees only nodes that are clients, and only
         replies that passed all checks.
     experiment
-        A recipe or what was loaded from one, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
+        A recipe, by name, by file or as a dict, with one policy and one seed. Its `system`, `prices`, `run` and policy count.
     folder
         The run folder. A run that is there already goes on.
     discipline
@@ -83,7 +83,7 @@ class Gated(Strategy):
     def __init__(
         self,
         inner: Strategy,
-        experiment: Experiment | str,
+        experiment: Experiment | str | Mapping[str, Any],
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
@@ -92,7 +92,7 @@ class Gated(Strategy):
         fixed_shapes: bool | None = None,
         watch: Callable[[str], None] | None = None,
     ) -> None:
-        experiment = load(experiment) if isinstance(experiment, str) else experiment
+        experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self.inner, self.experiment, self.discipline = inner, experiment, discipline or Discipline()
         check_playable(experiment)  # before anything is written
         if self.discipline.quorum > experiment.system.clients:
@@ -219,15 +219,12 @@ class Gated(Strategy):
         except TooFewNodes as error:
             drawn = {}
             self.store.note([Event(t, -1, "no training", str(error))])
-        clients = dict(sorted((view.clients or {}).items(), key=lambda pair: pair[1]))
-        clients = {node: client for node, client in clients.items() if node in drawn or self._everyone}
+        clients = {node: client for node, client in _by_client(view).items() if node in drawn or self._everyone}
         self._now = self.accounts.begin(self._price(t), set(clients.values()))
         for node, client in clients.items():
             self._sent[node] = order = self.accounts.order(self._now, client, node in drawn)
-            content = drawn[node].content if node in drawn else self._bare(t, config)
-            kind = drawn[node].metadata.message_type if node in drawn else MessageType.TRAIN
-            own = RecordDict({**content, RECORD: ConfigRecord(to_wire(order)), NONCE: nonce()})
-            self._messages.append(Message(own, node, kind, ttl=rules.deadline, group_id=str(t)))
+            message = drawn.get(node) or Message(self._bare(t, config), node, MessageType.TRAIN)
+            self._messages.append(self._message(t, message, **{RECORD: ConfigRecord(to_wire(order))}))
         return self._messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -244,13 +241,13 @@ class Gated(Strategy):
         losses = losses_told(heard.updates, self.experiment.system.clients) if self.accounts.asks else None
         done = self.accounts.settled(now, heard.answers, self.discipline.offences, losses)
         done = done.with_events([*forged, *heard.events])
-        before, failure, moved, told = self._memory.now(), None, None, None
+        failure, moved, told = None, None, None
         try:
             moved, told, events = self._aggregated(now.t, heard)
         except Exception as error:  # what was bought is settled before the run ends
             failure, events = error, [Event(now.t, -1, "not aggregated", f"{type(error).__name__}: {error}")]
         if moved is None:
-            self._memory.restore(before)
+            self._memory.restore(read_parameters(self._record.parameters, *self._file)[1])
         model = self._model if moved is None else moved
         metrics = self._metrics(done, heard, self._judged(now.t, self._judged_arrays(record_of(model))))
         with on_disk(self._record.folder):
@@ -273,25 +270,16 @@ class Gated(Strategy):
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """The inner strategy's messages, to clients in good standing."""
-        t, seconds = self.accounts.t, self.discipline.deadline
+        t = self.accounts.t
         view = self._view(grid, t, None, self.discipline.gather)
         try:
-            inner = list(self.inner.configure_evaluate(t, arrays, ConfigRecord(dict(config)), cast(Grid, view)))
+            inner = self.inner.configure_evaluate(t, arrays, ConfigRecord(dict(config)), cast(Grid, view))
+            drawn = {message.metadata.dst_node_id: message for message in inner}
         except TooFewNodes as error:
             log(WARNING, "headgate: round %s is not evaluated by clients: %s", t, error)
             return []
-        self._asked = dict(view.clients or {})
-        self._messages = [
-            Message(
-                RecordDict({**message.content, NONCE: nonce()}),
-                message.metadata.dst_node_id,
-                message.metadata.message_type,
-                ttl=seconds,
-                group_id=str(t),
-            )
-            for message in inner
-            if message.metadata.dst_node_id in self._asked
-        ]
+        self._asked = {node: client for node, client in _by_client(view).items() if node in drawn}
+        self._messages = [self._message(t, drawn[node]) for node in self._asked]
         return self._messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -307,8 +295,6 @@ class Gated(Strategy):
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
         if isinstance(policy := self.experiment.policies[self.accounts.policy], BudgetedPolicy) and policy.fill:
             log(INFO, "  round 1 costs at most %g; `headgate plan` shows later rounds", policy.most_in_first_round(system))
-        for name in self._memory.unsaved:
-            log(INFO, "  %s.%s is not saved: after a restart it begins again", type(self.inner).__name__, name)
         self.inner.summary()
 
     # its parts
@@ -320,6 +306,7 @@ class Gated(Strategy):
         system = self.accounts.system
         if system is not self.experiment.system:
             self.experiment, self._roster.clients = self.experiment.under(system), system.clients
+            self._record.rounds = self.experiment.rounds
             if isinstance(self.inner, Averaging):
                 self.inner.experiment = self.experiment
         return self.experiment.rounds
@@ -342,6 +329,11 @@ class Gated(Strategy):
         view = ClientGrid(grid, look, patience)
         view.clients = nodes
         return view
+
+    def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
+        """One of the inner strategy's with records of ours: FedAvg hands one content to all clients."""
+        content, told = RecordDict({**inner.content, **records, NONCE: nonce()}), inner.metadata
+        return Message(content, told.dst_node_id, told.message_type, ttl=self.discipline.deadline, group_id=str(t))
 
     def _bare(self, t: int, config: ConfigRecord) -> RecordDict:
         """What a client gets that does not train: no model, unless it looks at samples with it."""
@@ -521,7 +513,7 @@ class AdmissionStrategy(Gated):
 
     def __init__(
         self,
-        experiment: Experiment | str,
+        experiment: Experiment | str | Mapping[str, Any],
         folder: Path | str,
         *,
         discipline: Discipline | None = None,
@@ -529,7 +521,7 @@ class AdmissionStrategy(Gated):
         client_evaluation: bool = False,
         watch: Callable[[str], None] | None = None,
     ) -> None:
-        experiment = load(experiment) if isinstance(experiment, str) else experiment
+        experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
         super().__init__(self._averaging, experiment, folder, discipline=discipline, prices=prices, everyone=True, watch=watch)
 
@@ -540,6 +532,11 @@ class AdmissionStrategy(Gated):
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
         return arrays if self._averaging.mean is None else record_of(self._averaging.mean)
+
+
+def _by_client(view: ClientGrid) -> dict[int, int]:
+    """Node → client, by client."""
+    return dict(sorted((view.clients or {}).items(), key=lambda pair: pair[1]))
 
 
 def _of_trees(strategy: Any) -> bool:

@@ -1,1 +1,0 @@
-"""An ordinary Flower app for PyTorch, before and after headgate came in."""

@@ -1,1 +1,0 @@
-"""Federated averaging, as a project on Flower begins."""
