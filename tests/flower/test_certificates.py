@@ -5,6 +5,8 @@ import socket
 import ssl
 import threading
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -12,10 +14,21 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from headgate.errors import DataError, SettingError
 from headgate.flower.deploy import certificates
-from headgate.flower.deploy.certificates import AUTHORITY_DAYS, SERVER_DAYS, certificates_in, ensure_certificates
+from headgate.flower.deploy.certificates import AUTHORITY_DAYS, FILES, SERVER_DAYS, ensure_certificates
 from headgate.flower.keys import make_key
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl on this machine")
+
+
+class Own(NamedTuple):
+    authority: Path
+    authority_key: Path
+    server: Path
+    server_key: Path
+
+
+def certificates_in(folder):
+    return Own(*(folder / name for name in FILES))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 `start` is Flower's, with two differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from logging import INFO
 from pathlib import Path
@@ -52,7 +52,7 @@ class AdmissionStrategy(Strategy):
 
     `experiment`, or the recipe that it is loaded from, has one policy and one seed. Its prices count unless `prices` gives
     round t's, one number or one for each client. `client_evaluation` asks clients to evaluate after every round, as Flower's
-    own strategies do.
+    own strategies do. `track` names loggers of others, as `headgate run --track` does.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class AdmissionStrategy(Strategy):
         discipline: Discipline | None = None,
         prices: Callable[[int], ArrayLike] | None = None,
         client_evaluation: bool = False,
+        track: Sequence[str] = (),
         watch: Callable[[str], None] | None = None,
     ) -> None:
         experiment = load(experiment) if isinstance(experiment, str) else experiment
@@ -76,6 +77,7 @@ class AdmissionStrategy(Strategy):
         try:
             with on_disk(Path(folder)):
                 self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
+            self._record.track(track, self._held)
             self.store = self._record.ledger(watch)
             self._held.callback(self.store.close)
             self.accounts = Accounts(experiment, self.store)
