@@ -1,10 +1,13 @@
 """What Prometheus reads is what the run folders hold, in its own text format."""
 
+import json
 import re
 
 import pytest
 
 from headgate.records.reader import RunFolder
+from headgate.records.sums import read_sealed
+from headgate.records.writer import RunWriter
 
 from .folders import MadeUp, change_state
 from .served import Served
@@ -68,3 +71,13 @@ def test_counts_that_are_none_are_left_out(runs):
         assert page.get("/metrics?x=1").status == 400
     assert ("refused", "done", "constant") not in found
     assert found["quarantined", "done", "constant"] == 1
+
+
+def test_the_page_warns_where_the_money_of_real_clients_comes_to_its_end(tmp_path):
+    folder = MadeUp(tmp_path / "real", policies=("headgate",), seeds=1).finish().folder
+    facts = read_sealed(folder / "environment.json")
+    RunWriter(folder).replace("environment.json", json.dumps(facts | {"executor": "flower"}).encode())
+    share = RunFolder.open(folder).metrics()["spend"].sum() / 240
+    assert share > 0.8
+    with Served(tmp_path) as page:
+        assert page.get("/api/runs/real").json["warning"] == f"{share:.0%} of the money is spent."
