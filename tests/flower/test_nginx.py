@@ -78,8 +78,7 @@ def door(tmp_path_factory):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     door = Door(folder, reached)
     write_server(folder / "link", folder, f"127.0.0.1:{door.port}", server.server_address[1])
-    script = ["/bin/bash", folder / "link" / "nginx.sh", "-g", "master_process off;"]
-    nginx = subprocess.Popen(script, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    nginx = subprocess.Popen(["/bin/bash", folder / "link" / "nginx.sh"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         while not (folder / "link" / "nginx.pid").exists():
             assert nginx.poll() is None, nginx.stderr.read()
@@ -162,3 +161,17 @@ def test_a_head_that_is_too_long_is_refused(door):
     assert door.request(f"POST {PULL} HTTP/1.1", x="x" * 2**17) in (400, 431, None)
     assert door.request(f"POST /{'x' * 2**17} HTTP/1.1") in (400, 414, None)
     assert door.reached == []
+
+
+def test_a_certificate_that_the_daily_script_renews_is_the_one_that_nginx_shows(door):
+    def shown():
+        with door.connect() as connection:
+            return connection.getpeercert()["serialNumber"]
+
+    before = shown()
+    (door.folder / "server.pem").unlink()
+    subprocess.run(["/bin/bash", door.folder / "link" / "certificates.sh"], check=True, capture_output=True)
+    until = time.monotonic() + 60
+    while shown() == before:
+        assert time.monotonic() < until
+    assert door.request(f"POST {PULL} HTTP/1.1") == 200

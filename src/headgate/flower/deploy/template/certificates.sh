@@ -1,4 +1,4 @@
-# Root runs this every day: what holds a certificate that was renewed is restarted.
 $environment
-runuser -u "$user" -- headgate flower certificates "$certificates"
-if find "$certificates/server.pem" -mmin -5 | grep -q .; then systemctl try-restart headgate-superlink headgate-nginx; fi
+headgate flower certificates "$certificates"; find "$certificates/server.pem" -mmin -5 | grep -q . || exit 0
+nginx -e stderr -c "$folder/nginx.conf" -s reload
+pkill --pidfile "$folder/superlink.pid" --full flower-superlink || true  # it is started again
