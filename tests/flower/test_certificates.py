@@ -4,9 +4,8 @@ import shutil
 import socket
 import ssl
 import threading
+from collections import namedtuple
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,11 +19,7 @@ from headgate.flower.keys import make_key
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl on this machine")
 
 
-class Own(NamedTuple):
-    authority: Path
-    authority_key: Path
-    server: Path
-    server_key: Path
+Own = namedtuple("Own", "authority authority_key server server_key")
 
 
 def certificates_in(folder):
