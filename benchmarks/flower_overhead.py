@@ -27,7 +27,7 @@ from machine import RESULTS, ratios, rounded, say, way, write
 
 from headgate.experiment import Experiment, load
 from headgate.flower.app.write import OURS, OWN, package_name, write_app
-from headgate.flower.deploy.loopback import Loopback, progress
+from headgate.flower.deploy.deployment import Loopback
 from headgate.flower.quiet import ENVIRONMENT
 
 FEW, MANY = 4, 10
@@ -58,7 +58,8 @@ class Times:
         self.began = time.perf_counter()
         self.ends: list[float] = []
 
-    def look(self, done: int, rounds: int) -> None:
+    def look(self, out: Path) -> None:
+        done = json.loads((out / "state.json").read_text())["round"] if (out / "state.json").exists() else 0
         while len(self.ends) < done:
             self.ends.append(time.perf_counter())
 
@@ -101,8 +102,14 @@ def app_of(folder: Path, rounds: int, clients: int | None, training: str = OURS)
 
 def on_loopback(folder: Path) -> Times:
     times = Times()
-    with Loopback(folder / "deployment", FEW, say) as running:
-        running.run(folder / "app", folder / "out", tick=times.look)
+
+    def hear(line: str) -> None:
+        say(line)
+        times.look(folder / "out")
+
+    with Loopback(folder / "deployment", FEW, hear) as running:
+        running.bring_up()
+        running.run(folder / "app", folder / "out")
     return times
 
 
@@ -113,9 +120,9 @@ def in_a_child(side: str, recipe: Path, folder: Path) -> Times:
         times = Times()
         child = subprocess.Popen([sys.executable, __file__, "--play", side, recipe, folder], env=env, stdout=log, stderr=log)
         while child.poll() is None:
-            times.look(*progress(folder / "out"))
+            times.look(folder / "out")
             time.sleep(0.0005)
-        times.look(*progress(folder / "out"))
+        times.look(folder / "out")
         if (folder / "ends.json").exists():
             times.ends = json.loads((folder / "ends.json").read_text())
         if child.returncode != 0:

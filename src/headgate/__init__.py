@@ -17,6 +17,7 @@ Functions
     open              read a run folder
     compare           accuracy against the money spent, at every budget
     replay            purchases that were made, beside those that headgate would have made
+    shadow            what a policy would buy beside a pipeline, round by round
 
 Classes: what these return
 
@@ -26,6 +27,7 @@ Classes: what these return
     Run               of `run` and `open`: tables of all that a run folder holds
     Comparison        of `compare`: a table, the page and which policy is best where
     ReplayResult      of `replay`: what as many samples cost, what as much money buys, a table and a figure
+    ShadowResult      of `shadow`: a table of what was bought and what the policy would have bought
     HeadgateError     the base of every error that headgate raises
 
 Classes: for a loop or parts of one's own (policies, prices and rules that ship are in `headgate.control`)
@@ -54,6 +56,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from headgate.analysis.replay import ReplayResult, replay
+    from headgate.analysis.shadow import ShadowResult, shadow
     from headgate.api import Comparison, PlanResult, RehearsalResult, Run, compare, load, open, plan, rehearse, run, sweep
     from headgate.books.books import Books, Delivery, Purchase
     from headgate.control import (
@@ -77,6 +80,7 @@ if _typing.TYPE_CHECKING:
 
 _HOME = {
     "headgate.analysis.replay": "replay ReplayResult",
+    "headgate.analysis.shadow": "shadow ShadowResult",
     "headgate.api": "compare load open plan rehearse run sweep Comparison PlanResult RehearsalResult Run",
     "headgate.books.books": "Books Delivery Purchase",
     "headgate.control": (

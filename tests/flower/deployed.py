@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.flower.app.write import OWN, write_app
-from headgate.flower.deploy.loopback import Loopback
+from headgate.flower.deploy.deployment import Loopback
 
 PATIENCE = 900
 PASSING = '''
@@ -132,6 +132,7 @@ def brought_up(folder, staged):
     path = os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
     more = {**staged.environment, "PYTHONPATH": path}
     with Loopback(staged.app / "deployment", staged.nodes, said.append, more) as deployment:
+        deployment.bring_up()
         deployment.said = said
         yield deployment
 

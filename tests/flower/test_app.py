@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+import yaml
 from flwr.app import Context, RecordDict
 from grids import FakeGrid, Node
 from hypothesis import given
@@ -276,50 +276,53 @@ def test_deploy_example_writes_the_app_that_it_plays(headgate, tmp_path, monkeyp
         def __exit__(self, *error):
             pass
 
-        def run(self, app, out, tick):
+        def bring_up(self):
+            pass
+
+        def run(self, app, out):
             assert (app / "app" / "task.py").is_file()
             perform(load(str(app / "app" / "recipe.toml")), out, processes=1)
 
-    monkeypatch.setattr("headgate.flower.deploy.loopback.Loopback", Paper)
+    monkeypatch.setattr("headgate.flower.deploy.deployment.Loopback", Paper)
     out, _ = headgate("deploy-example", "app", "--nodes", 1, "--rounds", 3, "--training", "own")
     assert f"run folder: {tmp_path / 'app' / 'runs' / 'digits'}" in out
 
 
-def test_units_run_flowers_own_programs_behind_nginx(headgate, tmp_path):
-    """What a unit says is what systemd would run: its quoting is undone by the rules of a shell, and by systemd where it is."""
+def test_scripts_units_and_compose_run_flowers_own_programs_behind_nginx(headgate, tmp_path):
     made, _ = headgate("superlink", "link", "--certificates", "own", "--listen", "0.0.0.0:7000", "--inside", 7001)
-    more, _ = headgate(
-        *("supernode", "a node", "--superlink", "fl.example.org:7000", "--authority", "ca.crt", "--key", "node.key"),
-        *("--client", 3, "--clients", 10),
-    )
-    units = {Path(line).stem: Path(line).read_text() for line in (made + more).splitlines()}
-    assert list(units) == [
-        *("headgate-superlink", "headgate-superlink-superexec", "headgate-nginx"),
-        "headgate-supernode-3",
-    ]
-    for name, unit in units.items():
-        assert "Restart=always" in unit
-        settings = [shlex.split(line.partition("=")[2])[0] for line in unit.splitlines() if line.startswith("Environment=")]
-        if name != "headgate-nginx":
-            assert {f"{key}={value}" for key, value in ENVIRONMENT.items()} < set(settings)
-    commands = {name: shlex.split(re.search("^ExecStart=(.*)$", unit, re.MULTILINE)[1]) for name, unit in units.items()}
-    link = commands["headgate-superlink"]
-    bash, _, script = commands["headgate-supernode-3"]
-    _, both = script.replace(" & wait -n", "").split("EXIT; ")
-    node, executor = map(shlex.split, both.split(" & "))
-    assert Path(link[0]).name == "flower-superlink"
-    assert link[1:7] == ["--host", "127.0.0.1", "--port", "7001", "--isolation", "process"]
-    assert "--enable-supernode-auth" in link
-    assert Path(node[0]).name == "flower-supernode"
-    assert f'headgate-store="{tmp_path}/a node/store" headgate-key="{tmp_path}/node.key"' in node[-1]
-    starters = [commands["headgate-superlink-superexec"], executor]
-    assert [Path(each[0]).name for each in starters] == ["flower-superexec"] * 2
-    assert bash == "/bin/bash"
-    assert "listen 0.0.0.0:7000 ssl;" in (tmp_path / "link" / "nginx.conf").read_text()
+    node = ("--authority", "ca.crt", "--key", "node.key", "--client", 3, "--clients", 10, "--keep")
+    more, _ = headgate("supernode", "a node", "--superlink", "fl.example.org:7000", *node)
+    texts = {Path(line).name: Path(line).read_text() for line in (made + more).splitlines()}
+    services = ["superlink", "superlink-superexec", "nginx", "supernode-3"]
+    for name in services:
+        assert all(f"{key}={value}" in texts[f"{name}.sh"] for key, value in ENVIRONMENT.items())
+        assert "Restart=always" in texts[f"headgate-{name}.service"]
+    assert "flower-superlink --host 127.0.0.1 --port 7001 --isolation process --enable-supernode-auth" in texts["superlink.sh"]
+    settings = 'headgate-store="{0}/a node/store" headgate-key="{0}/node.key" headgate-keep=true'
+    assert settings.format(tmp_path) in texts["supernode-3.sh"]
+    assert "listen 0.0.0.0:7000 ssl;" in texts["nginx.conf"]
+    assert "OnCalendar=daily" in texts["headgate-certificates.timer"]
+    for folder, expected in ((tmp_path / "link", services[:3]), (tmp_path / "a node", services[3:])):
+        compose = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+        network = compose.pop("network")
+        assert network["ports"] == (["7000:7000"] if "nginx" in compose else [])
+        assert {name: each["command"] for name, each in compose.items()} == {
+            name: ["/bin/bash", f"{folder}/{name}.sh"] for name in expected
+        }
+        assert {each["network_mode"] for each in compose.values()} == {"service:network"}
+        assert all(each["restart"] == "always" and f"{folder}:{folder}" in each["volumes"] for each in compose.values())
+        for script in folder.glob("*.sh"):
+            assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
     if shutil.which("systemd-analyze"):
-        done = subprocess.run(["systemd-analyze", "verify", *(made + more).splitlines()], capture_output=True, text=True)
-        assert "headgate" not in done.stderr.replace("nginx is not executable", ""), done.stderr
+        units = [line for line in (made + more).splitlines() if line.endswith((".service", ".timer"))]
+        done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True)
+        assert "headgate" not in done.stderr, done.stderr
     assert "is no folder of headgate flower superlink" in headgate("register", "other", 0, "node.key.pub", code=2)[1]
+
+
+@pytest.mark.parametrize("folder", ['a"b', "a$b", "a%b", "a'b"])
+def test_a_folder_that_would_be_read_as_code_is_refused(headgate, folder):
+    assert "must not contain" in headgate("superlink", folder, "--certificates", "own", code=2)[1]
 
 
 def test_without_flower_the_commands_say_so(headgate, monkeypatch):

@@ -4,6 +4,7 @@ import shutil
 import socket
 import ssl
 import threading
+from collections import namedtuple
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,10 +13,17 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from headgate.errors import DataError, SettingError
 from headgate.flower.deploy import certificates
-from headgate.flower.deploy.certificates import AUTHORITY_DAYS, SERVER_DAYS, certificates_in, ensure_certificates
+from headgate.flower.deploy.certificates import AUTHORITY_DAYS, FILES, SERVER_DAYS, ensure_certificates
 from headgate.flower.keys import make_key
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl on this machine")
+
+
+Own = namedtuple("Own", "authority authority_key server server_key")
+
+
+def certificates_in(folder):
+    return Own(*(folder / name for name in FILES))
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,7 @@ from headgate.control.controller import Controller
 from headgate.control.types import Report
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
-from headgate.flower.deploy.loopback import SERVER_APP, progress
-from headgate.flower.deploy.services import FLEET
+from headgate.flower.deploy.deployment import AGAIN, SERVER_APP
 
 pytestmark = [
     pytest.mark.deploy,
@@ -39,16 +38,12 @@ REFUSED = 305
 """Flower's code for a key that is not registered"""
 
 
-def kill_service(deployment, name):
-    os.kill(deployment.processes[name].pid, signal.SIGKILL)
-
-
-def kill_within(deployment, client, program):
-    """Kill the SuperNode of a client or its SuperExec, which one service runs; return the process of the service."""
-    service = deployment.processes[f"supernode-{client}"].pid
-    (pid,) = [pid for pid in deployment.running(program) if parent_of(pid) == service]
+def kill(deployment, service, program):
+    """Kill a program of a service, which starts itself again."""
+    (loop,) = [pid for pid in deployment.running(AGAIN) if f"/{service}.sh" in Path(f"/proc/{pid}/cmdline").read_text()]
+    within = {loop, *(pid for pid in deployment.running() if parent_of(pid) == loop)}
+    (pid,) = [pid for pid in deployment.running(program) if parent_of(pid) in within]
     os.kill(pid, signal.SIGKILL)
-    return service
 
 
 def parent_of(pid):
@@ -64,16 +59,15 @@ def kill_client_app(staged, point):
     os.kill(int((staged.points / f"{point}.reached").read_text()), signal.SIGKILL)
 
 
-def await_return(deployment, name, killed):
-    """The service has been started again; a SuperNode has been let in."""
-    log = deployment.folder / f"{name}.log"
+def await_return(deployment, client):
+    """The SuperNode of a client has been started again and let in."""
+    log = deployment.folder / f"supernode-{client}.log"
+    patiently(lambda: "SuperNode ID:" in log.read_text("utf-8", "replace").partition(": ended (")[2], f"client {client}")
 
-    def back():
-        process = deployment.processes[name]
-        joined = "SuperNode ID:" in log.read_text("utf-8", "replace").rpartition("Starting Flower SuperNode")[2]
-        return process.pid != killed and process.poll() is None and joined
 
-    patiently(back, name)
+def sent_its_update(deployment, client):
+    log = (deployment.folder / f"supernode-{client}.log").read_text("utf-8", "replace")
+    return "Sent successfully" in log.partition("Sending: train message")[2]
 
 
 @dataclass
@@ -133,8 +127,8 @@ def audit(staged, deployment):
         assert state.lost == 0
         assert state.position == sum(bought[client].values()) == ledger.admitted[0, client]
         assert buffer.positions(store.experiment) == list(range(ledger.dropped[0, client], ledger.admitted[0, client]))
-    assert progress(staged.out) == (experiment.rounds, experiment.rounds)
-    assert json.loads((staged.out / "state.json").read_text())["state"] == "finished"
+    state = json.loads((staged.out / "state.json").read_text())
+    assert (state["round"], state["state"]) == (experiment.rounds, "finished")
     return Books(store, bought, experiment, [row for row in store.orders() if row.learned not in (None, row.round)])
 
 
@@ -172,18 +166,19 @@ def killed(tmp_path_factory):
         deployment.start_node(staged.nodes, registered=False)
         log = deployment.folder / f"supernode-{staged.nodes}.log"
         patiently(lambda: f"Exit Code: {REFUSED}" in log.read_text("utf-8", "replace"), "the stranger's end")
-        stranger = deployment.processes.pop(f"supernode-{staged.nodes}")  # it is not started again
-        stranger.wait(60)
+        for pid in [*deployment.running(f"node-{staged.nodes}/")]:  # it is not started again
+            os.kill(pid, signal.SIGKILL)
         with playing(deployment, staged):
             staged.await_point("client-1-1")
-            pid = kill_within(deployment, 1, "flower-supernode")
-            kill_service(deployment, "nginx")
+            patiently(lambda: sent_its_update(deployment, 0), "the answer of client 0")
+            kill(deployment, "supernode-1", "flower-supernode")
+            kill(deployment, "nginx", "nginx")
             staged.release("client-1-1")
             staged.await_point("client-0-2")
             kill_server_app(deployment)
             staged.release("client-0-2")
             staged.await_point("heard-2")
-            await_return(deployment, "supernode-1", pid)
+            await_return(deployment, 1)
             staged.release("heard-2")
     return staged, deployment
 
@@ -200,8 +195,9 @@ def strangers_attempts(deployment):
 
 def test_with_the_certificate_alone_nobody_gets_anything(killed):
     _, deployment = killed
-    assert {code for path, code in deployment.asked.items() if path.removeprefix("/v1/fleet/") in FLEET} == {401}
-    assert {code for path, code in deployment.asked.items() if path.removeprefix("/v1/fleet/") not in FLEET} == {404}
+    nodes = {path for path in deployment.asked if path.startswith("/v1/fleet/") and "register" not in path}
+    assert {code for path, code in deployment.asked.items() if path in nodes} == {401}
+    assert {code for path, code in deployment.asked.items() if path not in nodes} == {404}
 
 
 def test_services_are_killed_and_everything_adds_up(killed):
@@ -209,7 +205,8 @@ def test_services_are_killed_and_everything_adds_up(killed):
     assert list(deployment.running()) == []
     books = audit(staged, deployment)
     assert sum("submitted again" in line for line in deployment.said) == 1
-    assert {"nginx: ended (-9)", "supernode-1: ended (137)"} <= {line.partition(";")[0] for line in deployment.said}
+    assert "nginx: ended (137)" in (deployment.folder / "nginx.log").read_text()
+    assert "supernode-1: ended (137)" in (deployment.folder / "supernode-1.log").read_text()
     assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 4)), "every round admits something"
     assert (1, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
     write_row("SuperNode and nginx", "while its client trains", COMES_BACK, charged(books, 1))
@@ -243,7 +240,7 @@ def test_every_process_is_killed_at_every_place(tmp_path):
             kill_client_app(staged, "client-1-2")
             staged.release("client-1-2")
             staged.await_point("client-2-3")
-            node = kill_within(deployment, 2, "flower-supernode")
+            kill(deployment, "supernode-2", "flower-supernode")
             kill_client_app(staged, "client-2-3")
             staged.release("client-2-3")
             for point in ("ordered-4", "client-0-5", "heard-6"):
@@ -251,13 +248,14 @@ def test_every_process_is_killed_at_every_place(tmp_path):
                 kill_server_app(deployment)
                 staged.release(point)
             staged.await_point("client-3-7")
-            kill_service(deployment, "superlink")
+            kill(deployment, "superlink", "flower-superlink")
             staged.release("client-3-7")
             staged.await_point("client-0-8")
-            await_return(deployment, "supernode-2", node)
+            await_return(deployment, 2)
             staged.release("client-0-8")
             staged.await_point("client-1-9")
-            await_return(deployment, "supernode-1", kill_within(deployment, 1, "flower-superexec"))
+            kill(deployment, "supernode-1", "flower-superexec")
+            await_return(deployment, 1)
             staged.release("client-1-9")
             staged.await_point("ordered-10")
             staged.release("ordered-10")

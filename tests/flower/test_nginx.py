@@ -12,12 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
-from headgate.flower.deploy.loopback import free_port, listening
-from headgate.flower.deploy.services import FLEET, server_services
+from headgate.flower.deploy.certificates import ensure_certificates
+from headgate.flower.deploy.deployment import free_port, write_server
 
 pytestmark = pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx")
-PATHS = {f"/v1/fleet/{name}" for name in FLEET}
+PATHS = {path for _, path in PROTOBUF_REQUEST_TYPES if path.startswith("/v1/fleet/") and "register" not in path}
 PULL, START = "/v1/fleet/pull-messages", "/v1/control/start-run"
 KEY = "k" * 288
 """as long as the header of a SuperNode's public key"""
@@ -56,7 +55,6 @@ class Door:
 def door(tmp_path_factory):
     folder, reached = tmp_path_factory.mktemp("nginx"), []
     ensure_certificates(folder)
-    own = certificates_in(folder)
 
     class SuperLink(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -75,14 +73,14 @@ def door(tmp_path_factory):
     server = ThreadingHTTPServer(("127.0.0.1", 0), SuperLink)
     server.daemon_threads = True
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own.server, own.server_key)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     door = Door(folder, reached)
-    *_, service = server_services(folder / "link", folder, f"127.0.0.1:{door.port}", server.server_address[1])
-    nginx = subprocess.Popen([*service.command, "-g", "master_process off;"], stderr=subprocess.PIPE)
+    write_server(folder / "link", folder, f"127.0.0.1:{door.port}", server.server_address[1])
+    nginx = subprocess.Popen(["/bin/bash", folder / "link" / "nginx.sh"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        while not listening(door.port):
+        while not (folder / "link" / "nginx.pid").exists():
             assert nginx.poll() is None, nginx.stderr.read()
             time.sleep(0.05)
         yield door
@@ -98,16 +96,11 @@ def nothing_yet(door):
     door.reached.clear()
 
 
-def test_the_paths_are_those_of_flowers_fleet_but_for_registration():
-    fleet = {path for _, path in PROTOBUF_REQUEST_TYPES if path.startswith("/v1/fleet/")}
-    assert fleet - PATHS == {"/v1/fleet/register-node", "/v1/fleet/unregister-node"}
-    assert fleet > PATHS
-
-
 def test_what_nodes_ask_for_is_passed_on(door):
     for path in sorted(PATHS):
-        assert door.request(f"POST {path} HTTP/1.1", path.encode() * 1000) == 200
+        assert door.request(f"POST {path} HTTP/1.1", path.encode() * 1000, flwr_public_key=KEY) == 200
     assert door.reached == [(path, path.encode() * 1000) for path in sorted(PATHS)]
+    assert len(PATHS) == 10
 
 
 OTHER_PATHS = [
@@ -116,14 +109,14 @@ OTHER_PATHS = [
     f"/{START}", f"{PULL}/../../control/start-run", "/v1/fleet/../control/start-run",
     "/v1/fleet/%2e%2e/control/start-run", "/v1/fleet/%2E%2E/control/start-run", "/v1/fleet/..%2fcontrol%2fstart-run",
     "/v1/fleet/..;/control/start-run", "/v1/fleet\\..\\control\\start-run", "/v1/%63ontrol/start-run",
-    f"{PULL}/", f"{PULL}?x=1", f"{PULL};x", f"{PULL}%00", f"{PULL}%20", PULL.upper(),
+    f"{PULL}/", f"{PULL}?x=1", f"{PULL};x", f"{PULL}%00", f"{PULL}%0a", f"{PULL}%20", PULL.upper(),
     f"http://localhost{START}", f"http://127.0.0.1{START}", f"localhost:8001{START}", f"/v1/fleet/{START}",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OTHER_PATHS)
 def test_no_other_path_reaches_the_superlink(door, path):
-    assert door.request(f"POST {path} HTTP/1.1") in (400, 404)
+    assert door.request(f"POST {path} HTTP/1.1", flwr_public_key=KEY) in (400, 404)
     assert door.reached == []
 
 
@@ -165,3 +158,17 @@ def test_a_head_that_is_too_long_is_refused(door):
     assert door.request(f"POST {PULL} HTTP/1.1", x="x" * 2**17) in (400, 431, None)
     assert door.request(f"POST /{'x' * 2**17} HTTP/1.1") in (400, 414, None)
     assert door.reached == []
+
+
+def test_a_certificate_that_the_daily_script_renews_is_the_one_that_nginx_shows(door):
+    def shown():
+        with door.connect() as connection:
+            return connection.getpeercert()["serialNumber"]
+
+    before = shown()
+    (door.folder / "server.pem").unlink()
+    subprocess.run(["/bin/bash", door.folder / "link" / "certificates.sh"], check=True, capture_output=True)
+    until = time.monotonic() + 60
+    while shown() == before:
+        assert time.monotonic() < until
+    assert door.request(f"POST {PULL} HTTP/1.1") == 200

@@ -1,6 +1,8 @@
 """A run folder whose ledger is gone or an old copy: the run stops with one line, buys nothing again and blames nobody."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from flwr.app import ConfigRecord
@@ -89,3 +91,13 @@ def test_one_client_alone_cannot_say_that_the_ledger_is_old(tmp_path):
     assert [(event.round, event.client) for event in failed] == [(t, 1) for t in (1, 2, 3, 4)]
     assert "has done orders up to round 10" in failed[0].reason
     assert world.events("rejected", "quarantined") == []
+
+
+@pytest.mark.parametrize("planted", ["TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM orders; END", "VIEW v AS SELECT 1"])
+def test_a_ledger_in_which_somebody_planted_statements_is_refused(tmp_path, planted):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    world.play(1)
+    with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as db, db:
+        db.execute(f"CREATE {planted}")
+    with pytest.raises(DataError, match=r"ledger\.sqlite: holds triggers or views"):
+        world.play()

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
 from flwr.app import MetricRecord
-from worlds import World, an_experiment
+from worlds import World, an_experiment, start
 
+from headgate.errors import SettingError
+from headgate.flower.strategy import AdmissionStrategy
 from headgate.records.reader import RunFolder, list_runs
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -94,3 +97,62 @@ def test_settings_of_a_run_make_the_same_run_again(tmp_path):
     again = World(tmp_path / "again", load(str(tmp_path / "run" / "config.toml")))
     again.play()
     assert again.audit().spent[0] == world.audit().spent[0]
+
+
+class Notes:
+    def __init__(self):
+        self.told = []
+
+    def start(self, name, config, folder):
+        self.told.append((name, folder.name))
+
+    def log(self, policy, t, values):
+        self.told.append((policy, t, values))
+
+    def close(self):
+        self.told.append("closed")
+
+
+def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of_once(tmp_path, monkeypatch):
+    notes, warned = Notes(), []
+    monkeypatch.setattr("headgate.flower.run_folder.check_installed", lambda names: None)
+    monkeypatch.setattr("headgate.flower.run_folder.make_trackers", lambda names: [notes])
+    monkeypatch.setattr("headgate.flower.run_folder.log", lambda level, text, *values: warned.append(text % values))
+    world = World(tmp_path, an_experiment("fifo", 6))
+    world.grid.faults = {(2, 1): "message lost"}
+    for until in (3, None):  # a second server goes on with it
+        with closing(
+            AdmissionStrategy(world.experiment, tmp_path / "run", discipline=world.discipline, track=["mlflow"])
+        ) as played:
+            played.start(world.grid, start(), num_rounds=until, evaluate_fn=judged)
+    rows = RunFolder.open(tmp_path / "run").metrics()
+    assert notes.told[0] == ("run", "run")
+    assert notes.told.count("closed") == 2
+    logged = [each for each in notes.told if len(each) == 3]
+    assert [(policy, t) for policy, t, _ in logged] == [("fifo", t) for t in range(1, 7)]
+    assert [values["spend"] for _, _, values in logged] == rows["spend"].to_list()
+    money = world.experiment.system.budget * 6
+    over = [spent for spent in rows["spend"].cum_sum() if spent >= 0.8 * money]
+    assert len(warned) == bool(over) == 1
+    assert f"{over[0]:.6g} of {money:.6g}" in warned[0]
+
+
+def test_a_tracker_that_is_not_known_is_refused(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 3))
+    with pytest.raises(SettingError, match="--track papers"):
+        AdmissionStrategy(world.experiment, tmp_path / "run", track=["papers"])
+
+
+def without_arrays(reply):
+    del reply.content["arrays"]
+    return reply
+
+
+def test_the_state_counts_refused_answers_and_clients_in_quarantine(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 5))
+    world.grid.faults = {(t, 0): "reply changed" for t in range(1, 6)}
+    world.grid.tamper = without_arrays
+    world.play()
+    state = RunFolder.open(tmp_path / "run").state
+    assert len(world.events("rejected")) == 3
+    assert (state["refused"], state["quarantined"]) == (3, 1)

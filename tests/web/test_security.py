@@ -142,8 +142,9 @@ def test_forms_of_other_pages_are_not_taken(page, kind):
 
 
 def test_other_pages_may_not_send(page):
-    headers = {"Content-Type": "application/json", "Origin": "http://evil.example"}
-    assert page.ask("POST", "/api/plan", b"{}", headers).status == 400
+    headers = {"Content-Type": "application/json"}
+    for origin in ("http://evil.example", f"chrome-extension://127.0.0.1:{page.port}", "null"):
+        assert page.ask("POST", "/api/plan", b"{}", headers | {"Origin": origin}).status == 400
     headers["Origin"] = f"http://127.0.0.1:{page.port}"
     assert page.ask("POST", "/api/plan", b"{}", headers).status == 422
 

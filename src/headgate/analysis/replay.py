@@ -48,6 +48,14 @@ class Purchases:
     def offered(self) -> Bools:
         return ~np.isnan(self.price)
 
+    @cached_property
+    def filled_prices(self) -> Floats:
+        """The prices, where there is no offer the last one, or the mean of the round where there was none yet, (T, M)."""
+        prices = self.price.copy()
+        for t in range(1, len(prices)):
+            prices[t] = np.where(self.offered[t], prices[t], prices[t - 1])
+        return np.where(np.isnan(prices), np.nanmean(self.price, axis=-1, keepdims=True), prices)
+
     def paid(self, bought: Ints) -> Floats:
         """What so many samples cost at these prices, round by round, (T,)."""
         return np.asarray((np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1))
@@ -341,18 +349,11 @@ def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
     rounds = len(made.times)
     controller = Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1)))
     ledger, bought = controller.open(), np.zeros_like(made.bought)
-    for t, price in enumerate(_shown_prices(made)):
+    for t, price in enumerate(made.filled_prices):
         orders = controller.decide(ledger, price[None])
         bought[t] = np.where(made.offered[t], orders.admitted[0], 0)
         ledger = controller.post(ledger, orders, Report(bought[t : t + 1]))
     return bought
-
-
-def _shown_prices(made: Purchases) -> Floats:
-    prices = made.price.copy()
-    for t in range(1, len(prices)):
-        prices[t] = np.where(made.offered[t], prices[t], prices[t - 1])
-    return np.where(np.isnan(prices), np.nanmean(made.price, axis=-1, keepdims=True), prices)
 
 
 def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: Ints, least: float) -> Ints:
@@ -362,7 +363,7 @@ def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: 
     round for every round it buys all that is offered.
     """
     below, above, found = (least, paid, bought) if bought.sum() >= wanted else (max(least, paid), paid, None)
-    most = len(made.times) * min(float((_shown_prices(made) * capacity).sum(axis=-1).max()), NUMBER)
+    most = len(made.times) * min(float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER)
     while found is None:
         above = min(2 * above, most)
         tried = _bought(made, capacity, above)

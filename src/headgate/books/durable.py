@@ -50,6 +50,8 @@ class Durable:
             with self._said():
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+                if self._db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
+                    raise DataError(f"{self.path}: holds triggers or views, which no file of headgate does")
                 if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
                     self._make()
                 found = self.meta("format")

@@ -424,6 +424,11 @@ class LedgerStore(Durable):
     def quarantined(self) -> set[int]:
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}
 
+    def refusals(self) -> dict[str, int]:
+        """How many answers were refused, and how many clients are in quarantine."""
+        refused = self._db.execute("SELECT count(*) FROM events WHERE kind = 'rejected'").fetchone()[0]
+        return {"refused": int(refused), "quarantined": len(self.quarantined())}
+
     def clients(self) -> dict[int, ClientRow]:
         rows = self._db.execute("SELECT * FROM clients")
         return {row[0]: ClientRow(*row)._replace(quarantined=bool(row[3])) for row in rows}

@@ -7,7 +7,7 @@ import typer
 
 import headgate
 from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, recipe_overrides, say, status
-from headgate.errors import Interrupted
+from headgate.errors import Interrupted, SettingError
 
 
 def recipes(
@@ -136,6 +136,12 @@ def replay(
         int | None, typer.Option(help="The most samples a client can buy in a round; default: the most it ever bought in one.")
     ] = None,
     currency: Annotated[str, typer.Option(help="What the money is counted in, as $ or EUR; only for display.")] = "",
+    shadow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECIPE", help="Decide as this recipe's policy headgate, round by round, instead.", show_default=False
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one row per round: .parquet, .csv or .jsonl.")] = None,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw both answers, prices and purchases: .svg, .png or .pdf.")
@@ -150,12 +156,27 @@ def replay(
 
     Columns of --out: time, price (mean of those offered), bought, paid, and with as_much_ and as_many_ before them those
     of headgate for as much money and for as many samples.
+
+    With --shadow, headgate decides beside your pipeline with the budget and the buffers of a recipe, by each round's price
+    and those before it, and buys nothing. Give it the same file again when it has grown: the last row is the newest decision.
     """
     from headgate.analysis.display import show
     from headgate.analysis.rehearsal import check_out, write
 
     if out is not None:
         check_out(out)
+    if shadow is not None:
+        for option, value in (("--capacity", capacity), ("--figure", figure)):
+            if value is not None:
+                raise SettingError(f"{option} {value}: not with --shadow {shadow}")
+        beside = headgate.shadow(purchases, headgate.load(shadow, *played(["headgate"])), currency)
+        if out is not None:
+            write(beside.frame, out)
+        if format_ is Format.json:
+            print_json({"said": beside.sentence, "rounds": beside.frame.to_dicts()})
+        else:
+            show(*beside.render())
+        return
     if figure is not None:
         from headgate.analysis.figures import check_figure
 

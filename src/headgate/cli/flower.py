@@ -13,7 +13,6 @@ from headgate.cli.console import Set, say
 from headgate.cli.learning import show_and_conclude
 from headgate.cli.standing import clients as clients_of_a_run
 from headgate.errors import Interrupted, SettingError
-from headgate.progress import counted
 
 commands = typer.Typer(
     cls=CommandGroup,
@@ -22,8 +21,8 @@ commands = typer.Typer(
 
     Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
     registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
-    `certificates` and `superlink` on the server, `key` and `supernode` on each client write what nginx and systemd need,
-    `register` binds a client to its key, `clients` shows how clients stand, and `erase` and `forget` remove samples.
+    `certificates` and `superlink` on the server, `key` and `supernode` on each client write what nginx, systemd and compose
+    need, `register` binds a client to its key, `clients` shows how clients stand, and `erase` and `forget` remove samples.
     docs/do/flower.md goes through it all.
     """,
 )
@@ -91,7 +90,7 @@ def deploy_example(
     """
     _check_installed()
     from headgate.flower.app.write import app_settings, write_app
-    from headgate.flower.deploy.loopback import Loopback
+    from headgate.flower.deploy.deployment import Loopback
 
     if nodes < 1:
         raise SettingError(f"--nodes {nodes}: at least one is needed")
@@ -104,8 +103,9 @@ def deploy_example(
         _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
     _end_as_by_ctrl_c()
     try:
-        with Loopback(folder / "deployment", nodes, _say) as deployment, counted("rounds settled") as tick:
-            deployment.run(folder, app.out, tick=tick)
+        with Loopback(folder / "deployment", nodes, _say) as deployment:
+            deployment.bring_up()
+            deployment.run(folder, app.out)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; the same command goes on with {app.out}") from None
     say(f"run folder: {app.out}")
@@ -127,12 +127,12 @@ def certificates(
     that has expired is refused: services of `headgate flower superlink` call this before they start.
     """
     _check_installed()
-    from headgate.flower.deploy.certificates import certificates_in, ensure_certificates
+    from headgate.flower.deploy.certificates import FILES, ensure_certificates
 
-    for warning in ensure_certificates(folder, host or ()):
+    for warning in ensure_certificates(folder.resolve(), host or ()):
         _say(f"warning: {warning}")
-    for path in certificates_in(folder):
-        say(path)
+    for name in FILES:
+        say(folder / name)
 
 
 @commands.command()
@@ -155,17 +155,16 @@ def superlink(
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes come in.")] = "0.0.0.0:8000",
     inside: Annotated[int, typer.Option(help="The port of the SuperLink itself, on 127.0.0.1.")] = 8001,
 ) -> None:
-    """Write the configuration of nginx and the systemd units of a server into DIR.
+    """Write what a server runs into DIR: nginx.conf, scripts, systemd units and compose.yaml.
 
     The SuperLink listens on 127.0.0.1 alone, because who reaches it may start apps; nginx has TLS and passes on the paths that
     SuperNodes need. The machine, or container, must be the SuperLink's own: its other users are trusted. DIR also holds the
     database, which key each client has (clients.keys) and Flower's connection for `flwr` (FLWR_HOME=DIR/user).
     """
     _check_installed()
-    from headgate.flower.deploy.services import server_services, write_units
+    from headgate.flower.deploy.deployment import write_server
 
-    folder = folder.resolve()
-    for path in write_units(folder, server_services(folder, certificates, listen, inside)):
+    for path in write_server(folder.resolve(), certificates, listen, inside):
         say(path)
 
 
@@ -180,17 +179,15 @@ def supernode(
     port: Annotated[int, typer.Option(help="The port of the SuperNode itself, on 127.0.0.1.")] = 8002,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the samples of a run that is over.")] = False,
 ) -> None:
-    """Write the systemd unit of one client's SuperNode into DIR.
+    """Write what one client's machine runs into DIR: the SuperNode's script, systemd unit and compose.yaml.
 
     DIR/store holds what the client has admitted: do not lose it, it was paid for. When a run is over its samples are removed
     there; `headgate flower forget DIR/store` removes them by hand.
     """
     _check_installed()
-    from headgate.flower.deploy.services import node_service, write_units
+    from headgate.flower.deploy.deployment import write_node
 
-    folder = folder.resolve()
-    service = node_service(folder, superlink, authority.resolve(), key.resolve(), client, clients, port, keep)
-    for path in write_units(folder, [service]):
+    for path in write_node(folder.resolve(), superlink, authority.resolve(), key.resolve(), client, clients, port, keep):
         say(path)
 
 
@@ -208,7 +205,7 @@ def register(
     can answer in its name.
     """
     _check_installed()
-    from headgate.flower.deploy.services import register as register_key
+    from headgate.flower.deploy.deployment import register as register_key
 
     register_key(folder.resolve(), client, public, replace)
     say(f"client {client}: {public}")

@@ -75,12 +75,12 @@ def run(
     """
     from headgate.cli.watching import Watching
     from headgate.experiment import sweep_points
-    from headgate.records.trackers import check_installed
+    from headgate.records.trackers import check_installed, tracker_names
     from headgate.simulation.schedule import new_folder, perform
 
     _check_options(context)
     show = Show.none if quiet and show is Show.bar else show
-    trackers = [name.strip() for name in (track or "").split(",") if name.strip()]
+    trackers = tracker_names(track or "")
     check_installed(trackers)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
     folder = resume or out or new_folder(points or [])

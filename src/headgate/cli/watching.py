@@ -1,16 +1,12 @@
 """Rounds as they are finished: lines of JSON for machines, means over seeds for the loggers of others."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headgate.cli.console import say
 from headgate.records.reader import RunFolder
-from headgate.records.trackers import FOLDERS, Tracker, make_trackers
-from headgate.writing import check_no_link
-
-Row = Mapping[str, Any]
+from headgate.records.trackers import Row, SeedMeans, make_trackers
 
 
 class Watching:
@@ -53,36 +49,3 @@ class Watching:
             "mean_test_accuracy": sum(seen) / len(seen) if seen else None,
         }
         say(json.dumps(line), error=True)
-
-
-class SeedMeans:
-    """Logs a policy's round when all its seeds have done it: its runs may be played in several parts."""
-
-    def __init__(self, run: RunFolder, trackers: Sequence[Tracker]) -> None:
-        self.trackers, self.seeds = trackers, len(run.state["seeds"])
-        self._waiting: dict[tuple[str, int], dict[int, Row]] = {}
-        for row in run.metrics().iter_rows(named=True):  # where a run is taken up again, some parts are ahead of others
-            self._waiting.setdefault((row["policy"], row["t"]), {})[row["seed"]] = row
-        self._waiting = {key: rows for key, rows in self._waiting.items() if len(rows) < self.seeds}
-        check_no_link(*(run.path / each for each in FOLDERS))  # loggers write where a stranger might point to
-        for tracker in trackers:
-            tracker.start(run.name, run.config, run.path)
-
-    def add(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            key = row["policy"], row["t"]
-            together = self._waiting.setdefault(key, {})
-            together[row["seed"]] = row
-            if len(together) == self.seeds:
-                self._log(*key, list(self._waiting.pop(key).values()))
-
-    def _log(self, policy: str, t: int, rows: Sequence[Row]) -> None:
-        names = [name for name in rows[0] if name not in ("policy", "seed", "t")]
-        known = {name: [row[name] for row in rows if row[name] is not None] for name in names}
-        means = {name: sum(values) / len(values) for name, values in known.items() if values}
-        for tracker in self.trackers:
-            tracker.log(policy, t, means)
-
-    def close(self) -> None:
-        for tracker in self.trackers:
-            tracker.close()

@@ -43,6 +43,7 @@ from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.slopes import ClientSlopes
 from headgate.learning.streams import Stream, StreamRows
+from headgate.records.trackers import tracker_names
 from headgate.registry import shown_kind
 
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "float64": torch.float64}
@@ -300,7 +301,8 @@ def recipe_server(
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         rules = discipline or discipline_of(told)
-        strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules)
+        track = tracker_names(str(told.get("track") or ""))
+        strategy = AdmissionStrategy(task.experiment, str(into), discipline=rules, track=track)
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
         if finished is not None:

@@ -5,10 +5,14 @@ Rows are kept in the ledger, in the transaction that settles their round, and th
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from logging import WARNING
 from pathlib import Path
 from typing import Any
+
+from flwr.common import log
 
 from headgate.books.durable import Watch
 from headgate.books.ledger_store import LEDGER, LedgerStore, SettledRound
@@ -17,11 +21,12 @@ from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
 from headgate.reading import read_toml
 from headgate.records.lock import FolderLock
-from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, RunFolder, read_state
+from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
 from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.source import commit
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE
+from headgate.records.trackers import SeedMeans, check_installed, make_trackers
 from headgate.records.writer import RunWriter
 
 PARAMETERS = "parameters"
@@ -35,6 +40,8 @@ class RunRecord:
         self.folder, self._writer, self._experiment = folder, RunWriter(folder), experiment
         self._began, self._told = time.monotonic(), ""
         self.rounds = experiment.rounds
+        self._store: LedgerStore | None = None
+        self._means: SeedMeans | None = None
         self.discipline: dict[str, Any] = {}
         """what rounds wait for and accept, for the record"""
 
@@ -70,11 +77,18 @@ class RunRecord:
             raise DataError(f"{path}: is missing, though the run has begun; put it back, or choose another folder")
         with suppress(DataError):  # a state that is damaged will be written again
             played = int(read_state(self.folder)["round"])
-        store = LedgerStore(path, watch)
+        self._store = store = LedgerStore(path, watch)
         if (known := store.settled) < played:  # what a round came to is in the ledger first
             store.close()
             raise DataError(f"{path}: knows {known} rounds, {STATE} tells of {played}; put the newest copy in its place")
         return store
+
+    def track(self, names: Sequence[str], held: FolderLock) -> None:
+        """Log rounds to trackers, too, as `headgate run` does, until the folder is let go."""
+        check_installed(names)
+        if names:
+            self._means = SeedMeans(RunFolder.open(self.folder), make_trackers(names))
+            held.callback(self._means.close)
 
     def rewrite(self, store: LedgerStore) -> None:
         """The tables as the ledger has them: a crash between the ledger and a table leaves no trace."""
@@ -85,6 +99,11 @@ class RunRecord:
     def append(self, done: SettledRound) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
+        if self._means is not None:
+            self._means.add([done.metrics])
+        spent, money = done.spent, self._experiment.system.budget * self._experiment.rounds
+        if spent - done.metrics["spend"] < WARN_AT * money <= spent:
+            log(WARNING, "headgate: %.3g %% of the money is spent, %.6g of %.6g", 100 * spent / money, spent, money)
 
     def state(self, state: str, t: int, told: str = "") -> None:
         """`told` is the last round in one line, for programs that follow the run."""
@@ -100,6 +119,7 @@ class RunRecord:
             guessing=[],
             discipline=self.discipline,
             told=self._told,
+            **({} if self._store is None else self._store.refusals()),
         )
 
     def end(self, t: int) -> None:

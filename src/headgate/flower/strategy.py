@@ -4,7 +4,7 @@ The inner strategy samples clients, configures and averages; it knows nothing of
 differences: it goes on where the run folder stands, and every wait has a limit.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
 from pathlib import Path
@@ -73,6 +73,8 @@ class Gated(Strategy):
         Whether clients that the inner strategy does not sample get orders as well, without the model.
     fixed_shapes
         Whether clients' arrays must have the shapes of the model's. By default all but those of Flower's XGBoost strategies.
+    track
+        Loggers of others, as `headgate run --track` names them.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Gated(Strategy):
         prices: Callable[[int], ArrayLike] | None = None,
         everyone: bool = False,
         fixed_shapes: bool | None = None,
+        track: Sequence[str] = (),
         watch: Callable[[str], None] | None = None,
     ) -> None:
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
@@ -105,6 +108,7 @@ class Gated(Strategy):
         try:
             with on_disk(Path(folder)):
                 self._record = RunRecord.open(Path(folder), experiment, self._held, own_prices=prices is not None)
+            self._record.track(track, self._held)
             self.store = self._record.ledger(watch)
             self._held.callback(self.store.close)
             self.accounts = Accounts.of(experiment, self.store)
@@ -506,7 +510,7 @@ class AdmissionStrategy(Gated):
 
     Parameters
     ----------
-    experiment, folder, discipline, prices
+    experiment, folder, discipline, prices, track
         As for `Gated`.
     client_evaluation
         Whether clients are asked to evaluate after every round.
@@ -520,11 +524,13 @@ class AdmissionStrategy(Gated):
         discipline: Discipline | None = None,
         prices: Callable[[int], ArrayLike] | None = None,
         client_evaluation: bool = False,
+        track: Sequence[str] = (),
         watch: Callable[[str], None] | None = None,
     ) -> None:
         experiment = experiment if isinstance(experiment, Experiment) else load(experiment)
         self._averaging = Averaging(experiment, (discipline or Discipline()).norm_multiple, client_evaluation)
-        super().__init__(self._averaging, experiment, folder, discipline=discipline, prices=prices, everyone=True, watch=watch)
+        given: dict[str, Any] = {"discipline": discipline, "prices": prices, "track": track, "watch": watch}
+        super().__init__(self._averaging, experiment, folder, everyone=True, **given)
 
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
         """A server update moves on also where nobody trained, and clients may tell different metrics."""

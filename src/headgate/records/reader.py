@@ -38,6 +38,8 @@ CHECKSUMS = "tables"
 """of the state of a finished run: the checksum of each of its tables"""
 MEAN_PRICE = "mean_price"
 """of environment.json: the expected price of a sample, mean over the rounds"""
+WARN_AT = 0.8
+"""share of the money at which a run with real clients warns"""
 
 
 @dataclass(frozen=True)

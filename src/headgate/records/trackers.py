@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headgate.errors import SettingError
+from headgate.records.reader import RunFolder
+from headgate.writing import check_no_link
+
+Row = Mapping[str, Any]
 
 FOLDERS = ("tensorboard", "mlflow", "wandb")
 """of a run folder in which they write"""
@@ -35,6 +39,11 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Writes what is still held back; more than once, or without a start, is no harm."""
+
+
+def tracker_names(text: str) -> list[str]:
+    """Return the names in a text such as "mlflow, wandb"."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def make_trackers(names: Sequence[str]) -> list[Tracker]:
@@ -186,6 +195,39 @@ class WeightsAndBiases:
                 reinit="create_new",  # the policies take turns, none of their runs is over before the last round
             )
         return self._runs[policy]
+
+
+class SeedMeans:
+    """Log a policy's round when all its seeds have done it: its runs may be played in several parts."""
+
+    def __init__(self, run: RunFolder, trackers: Sequence[Tracker]) -> None:
+        self.trackers, self.seeds = trackers, len(run.state["seeds"])
+        self._waiting: dict[tuple[str, int], dict[int, Row]] = {}
+        for row in run.metrics().iter_rows(named=True):  # where a run is taken up again, some parts are ahead of others
+            self._waiting.setdefault((row["policy"], row["t"]), {})[row["seed"]] = row
+        self._waiting = {key: rows for key, rows in self._waiting.items() if len(rows) < self.seeds}
+        check_no_link(*(run.path / each for each in FOLDERS))  # loggers write where a stranger might point to
+        for tracker in trackers:
+            tracker.start(run.name, run.config, run.path)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            key = row["policy"], row["t"]
+            together = self._waiting.setdefault(key, {})
+            together[row["seed"]] = row
+            if len(together) == self.seeds:
+                self._log(*key, list(self._waiting.pop(key).values()))
+
+    def _log(self, policy: str, t: int, rows: Sequence[Row]) -> None:
+        names = [name for name in rows[0] if name not in ("policy", "seed", "t")]
+        known = {name: [row[name] for row in rows if row[name] is not None] for name in names}
+        means = {name: sum(values) / len(values) for name, values in known.items() if values}
+        for tracker in self.trackers:
+            tracker.log(policy, t, means)
+
+    def close(self) -> None:
+        for tracker in self.trackers:
+            tracker.close()
 
 
 _PACKAGES = {"tensorboard": "'headgate[track]'", "mlflow": "'headgate[track]'", "wandb": "wandb"}

@@ -20,7 +20,7 @@ from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.escaping import cell
-from headgate.records.reader import RunFolder
+from headgate.records.reader import WARN_AT, RunFolder
 from headgate.records.rows import Rows
 from headgate.web.runs import Head, Library, UnknownRun
 
@@ -269,10 +269,16 @@ def detail(library: Library, name: str) -> RunDetail:
         toml=run.config_text(),
         environment=run.environment,
         conclusion=conclusion(found),
-        warning=breakdown_note([run]),
+        warning=" ".join(filter(None, [breakdown_note([run]), *(_money_warning(run, one) for one in found)])),
         summary=[each.to_dict() for each in summaries],
         table=_summary_table(summaries, run.target),
     )
+
+
+def _money_warning(run: RunFolder, one: Runs) -> str:
+    """Where clients are real, so is the money."""
+    share = float(np.nansum(one.values["spend"])) / max(run.budget * run.rounds * len(run.seeds), 1e-100)
+    return f"{share:.0%} of the money is spent." if run.environment.get("executor") == "flower" and share >= WARN_AT else ""
 
 
 def _summary_table(summaries: Sequence[PolicySummary], target: float | None) -> SummaryTable:

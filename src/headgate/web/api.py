@@ -19,6 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.registry import nearest
 from headgate.web import answers, compare, planning
 from headgate.web.live import Live
+from headgate.web.metrics import metrics_text
 from headgate.web.runs import Library, Progress
 from headgate.web.security import MOST_CSV, MOST_JSON, Refused, body, json_object
 
@@ -162,6 +163,10 @@ class Api:
     async def health(self) -> Response:
         """Whether the page is there."""
         return Json(Health("headgate", __version__, self.library.title))
+
+    def metrics(self) -> Response:
+        """The newest runs in the text format of Prometheus."""
+        return Response(metrics_text(self.library), media_type="text/plain; version=0.0.4")
 
     def runs(
         self,

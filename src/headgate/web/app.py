@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -16,7 +16,7 @@ from starlette.types import Scope
 from headgate import __version__, analysis
 from headgate.errors import HeadgateError, SettingError
 from headgate.escaping import one_line
-from headgate.web.api import Api, Json, Problem
+from headgate.web.api import Api, Json, Problem, check_query, check_room
 from headgate.web.runs import Library, UnknownRun
 from headgate.web.security import Guard, Refused
 
@@ -43,6 +43,8 @@ def make_app(folder: Path, host: str = "127.0.0.1", token: str | None = None) ->
     )
     app.state.api = api
     app.include_router(api.router())
+    asked = [Depends(check_query), Depends(check_room)]
+    app.add_api_route("/metrics", api.metrics, dependencies=asked, response_model=None, include_in_schema=False)
     for path in PAGES:
         app.add_route(path, _page, methods=["GET"])
     app.add_route("/static/plotly.min.js", _plotly, methods=["GET"])

@@ -107,7 +107,8 @@ class Guard:
         if self._names is not None and hostname(host) not in self._names:
             return 400, f"host = {host[:100]!r}: not a name of this server"
         origin = headers.get("origin")
-        if method not in ("GET", "HEAD") and origin is not None and origin.partition("://")[2].lower() != host.lower():
+        own = {f"http://{host}".lower(), f"https://{host}".lower()}
+        if method not in ("GET", "HEAD") and origin is not None and origin.lower() not in own:
             return 400, f"origin = {origin[:100]!r}: not a page of this server"
         return None
 

@@ -10,30 +10,19 @@ import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography import x509
 
 from headgate.errors import DataError, SettingError
 
+FILES = ("ca.crt", "ca.key", "server.pem", "server.key")
+"""the first goes to every machine; the second signs, and is best kept off the machines of a deployment"""
 LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
 SOON = timedelta(days=30)
 """a certificate that ends sooner is renewed, or warned of"""
-
-
-class Certificates(NamedTuple):
-    """Paths: `authority` goes to every machine; `authority_key` signs and is best kept off the machines of a deployment."""
-
-    authority: Path
-    authority_key: Path
-    server: Path
-    server_key: Path
-
-
-def certificates_in(folder: Path) -> Certificates:
-    """Return the paths of the certificates and keys in a folder, whether they are there or not."""
-    return Certificates(*(folder.resolve() / name for name in ("ca.crt", "ca.key", "server.pem", "server.key")))
+AUTHORITY = ("basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign")
+SERVER = ("basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth")
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
@@ -43,52 +32,39 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     and what ends within 30 days and cannot be. A certificate that has expired is refused (`DataError`), and so is a folder
     that needs a new one and does not hold the authority's key.
     """
-    paths, now, warnings = certificates_in(folder), datetime.now(UTC), []
-    names = [_alternative_name(host) for host in dict.fromkeys([*hosts, *LOOPBACK])]
+    wanted, now, warnings = [_alternative_name(host) for host in (*hosts, *LOOPBACK)], datetime.now(UTC), list[str]()
+    authority, signer, server, key = (folder / name for name in FILES)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not paths.authority.exists():
-        use = [
-            "basicConstraints=critical,CA:TRUE,pathlen:0",
-            "keyUsage=critical,keyCertSign,cRLSign",
-            "subjectKeyIdentifier=hash",
-        ]
-        _make("headgate authority", paths.authority, paths.authority_key, AUTHORITY_DAYS, use)
-    known = _names(paths.server) if paths.server.exists() and paths.server_key.exists() else []
-    soon = bool(known) and _read(paths.server).not_valid_after_utc - now < SOON and paths.authority_key.exists()
-    if soon:
-        warnings.append(f"{paths.server}: is renewed, it ends within 30 days; restart nginx and the SuperLink")
-    if soon or not set(names) <= set(known):
-        if not paths.authority_key.exists():
-            raise DataError(f"{paths.authority_key}: is not there, and is needed to make {paths.server.name}")
-        use = ["basicConstraints=critical,CA:FALSE", "keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth"]
-        use += ["authorityKeyIdentifier=keyid", f"subjectAltName={','.join(dict.fromkeys([*known, *names]))}"]
-        signer = ["-CA", str(paths.authority), "-CAkey", str(paths.authority_key)]
-        _make("headgate SuperLink", paths.server, paths.server_key, SERVER_DAYS, use, signer)
-    for path in (paths.authority, paths.server):
-        if (end := _read(path).not_valid_after_utc) <= now:
-            raise DataError(f"{path}: expired on {end:%Y-%m-%d}; headgate flower certificates renews server.pem by ca.key")
-        if end - now < SOON:
-            warnings.append(f"{path}: expires on {end:%Y-%m-%d}; headgate flower certificates renews server.pem by ca.key")
+    if not authority.exists():
+        _make("headgate authority", authority, signer, AUTHORITY_DAYS, AUTHORITY)
+    san = _read(server).extensions.get_extension_for_class(x509.SubjectAlternativeName).value if server.exists() else ()
+    known = [f"{'DNS' if isinstance(name, x509.DNSName) else 'IP'}:{name.value}" for name in san if key.exists()]
+    if known and _read(server).not_valid_after_utc - now < SOON and signer.exists():
+        warnings.append(f"{server}: is renewed, it ends within 30 days; restart nginx and the SuperLink")
+    if warnings or not set(wanted) <= set(known):
+        if not signer.exists():
+            raise DataError(f"{signer}: is not there, and is needed to make {server.name}")
+        names = f"subjectAltName={','.join(dict.fromkeys([*known, *wanted]))}"
+        _make("headgate SuperLink", server, key, SERVER_DAYS, (*SERVER, names), "-CA", authority, "-CAkey", signer)
+    for path in (authority, server):
+        if (left := _read(path).not_valid_after_utc - now) < SOON:
+            ends = f"expire{'s' if left > timedelta(0) else 'd'} on {now + left:%Y-%m-%d}"
+            warnings.append(f"{path}: {ends}; headgate flower certificates renews server.pem by ca.key")
+            if left <= timedelta(0):
+                raise DataError(warnings[-1])
     return warnings
 
 
-def _make(name: str, path: Path, key: Path, days: int, extensions: Sequence[str], signer: Sequence[str] = ()) -> None:
-    config = "\n".join(["[req]", "distinguished_name = name", "x509_extensions = own", "[name]", "[own]", *extensions, ""])
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-sha384", "-nodes"]
-    command += ["-subj", f"/CN={name}", "-days", str(days), "-keyout", str(key), "-out", str(path), *signer]
-    command += ["-config", "/dev/stdin"]
+def _make(name: str, path: Path, key: Path, days: int, uses: Sequence[str], *signer: str | Path) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-sha384", "-nodes", *signer]
+    command += ["-config", "/dev/null", "-subj", f"/CN={name}", "-days", str(days), "-keyout", key, "-out", path]
     try:
-        subprocess.run(command, input=config, check=True, capture_output=True, text=True, umask=0o077)
+        command += [word for use in uses for word in ("-addext", use)]
+        subprocess.run(command, check=True, capture_output=True, text=True, umask=0o077)
     except FileNotFoundError:
         raise SettingError("openssl: is not installed; certificates are made by it") from None
     except subprocess.CalledProcessError as error:
         raise DataError(f"{path}: openssl cannot make it ({' '.join(error.stderr.split())[-200:]})") from None
-
-
-def _names(path: Path) -> list[str]:
-    names = _read(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    addresses = [f"IP:{address}" for address in names.get_values_for_type(x509.IPAddress)]
-    return [*(f"DNS:{name}" for name in names.get_values_for_type(x509.DNSName)), *addresses]
 
 
 def _read(path: Path) -> x509.Certificate:

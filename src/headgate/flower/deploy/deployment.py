@@ -1,0 +1,226 @@
+"""A deployment: files for its machines, and one on the loopback interface that runs the same scripts.
+
+Flower 1.41 serves nodes, users and running apps on one port and asks users for no account. So the SuperLink listens on
+127.0.0.1, and nginx passes on the paths that SuperNodes need and no other. Flower does not look after a SuperExec, which
+starts apps: that of the SuperLink is a service of its own (`--isolation process`), that of a SuperNode ends with it.
+"""
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from headgate.errors import HeadgateError, SettingError
+from headgate.flower.deploy.certificates import ensure_certificates
+from headgate.flower.keys import FILE, bind_key, make_key
+from headgate.flower.quiet import ENVIRONMENT
+from headgate.reading import read_object
+from headgate.records.lock import FolderLock
+from headgate.records.sweeps import STATE
+
+SERVER = ("superlink", "superlink-superexec", "nginx")
+RENEWAL = ("certificates.sh", "headgate-certificates.service", "headgate-certificates.timer")
+NAME = "headgate"
+"""of the connection in Flower's config.toml"""
+FORBIDDEN = "\"'\\$%`\n"
+"""what no path or address may contain: the shell, nginx and systemd each give some of it a meaning"""
+MARK = "HEADGATE_DEPLOYMENT"
+"""variable by which processes of a deployment are found: its folder"""
+AGAIN = 'set -m; while :; do bash "$@" & wait $!; echo "$0: ended ($?)"; kill -9 -- -$!; sleep 5; done'
+"""runs a script again and again, each time in a process group of its own, of which nothing is left"""
+PATIENCE = 300.0
+"""seconds for SuperNodes to join or a ServerApp to appear"""
+SERVER_APP = "flwr-serverapp"
+
+
+def write_server(folder: Path, certificates: Path, listen: str, inside: int) -> list[Path]:
+    """Write what the server's machine needs into a folder, and return the paths.
+
+    SuperNodes come in at `listen` (ADDRESS:PORT); the SuperLink has the port `inside` of 127.0.0.1.
+    """
+    values = {"certificates": certificates.resolve(), "inside": inside, "listen": listen}
+    made = _write(folder, SERVER, ("nginx.conf", *RENEWAL), listen.rpartition(":")[2], values)
+    for each in (folder / "temporary", folder / "user"):
+        each.mkdir(mode=0o700, exist_ok=True)
+    own = f'address = "127.0.0.1:{inside}"\nroot-certificates = "{values["certificates"]}/ca.crt"\n'
+    (folder / "user" / "config.toml").write_text(f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n{own}', "utf-8")
+    return made
+
+
+def write_node(
+    folder: Path, superlink: str, authority: Path, key: Path, client: int, clients: int, port: int, keep: bool = False
+) -> list[Path]:
+    """Write what a client's machine needs into a folder, and return the paths.
+
+    `superlink` is HOST:PORT of nginx. The SuperNode has a `port` of 127.0.0.1. Samples of a run stay after it if `keep` is set.
+    """
+    values: dict[str, Any] = {"superlink": superlink, "authority": authority, "key": key, "port": port}
+    values |= {"client": client, "clients": clients, "keep": " headgate-keep=true" if keep else ""}
+    return _write(folder, [f"supernode-{client}"], (), "", values)
+
+
+def _write(folder: Path, services: Sequence[str], others: Sequence[str], port: str, values: dict[str, Any]) -> list[Path]:
+    """Fill the templates of `services` and `others`. Containers see all paths that are named; a `port` is published."""
+    values |= {"folder": folder, "user": getpass.getuser(), "ids": f"{os.getuid()}:{os.getgid()}"}
+    path, quiet = Path(sys.executable).parent, " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+    for name, value in {**values, "path": path}.items():
+        if wrong := set(FORBIDDEN) & set(str(value)):
+            raise SettingError(f"{name} = {str(value)!r}: must not contain {' '.join(map(repr, sorted(wrong)))}")
+    run = '  {0}: {{ <<: *service, network_mode: "service:network", command: [/bin/bash, "{1}/{0}.sh"] }}'
+    values |= {
+        "environment": f'export {quiet} PYTHONUNBUFFERED=1 FLWR_HOME="{folder}/home" PATH="{path}:$PATH:/usr/sbin"',
+        "volumes": json.dumps([f"{each}:{each}" for each in values.values() if isinstance(each, Path)]),
+        "ports": json.dumps([f"{port}:{port}"] if port else []),
+        "containers": "\n".join(run.format(name, folder) for name in services),
+    }
+    wanted = {name: (name, "") for name in (*others, "compose.yaml")}
+    wanted |= {f"{name}.sh": (f"{name.rstrip('-0123456789')}.sh", name) for name in services}
+    wanted |= {f"headgate-{name}.service": ("unit.service", name) for name in services}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, (template, service) in wanted.items():
+        text = (files("headgate.flower.deploy") / "template" / template).read_text("utf-8")
+        (folder / name).write_text(Template(text).substitute(values, service=service), "utf-8")
+    return [folder / name for name in wanted]
+
+
+def flwr(folder: Path, *words: str) -> dict[str, Any]:
+    """Return the JSON object that `flwr` prints when it is called for the SuperLink whose folder this is."""
+    program, env = Path(sys.executable).with_name("flwr"), {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")}
+    done = subprocess.run([program, *words, "--format", "json"], env=env, capture_output=True, text=True, check=False)
+    answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
+    if not answer.get("success"):  # it may exit with 0 for what failed
+        raise HeadgateError(f"flwr {' '.join(words[:2])}: {' '.join((done.stdout or done.stderr).split())[-400:]}")
+    return answer
+
+
+def register(folder: Path, client: int, public: Path, replace: bool = False) -> None:
+    """Register the public key of a client's SuperNode with the SuperLink whose folder this is."""
+    if not (folder / "user").is_dir():
+        raise SettingError(f"{folder}: is no folder of headgate flower superlink")
+    bind_key(folder / FILE, client, public, replace)
+    try:
+        flwr(folder, "supernode", "register", str(public), NAME)
+    except HeadgateError as error:
+        if "already in use" not in str(error):
+            raise
+
+
+class Loopback(ExitStack):
+    """A deployment for a `with` block: `bring_up` starts it, and at the end of the block all its processes have ended.
+
+    Keys, databases, stores and logs lie in `folder`, which brings up the same deployment again. There is a SuperNode for each
+    of `nodes` clients. `say` gets a line for each thing that happens. All processes have the variables in `more`.
+    """
+
+    def __init__(self, folder: Path, nodes: int, say: Callable[[str], None], more: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self.folder, self.nodes, self.say, self.port = folder.resolve(), nodes, say, free_port()
+        self.link, self.more = self.folder / "superlink", {**(more or {}), MARK: str(self.folder)}
+
+    def bring_up(self) -> None:
+        """Start everything, and wait until all SuperNodes are there."""
+        if shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin") is None:
+            raise SettingError("nginx: is not installed; apt-get install nginx")
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.enter_context(FolderLock()).take(self.folder, self.folder)
+        self.callback(self._end)
+        self._end()  # what a process that was killed has left behind
+        for warning in ensure_certificates(self.folder / "certificates"):
+            self.say(warning)
+        write_server(self.link, self.folder / "certificates", f"127.0.0.1:{self.port}", free_port())
+        for name in SERVER:  # workers of nginx could not be found by the variable
+            self.start(name, self.link, *(["-g", "master_process off;"] if name == "nginx" else []))
+        self.await_that(lambda: flwr(self.link, "supernode", "list", NAME), "SuperLink")
+        for client in range(self.nodes):
+            self.start_node(client)
+        self.say(f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes} SuperNodes; logs in {self.folder}")
+        self.await_that(lambda: str(flwr(self.link, "supernode", "list", NAME)).count("'online'") == self.nodes, "SuperNodes")
+
+    def start_node(self, client: int, registered: bool = True) -> None:
+        """Start the SuperNode of a client, with a key that is made and registered if need be."""
+        home, authority = self.folder / f"node-{client}", self.folder / "certificates" / "ca.crt"
+        if not (home / "key").exists():
+            make_key(home / "key")
+        if registered:
+            register(self.link, client, home / "key.pub")
+        write_node(home, f"127.0.0.1:{self.port}", authority, home / "key", client, self.nodes, free_port())
+        self.start(f"supernode-{client}", home)
+
+    def start(self, name: str, home: Path, *words: str) -> None:
+        """Run the script of a service again and again, with its log in the deployment's folder."""
+        command = ["setsid", "--fork", "/bin/bash", "-c", AGAIN, name, f"{home}/{name}.sh", *words]
+        with (self.folder / f"{name}.log").open("ab") as log:  # Ctrl-C in a terminal does not reach another session
+            own: Any = {"env": {**os.environ, **self.more}, "umask": 0o077, "stdin": subprocess.DEVNULL}
+            subprocess.run(command, check=True, stdout=log, stderr=log, **own)
+
+    def await_that(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait for a condition and return its value. What fails meanwhile is tried again."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            with suppress(HeadgateError):
+                if found := condition():
+                    return found
+            time.sleep(0.5)
+        raise HeadgateError(f"{what}: not there within {PATIENCE:g} s; logs in {self.folder}")
+
+    def _end(self) -> None:
+        """End all services, SuperNodes first so that they can sign off."""
+        for word, how in ((AGAIN, signal.SIGKILL), ("flower-supernode", signal.SIGTERM), ("", signal.SIGKILL)):
+            until = time.monotonic() + 8
+            for pid in self.running(word):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, how)
+            while any(self.running(word)) and time.monotonic() < until:
+                time.sleep(0.05)
+
+    def running(self, word: str = "") -> Iterator[int]:
+        """Process ids of this deployment, whose command line contains `word`."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                mine = f"{MARK}={self.folder}".encode() in (path / "environ").read_bytes().split(b"\0")
+                if mine and word.encode() in (path / "cmdline").read_bytes():
+                    yield int(path.name)
+
+    def run(self, app: Path, out: Path, settings: Mapping[str, Any] | None = None) -> None:
+        """Submit an app and follow it to its end. A ServerApp that is lost is submitted again and goes on."""
+        config = " ".join(f"{key}={json.dumps(value)}" for key, value in {"out": str(out), **(settings or {})}.items())
+        run, status, line = "", "", _line(out)
+
+        def now() -> str:
+            return str(flwr(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"])
+
+        while not status.startswith("finished"):
+            run = str(flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"])
+            self.say(f"run {run}: submitted")
+            self.await_that(lambda: any(self.running(SERVER_APP)) or now().startswith("finished"), f"ServerApp of run {run}")
+            while any(self.running(SERVER_APP)) or line != _line(out):
+                if line != (line := _line(out)):
+                    self.say(line)
+                time.sleep(0.5)
+            status = self.await_that(now, "SuperLink")
+            if not status.startswith("finished"):
+                self.say(f"run {run}: its ServerApp is gone; submitted again")
+                flwr(self.link, "stop", run, NAME)
+        if status != "finished:completed":
+            raise HeadgateError(f"run {run}: {status}; {self.folder / 'superlink-superexec.log'} has the reason")
+
+
+def _line(out: Path) -> str:
+    return str(read_object(out / STATE).get("told", "")) if (out / STATE).is_file() else ""
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

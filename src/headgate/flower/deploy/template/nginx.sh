@@ -1,0 +1,3 @@
+$environment
+headgate flower certificates "$certificates" || exit
+exec nginx -e stderr -c "$folder/nginx.conf" "$$@"
