@@ -128,6 +128,7 @@ class Gated(Strategy):
 
     @property
     def ledger(self) -> Ledger:
+        """The ledger after the last settled round."""
         return self.accounts.ledger
 
     def close(self) -> None:
@@ -295,6 +296,7 @@ class Gated(Strategy):
         return self.inner.aggregate_evaluate(self.accounts.t, judged) if judged else None
 
     def summary(self) -> None:
+        """Log what is played, and what the inner strategy says of itself."""
         system = self.experiment.system
         log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
