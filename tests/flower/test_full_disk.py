@@ -67,8 +67,8 @@ def test_a_ledger_without_room_keeps_what_it_has(tmp_path):
         ("SQLITE_READONLY", "cannot be written"),
         ("SQLITE_BUSY", "cannot be written"),
         ("SQLITE_CANTOPEN", "cannot be written"),
-        ("SQLITE_NOTADB", "is not a file of headgate flower ledger 3"),
-        ("SQLITE_CORRUPT", "is not a file of headgate flower ledger 3"),
+        ("SQLITE_NOTADB", "is not a file of headgate ledger store 3"),
+        ("SQLITE_CORRUPT", "is not a file of headgate ledger store 3"),
     ],
 )
 def test_what_sqlite_says_is_told_apart(name, reason, tmp_path):

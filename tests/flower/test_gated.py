@@ -252,6 +252,21 @@ def test_one_client_with_other_names_or_a_huge_weight_neither_ends_the_run_nor_d
     world.audit()
 
 
+def test_one_client_that_measures_something_else_does_not_end_the_run(tmp_path):
+    world = GatedWorld(tmp_path, lambda: flower.FedAvg())
+
+    def tampered(message, plain=world.grid.deliver):
+        reply = plain(message)
+        if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 101:
+            return with_metrics({"other": 1.0, "num-examples": 5})(reply)
+        return reply
+
+    world.grid.deliver = tampered
+    result = world.result()
+    assert [record["accuracy"] for record in result.evaluate_metrics_clientapp.values()] == [0.5] * ROUNDS
+    assert [(event.round, event.client) for event in world.events("left out")] == [(t, 1) for t in range(1, ROUNDS + 1)]
+
+
 def test_a_strategy_that_fails_ends_the_run_after_the_round_is_settled(tmp_path):
     class Failing(flower.FedAvg):
         def aggregate_train(self, server_round, replies):

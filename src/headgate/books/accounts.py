@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.books.ledger_store import NOTHING_KNOWN, ClientRow, Event, LedgerStore, Medians, Ordered, now
+from headgate.books.ledger_store import ClientRow, Event, LedgerStore, Ordered, now
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
 from headgate.books.receipts import Closings, check_address, check_held, closings
 from headgate.books.replay import check_orders, decided, replay, report_of, reserve
@@ -327,12 +327,11 @@ class Accounts:
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
-        medians: Medians = NOTHING_KNOWN,
         keys: Iterable[tuple[int, int, str]] = (),
     ) -> None:
         """Write a settled round to disk, then change what is in memory."""
         told = (done.closed, done.corrected, done.ledger, done.clients, done.events)
-        self.store.settle(done.now.t, *told, parameters, metrics, by_client, medians, keys)
+        self.store.settle(done.now.t, *told, parameters, metrics, by_client, keys)
         self.ledger = done.ledger
         self.clients = {**self.clients, **{row.client: row for row in done.clients}}
 

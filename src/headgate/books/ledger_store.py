@@ -27,9 +27,6 @@ from headgate.errors import LedgerError, SettingError
 
 LEDGER = "ledger.sqlite"
 """name of the file in a run folder"""
-Medians = tuple[float | None, float | None]
-"""the largest median length of a round's updates so far, of real and of whole numbers; None: not known yet"""
-NOTHING_KNOWN: Medians = (None, None)
 
 
 class Ordered(NamedTuple):
@@ -64,7 +61,6 @@ class SettledRound(NamedTuple):
     spent: float
     parameters: str
     sha256: str
-    medians: Medians
     metrics: dict[str, Any]
     clients: dict[str, Any] | None
     """the row of the table of clients"""
@@ -142,7 +138,7 @@ class LedgerStore(Durable):
     schema = (
         "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, price BLOB NOT NULL, reserved REAL NOT NULL, "
         "begun TEXT NOT NULL, supply TEXT NOT NULL, settled INTEGER NOT NULL, debt REAL, spent REAL, parameters TEXT, "
-        "sha256 TEXT, medians TEXT, metrics TEXT, clients TEXT)",
+        "sha256 TEXT, metrics TEXT, clients TEXT)",
         "CREATE TABLE IF NOT EXISTS orders (round INTEGER, client INTEGER, ordered INTEGER NOT NULL, free INTEGER NOT NULL, "
         "price REAL NOT NULL, admitted INTEGER, learned INTEGER, PRIMARY KEY (round, client))",
         "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL",
@@ -224,7 +220,6 @@ class LedgerStore(Durable):
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
         by_client: Mapping[str, Any] | None,
-        medians: Medians = NOTHING_KNOWN,
         keys: Iterable[tuple[int, int, str]] = (),
     ) -> None:
         """Write all that a round came to, in one transaction."""
@@ -241,13 +236,12 @@ class LedgerStore(Durable):
             self._note(events)
             self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", list(keys))
             done = self._db.execute(
-                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, medians = ?, metrics = ?, "
+                "UPDATE rounds SET settled = 1, debt = ?, spent = ?, parameters = ?, sha256 = ?, metrics = ?, "
                 "clients = ? WHERE round = ? AND settled = 0",
                 (
                     float(ledger.debt[0]),
                     float(ledger.spent[0]),
                     *parameters,
-                    json.dumps(medians),
                     json.dumps(dict(metrics)),
                     None if by_client is None else json.dumps(dict(by_client)),
                     t,
@@ -353,7 +347,7 @@ class LedgerStore(Durable):
 
     def rounds(self, after: int = 0) -> list[SettledRound]:
         rows = self._db.execute(
-            "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, medians, metrics, clients "
+            "SELECT round, price, reserved, begun, supply, debt, spent, parameters, sha256, metrics, clients "
             "FROM rounds WHERE settled = 1 AND round > ? ORDER BY round",
             (after,),
         )
@@ -361,9 +355,8 @@ class LedgerStore(Durable):
             SettledRound(*row)._replace(
                 price=np.frombuffer(row[1]),
                 supply=_read(row[4]),
-                medians=tuple(json.loads(row[9])),
-                metrics=json.loads(row[10]),
-                clients=None if row[11] is None else json.loads(row[11]),
+                metrics=json.loads(row[9]),
+                clients=None if row[10] is None else json.loads(row[10]),
             )
             for row in rows
         ]

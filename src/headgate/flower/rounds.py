@@ -165,21 +165,20 @@ def for_any_strategy(t: int, updates: Iterable[Update], weight: str) -> tuple[li
     from most are left out. Some go by the places of arrays: these are in the model's order. A client counts with at most the
     samples that it trained on: `weight` names that metric.
     """
-    updates = list(updates)
-    forms = {id(each): _form(each.reply.content) for each in updates if each.reply is not None}
-    usual = Counter(forms.values()).most_common(1)[0][0] if forms else None
+    forms = [(each, each.reply, _form(each.reply.content)) for each in updates if each.reply is not None]
+    usual = Counter(form for *_, form in forms).most_common(1)
     replies, events = list[Message](), list[Event]()
-    for each in updates:
-        if each.reply is None or forms[id(each)] != usual:
+    for each, reply, form in forms:
+        if form != usual[0][0]:
             events.append(Event(t, each.client, "left out", "the names in its answer differ from those of most clients"))
             continue
-        for name, arrays in each.reply.content.array_records.items():
-            each.reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
-        for record in each.reply.content.metric_records.values():
+        for name, arrays in reply.content.array_records.items():
+            reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
+        for record in reply.content.metric_records.values():
             if weight in record and not 0 < (said := each.metrics.get(weight, 0.0)) <= each.n:
                 record[weight] = each.n
                 events.append(Event(t, each.client, "weight", f"{weight} = {said:g} counts as {each.n}: it trained on these"))
-        replies.append(each.reply)
+        replies.append(reply)
     return replies, events
 
 
@@ -198,7 +197,7 @@ def losses_told(updates: Iterable[Update], clients: int) -> Losses:
     return told
 
 
-def evaluations(replies: Iterable[Message], asked: Mapping[int, int]) -> list[Update]:
+def evaluations(replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples") -> list[Update]:
     """What the clients of the nodes in `asked` (node → client) measured; answers that cannot be read are left out."""
     found: dict[int, Update] = {}
     for reply in replies:
@@ -207,11 +206,11 @@ def evaluations(replies: Iterable[Message], asked: Mapping[int, int]) -> list[Up
             continue
         try:
             metrics = numbers(reply.content.metric_records.values())
-            n = int(metrics.get("num-examples", 0))
+            n = int(metrics.get(weight, 0))
         except Exception:  # a stranger's bytes fail in many ways
             continue
         if 0 < n <= LARGEST:
-            found[client] = Update(client, n, {}, metrics)
+            found[client] = Update(client, n, {}, metrics, reply)
     return [found[client] for client in sorted(found)]
 
 

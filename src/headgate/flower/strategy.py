@@ -36,7 +36,7 @@ from headgate.flower.parameters import (
     write_parameters,
 )
 from headgate.flower.roster import ANSWER_WITHIN, Roster
-from headgate.flower.rounds import CheckedReplies, Discipline, for_any_strategy, hear, losses_told, mean_metrics
+from headgate.flower.rounds import CheckedReplies, Discipline, evaluations, for_any_strategy, hear, losses_told, mean_metrics
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
@@ -102,7 +102,7 @@ class Gated(Strategy):
             raise SettingError(f"discipline.quorum = {self.discipline.quorum}: there are {experiment.system.clients} clients")
         self._prices, self._everyone = prices, everyone
         self._fixed_shapes = not _of_trees(inner) if fixed_shapes is None else fixed_shapes
-        self._memory = StrategyMemory(inner)
+        self._memory, self._weight = StrategyMemory(inner), getattr(inner, "weighted_by_key", "num-examples")
         self._keys = keys_of_the_deployment()
         self._held = FolderLock()
         try:
@@ -128,6 +128,7 @@ class Gated(Strategy):
 
     @property
     def ledger(self) -> Ledger:
+        """The ledger after the last settled round."""
         return self.accounts.ledger
 
     def close(self) -> None:
@@ -289,11 +290,13 @@ class Gated(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """What the inner strategy makes of the answers; with keys, of those that clients have signed."""
         genuine, forged = sorted_out(self.accounts.t, self._messages, self._asked, replies, self._keys)
-        if forged:
-            self.store.note(forged)
-        return self.inner.aggregate_evaluate(self.accounts.t, genuine)
+        judged, events = for_any_strategy(self.accounts.t, evaluations(genuine, self._asked, self._weight), self._weight)
+        if forged or events:
+            self.store.note([*forged, *events])
+        return self.inner.aggregate_evaluate(self.accounts.t, judged) if judged else None
 
     def summary(self) -> None:
+        """Log what is played, and what the inner strategy says of itself."""
         system = self.experiment.system
         log(INFO, "headgate: policy %s, seed %s, %s clients", self.accounts.policy, self.accounts.seed, system.clients)
         log(INFO, "  budget %s a round, round %s of %s", system.budget, self.accounts.t, self.experiment.rounds)
@@ -358,7 +361,7 @@ class Gated(Strategy):
         return moved, metrics, events
 
     def _by_inner(self, t: int, heard: CheckedReplies) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
-        replies, events = for_any_strategy(t, heard.updates, getattr(self.inner, "weighted_by_key", "num-examples"))
+        replies, events = for_any_strategy(t, heard.updates, self._weight)
         return (*(self.inner.aggregate_train(t, replies) if replies else (None, None)), events)
 
     def _typed(self, model: NamedArrays) -> NamedArrays:
