@@ -36,8 +36,22 @@ Points = Sequence[tuple[str, Experiment]]
 
 
 def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
-    """An experiment from a recipe's name, its path or its content; then the same words as `--set`.
+    """Load an experiment from a recipe.
 
+    Parameters
+    ----------
+    recipe : str, pathlib.Path or mapping
+        A name from `headgate recipes`, a TOML file, or the content of one.
+    *overrides : str
+        Keys to override, as `--set` takes them.
+
+    Returns
+    -------
+    Experiment
+        With all settings that policies were not given worked out.
+
+    Examples
+    --------
     >>> load("digits", "run.rounds=20", "system.budget=40").system.budget
     40.0
     """
@@ -50,8 +64,20 @@ def _check_loaded(experiment: object) -> None:
 
 
 def sweep(recipe: str | Path | Mapping[str, Any], *overrides: str) -> list[tuple[str, Experiment]]:
-    """A recipe with a `[sweep]`: (label, experiment) of every point, as `run` takes them.
+    """Load all points of a recipe with a `[sweep]`.
 
+    Parameters
+    ----------
+    recipe, *overrides
+        As for `load`.
+
+    Returns
+    -------
+    list of (str, Experiment)
+        A label and an experiment for each point, as `run` and `compare` take them.
+
+    Examples
+    --------
     >>> [label for label, _ in sweep("digits", "sweep.system.budget=[20.0, 55.0]")]
     ['system.budget=20.0', 'system.budget=55.0']
     """
@@ -91,8 +117,24 @@ class PlanResult(Displayed):
 def plan(
     experiment: Experiment, policy: str | AdmissionPolicy = "headgate", gamma: float | None = None, phi: float | None = None
 ) -> PlanResult:
-    """What to expect of a policy: one of the experiment's, a kind, or an object.
+    """Work out a policy's settings, rehearse it, and say what to expect.
 
+    Parameters
+    ----------
+    experiment : Experiment
+        What `load` returned.
+    policy : str or AdmissionPolicy
+        One of the experiment's policies, a kind, or an object.
+    gamma, phi : float, optional
+        Of acdpp: V = T^gamma and rho = 1 - T^-phi.
+
+    Returns
+    -------
+    PlanResult
+        Settings, limits and expectations.
+
+    Examples
+    --------
     >>> made = plan(load("digits", "run.rounds=20", "run.seeds=2"))
     >>> made.name, made.warning
     ('headgate', '')
@@ -140,8 +182,22 @@ class RehearsalResult(Displayed):
 
 
 def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
-    """Run control over the whole horizon, without learning: what is spent, held and used.
+    """Run control over the whole horizon, without learning.
 
+    Parameters
+    ----------
+    experiment : Experiment
+        What `load` returned.
+    quiet : bool
+        Whether to show no progress bar.
+
+    Returns
+    -------
+    RehearsalResult
+        Tables of what is spent, held and used.
+
+    Examples
+    --------
     >>> rehearse(load("digits", "run.rounds=20", "run.seeds=2")).frame.columns[:4]
     ['policy', 'seed', 't', 'price']
     """
@@ -212,7 +268,18 @@ class Run(Displayed):
         return pl.DataFrame([row for folder in self.folders for row in summary_rows(folder)], infer_schema_length=None)
 
     def report(self, out: str | Path | None = None) -> Path:
-        """A self-contained page; by default report.html in the folder."""
+        """Write a self-contained page.
+
+        Parameters
+        ----------
+        out : str or pathlib.Path, optional
+            The file; by default report.html in the folder.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+        """
         from headgate.analysis.report import write_report
 
         return write_report(self.folders, Path(out or self.path / "report.html"), self.folders[0].target)
@@ -232,11 +299,31 @@ def run(
     trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
-    """Learn, with all policies and seeds, into the folder `out`; then its summary and its report are written, too.
+    """Learn with all policies and seeds into a folder, with a summary and a report. Ctrl-C loses nothing.
 
-    Goes on where `out` was begun by the same experiment, and does nothing again that is finished; left out, it is a new
-    folder, runs/NAME-TIME. Ctrl-C loses nothing. None stands for the experiment in `out`, which may be somebody else's: code
-    outside the package that it names runs only if `trust` names it, as `module` or `module:Class`.
+    Parameters
+    ----------
+    experiment : Experiment, list of (str, Experiment) or None
+        What `load` or `sweep` returned. None: the experiment in `out`.
+    out : str or pathlib.Path, optional
+        The folder; by default runs/NAME-TIME. A run that the same experiment began there goes on.
+    device : str
+        auto, cpu or cuda.
+    executor : str
+        How local training is done: auto, or a name.
+    processes : int, optional
+        By default one for each core, and one on a GPU.
+    ray : str, optional
+        A Ray cluster: local, auto or HOST:PORT.
+    trust : sequence of str
+        Code outside the package that the folder names and that may run, as `module` or `module:Class`.
+    quiet : bool
+        Whether to show no progress bar.
+
+    Returns
+    -------
+    Run
+        The record of the run.
     """
     from headgate.simulation.schedule import new_folder, perform
 
@@ -259,7 +346,18 @@ def run(
 
 
 def open(folder: str | Path) -> Run:  # headgate.open, as there is gzip.open
-    """Any run folder: finished, running, of a sweep, or of Flower. Reading it imports nothing that it names."""
+    """Read a run folder. Nothing that it names is imported.
+
+    Parameters
+    ----------
+    folder : str or pathlib.Path
+        Of a run that is finished or running, of a sweep, or of a run on Flower.
+
+    Returns
+    -------
+    Run
+        Its record.
+    """
     path = Path(folder)
     if not path.is_dir():
         raise DataError(f"{path}: there is no such folder")

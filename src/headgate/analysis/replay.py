@@ -259,7 +259,13 @@ class ReplayResult(Displayed):
         return money_in(self.currency, value)
 
     def figure(self, path: str | Path) -> Path:
-        """Draw both answers, prices and purchases into an .svg, .png or .pdf."""
+        """Draw both answers, prices and purchases.
+
+        Parameters
+        ----------
+        path : str or pathlib.Path
+            An .svg, .png or .pdf file.
+        """
         from headgate.analysis.figures import draw_replay
 
         draw_replay(self, Path(path))

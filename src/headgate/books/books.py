@@ -225,7 +225,17 @@ class Books:
         self._accounts.amend(Amendment(**changes), by or getpass.getuser(), why)
 
     def adjust(self, round: int, client: int, amount: float, by: str | None = None, why: str = "") -> None:
-        """Correct what an order cost by its invoice: `amount` is more than 0, or a refund below 0, down to nothing paid."""
+        """Correct what an order cost by its invoice.
+
+        Parameters
+        ----------
+        round, client : int
+            The order.
+        amount : float
+            What the invoice says beyond what was charged; below 0: a refund, down to nothing paid.
+        by, why : str, optional
+            As for `amend`.
+        """
         self._accounts.amend(Amendment(adjust=amount), by or getpass.getuser(), why, (round, client))
 
     def rest(self, prices: PriceProcess, rounds: int | None = None) -> dict[str, tuple[float, float, float]]:

@@ -223,9 +223,18 @@ class Controller:
         return after, carried_over(ledger, amendment, after.open(), after.terms)
 
     def post(self, ledger: Ledger, orders: Orders, report: Report | None = None) -> Ledger:
-        """The ledger after the round. Without a report everybody did as ordered; with one, what was
-        not admitted is neither charged nor owed later. Late samples count from this round on, because
-        only now does the server know of them."""
+        """Return the ledger after the round.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger that the orders were decided on.
+        orders : Orders
+            What `decide` returned.
+        report : Report, optional
+            What clients really did; left out: everybody did as ordered. What was not admitted is neither charged nor owed
+            later. Late samples count from this round on, because only now does the server know of them.
+        """
         self._check_terms(ledger)
         if orders.t != ledger.t + 1:
             raise LedgerError(f"orders are for round {orders.t}, the ledger stands at round {ledger.t}; nothing was posted")

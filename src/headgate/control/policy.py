@@ -52,31 +52,81 @@ class AdmissionPolicy(ABC):
     """whether it is told what clients' samples lost in the round before, `View.losses`; then control waits for the round"""
 
     def resolved(self, given: PolicyContext) -> Self:
-        """The policy with all that was left out worked out; the record holds what it says."""
+        """Return the policy with all settings that were left out worked out; the record holds them.
+
+        Parameters
+        ----------
+        given : PolicyContext
+            System, prices and what else settings may depend on.
+        """
         return self
 
     def required(self, name: str) -> Any:
-        """A setting without which it cannot decide; refused where it is still to be worked out."""
+        """Return a setting without which the policy cannot decide; refused where it is still to be worked out.
+
+        Parameters
+        ----------
+        name : str
+            The setting.
+        """
         value = getattr(self, name)
         if value is None:
             raise SettingError(f"{type(self).__name__}.{name}: is missing; state it, or let headgate.load work it out")
         return value
 
     def retention(self, system: System) -> Retention:
-        """The rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places."""
+        """Return the rule by which clients drop samples. Default: the oldest leave a full buffer of B_m places.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+        """
         return Fifo()
 
     def shares(self, system: System) -> Ints:
-        """Whole-number weights by which a total is divided among the clients; fixed for the run. Default: B_m."""
+        """Return whole-number weights by which a total is divided among the clients, (M,). Default: B_m.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+        """
         return system.buffer
 
     def start(self, system: System, runs: int) -> Arrays:
-        """The policy's own memory before round 1: named arrays of fixed shape and type, finite numbers."""
+        """Return the policy's own memory before round 1.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+        runs : int
+            R, the leading axis of every array.
+
+        Returns
+        -------
+        dict of str to array
+            Finite numbers. Shapes and types stay the same in all rounds.
+        """
         return {}
 
     @abstractmethod
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        """What to admit in round view.t, and the memory for the next round. Pure: same in, same out."""
+        """Decide what to admit in round view.t.
+
+        Parameters
+        ----------
+        view : View
+            What the server may know.
+        memory : dict of str to array
+            What `start` or the round before returned. It must not be changed in place.
+
+        Returns
+        -------
+        request, memory : tuple of AdmissionRequest and dict
+            What to admit, and the memory for the next round. The same arguments give the same result.
+        """
 
 
 def check_is_policy(policy: object, where: str = "policy") -> None:

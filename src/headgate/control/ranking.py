@@ -68,7 +68,13 @@ class Candidates(NamedTuple):
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
 
     def of(self, clients: Ints) -> "Candidates":
-        """Return the candidates of some of the clients, without the places after the last one that is taken."""
+        """Return the candidates of some of the clients, without the places after the last one that is taken.
+
+        Parameters
+        ----------
+        clients : array
+            Which rows.
+        """
         held = self.there[clients].any(axis=0)
         width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
         return self._replace(
@@ -81,9 +87,14 @@ class Candidates(NamedTuple):
         )
 
     def draw(self, position: Ints | None = None, again: Ints | int = 0) -> Floats:
-        """Return a number in [0, 1) for each position, (C, …), the candidates' own by default.
+        """Return a random number in [0, 1) for each position, (C, …). The same position always has the same number.
 
-        The same position always has the same number; another `again` gives other numbers.
+        Parameters
+        ----------
+        position : array, optional
+            By default the candidates' own.
+        again : int or array
+            Another value gives other numbers.
         """
         index = np.maximum(self.position if position is None else position, 0) + (np.asarray(again) << 32)
         seed, client = (each.reshape(-1, *[1] * (max(index.ndim, 2) - 1)) for each in (self.seed, self.client))

@@ -47,7 +47,13 @@ class Retention(RankingRule):
             raise SettingError(f'capacity = "{self.capacity}": must be "buffer", a number, or one number per client')
 
     def limit(self, system: System) -> Ints | None:
-        """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have."""
+        """Return the most samples each client can hold, (M,); None: no limit, which window rules alone may have.
+
+        Parameters
+        ----------
+        system : System
+            With the buffers.
+        """
         return capacity_of(self.capacity, system)
 
 

@@ -31,7 +31,17 @@ class Supply(NamedTuple):
     """the most that may have been spent after this round, as where a month has a budget of its own"""
 
     def places(self, system: System, limit: Ints | None, t: int) -> Ints | None:
-        """Return how many samples each client can be given in round t, (M,); None where nothing but its room limits it."""
+        """Return how many samples each client can be given, (M,); None where nothing but its room limits it.
+
+        Parameters
+        ----------
+        system : System
+            Clients, and who has left.
+        limit : array or None
+            The most samples that each client can hold, (M,).
+        t : int
+            The round.
+        """
         _at_least("lot", self.lot, 1)
         gone = () if system.amended is None else system.amended.left
         if system.amended is not None and system.amended.suspended:

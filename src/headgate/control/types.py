@@ -89,16 +89,27 @@ class System:
         return int(self.buffer.size)
 
     def within(self, places: Ints) -> "System":
-        """Return the same system with no more than these places, which may be none, (M,)."""
+        """Return the same system with no more than these places.
+
+        Parameters
+        ----------
+        places : array
+            For each client, (M,); may be 0.
+        """
         own = copy(self)
         own.__dict__.pop("memory", None)
         object.__setattr__(own, "buffer", np.minimum(self.buffer, places))
         return own
 
     def money(self, t: int, overdraft: float = 0.0) -> float:
-        """Return the most that may be spent up to round t: C·T; with an open end C·t and the budget of `overdraft` rounds more.
+        """Return the most that may be spent up to round t; after an amendment, what has been approved in all.
 
-        After an amendment it is what has been approved in all.
+        Parameters
+        ----------
+        t : int
+            With a horizon the money is C·T at any time, with an open end C·t.
+        overdraft : float
+            Rounds' budgets that may be spent in advance where the end is open.
         """
         before, since = (0.0, 0) if self.amended is None else self.amended[:2]
         if self.horizon is None:

@@ -138,11 +138,25 @@ class Experiment:
     # other experiments like it
 
     def with_policy(self, name: str, policy: AdmissionPolicy) -> Self:
-        """The same with one policy more, or another one of that name."""
+        """Return the same experiment with one policy more, or another one of that name.
+
+        Parameters
+        ----------
+        name : str
+            The policy's name in tables and files.
+        policy : AdmissionPolicy
+            Settings that it leaves out are worked out.
+        """
         return replace(self, policies={**self.policies, name: policy})
 
     def with_budget(self, budget: float) -> Self:
-        """The same at another budget; settings that policies were not given are derived again."""
+        """Return the same experiment at another budget; settings that policies were not given are derived again.
+
+        Parameters
+        ----------
+        budget : float
+            Money a round.
+        """
         return replace(self, system=replace(self.system, budget=budget))
 
     def held(self) -> Self:
@@ -150,7 +164,15 @@ class Experiment:
         return replace(self, policies={name: held(stated) for name, (stated, _) in self.stated.items()})
 
     def only(self, policies: Mapping[str, AdmissionPolicy] | list[str], seeds: Ints | None = None) -> Self:
-        """The same with these of its policies and neighbouring seeds."""
+        """Return the same experiment with some of its policies and seeds.
+
+        Parameters
+        ----------
+        policies : list of str or mapping
+            Names of its policies.
+        seeds : array, optional
+            Seeds that follow one another; by default all.
+        """
         chosen = {name: self.policies[name] for name in policies}
         return replace(self, policies=chosen, seeds=self.seeds if seeds is None else np.asarray(seeds))
 

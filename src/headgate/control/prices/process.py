@@ -21,15 +21,40 @@ class PriceProcess(ABC):
 
     @abstractmethod
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
-        """Prices of rounds start ≤ t < stop, one row per seed, (R, stop − start); (R, stop − start, M) for one per client."""
+        """Return the prices of rounds start ≤ t < stop.
+
+        Parameters
+        ----------
+        seeds : array
+            One for each run, (R,).
+        start, stop : int
+            Rounds are counted from 1.
+
+        Returns
+        -------
+        array
+            (R, stop − start); (R, stop − start, M) where each client has a price of its own.
+        """
 
     @abstractmethod
     def mean(self, rounds: int | None) -> float:
-        """c̄_T: the expected average price over rounds 1..T; None: in the long run."""
+        """Return c̄_T, the expected average price.
+
+        Parameters
+        ----------
+        rounds : int or None
+            Over rounds 1..T; None: in the long run.
+        """
 
     @abstractmethod
     def most(self, rounds: int | None) -> float:
-        """No price is higher."""
+        """Return a number that no price exceeds.
+
+        Parameters
+        ----------
+        rounds : int or None
+            In rounds 1..T; None: ever.
+        """
 
 
 def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
