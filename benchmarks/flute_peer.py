@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from headgate.errors import DataError
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, load_dataset
 from headgate.learning.local import LocalTraining
+from headgate.learning.server import draw_cohort
 from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.types import Task

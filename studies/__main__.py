@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import headgate
-from headgate.cli.command_group import CommandGroup
 from headgate.cli.commands import play
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, same_command_goes_on, say
+from headgate.cli.console import (
+    AsFormat,
+    CommandGroup,
+    Format,
+    Quiet,
+    Recipe,
+    Set,
+    played,
+    print_json,
+    same_command_goes_on,
+    say,
+)
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import HOME, recipe

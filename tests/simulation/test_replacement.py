@@ -8,8 +8,8 @@ import pytest
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
+from headgate.learning.server import draw_cohort
 from headgate.records.shards import create
 from headgate.simulation.engine import Simulation
 from headgate.simulation.run import examine, play_folder

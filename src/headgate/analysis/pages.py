@@ -16,9 +16,9 @@ from headgate import __version__
 from headgate.analysis.formatting import duration
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
-from headgate.records.source import commit
 from headgate.records.sums import read_sealed
 from headgate.records.tables import shard_folders
+from headgate.records.writer import commit
 from headgate.writing import replace_file
 
 QUICK_WARNING = (

@@ -22,7 +22,7 @@ from headgate.analysis.savings import Saving, amount, chosen_budget, needed, sav
 from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
-from headgate.records.scored import read_scored
+from headgate.records.sums import read_scored
 
 
 def write_report(

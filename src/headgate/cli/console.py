@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from headgate.errors import Interrupted
 from headgate.escaping import json_text, printable
@@ -79,3 +80,15 @@ def print_json(value: Any) -> None:
     from headgate.analysis.formatting import jsonable
 
     print(json_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False)))
+
+
+CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
+"""what typer is built on: newer ones bring their own"""
+
+
+class CommandGroup(TyperGroup):
+    """Suggest once what a wrong command may have meant: where click does, typer does not."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")

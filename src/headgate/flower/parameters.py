@@ -13,8 +13,7 @@ from safetensors.numpy import load, save
 from headgate.control.types import Floats
 from headgate.errors import DataError, SettingError
 from headgate.flower.validation import NamedArrays
-from headgate.learning.averaging import between, newest_share
-from headgate.learning.server import ServerUpdate, State
+from headgate.learning.server import ServerUpdate, State, between, newest_share
 from headgate.theory.labels import paper
 from headgate.writing import replace_file, sync
 

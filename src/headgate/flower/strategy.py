@@ -32,10 +32,9 @@ from headgate.flower.rounds import CheckedReplies, Discipline, evaluations, hear
 from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import guarded, sorted_out
 from headgate.flower.validation import NamedArrays
-from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.concepts import ConceptSchedule
-from headgate.records.lock import FolderLock
+from headgate.learning.server import aggregation_weights, draw_cohort
+from headgate.records.writer import FolderLock
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 

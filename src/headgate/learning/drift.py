@@ -4,8 +4,10 @@ A sample keeps the concept of the round in which it was admitted; models are jud
 concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,3 +213,36 @@ def _check_room(dataset: Dataset, looks: int, concepts: int) -> None:
     judged = sum(images.nbytes for images, _ in dataset.judged)
     wanted = 2.0 * looks * dataset.train_images.nbytes + concepts * judged  # twice while they are put together
     check_memory(f"data.concepts: {dataset.name} in {looks} looks takes", wanted)
+
+
+class Judgement(NamedTuple):
+    """Of the models of all runs; NaN where nobody looked."""
+
+    accuracy: Floats
+    """on the test set, (R,)"""
+    loss: Floats
+    """mean cross-entropy on it, (R,)"""
+    validation: Floats
+    """accuracy on what was held out of the training images, (R,)"""
+    by_concept: Floats
+    """accuracy on the test set of each concept, (R, concepts); NaN where nobody is in it"""
+
+
+def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
+    """Places in `Dataset.judged` of what is needed today: test sets, then what was held out. `shares` is (S, concepts)."""
+    concepts = np.flatnonzero(shares.any(axis=0)).tolist()
+    return [*concepts, *(shares.shape[1] + concept for concept in concepts if validation)]
+
+
+def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -> Judgement:
+    """From accuracy and loss, (R,) each, on the sets at these places, one after the other; `shares` is (R, concepts)."""
+    runs, concepts = shares.shape
+    if concepts == 1:
+        known = [*scores[:3], *(np.full(runs, np.nan) for _ in range(3 - len(scores)))]
+        return Judgement(known[0], known[1], known[2], known[0][:, None])
+    found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
+    for nth, place in enumerate(places):
+        found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
+    there = shares.T > 0
+    (accuracy, loss), (validation, _) = np.where(there, shares.T * found, 0.0).sum(axis=2)
+    return Judgement(accuracy, loss, validation, np.where(there, found[0, 0], np.nan).T)

@@ -20,7 +20,7 @@ from headgate.control.selection import Selection
 from headgate.control.types import Bools, Ints, Ledger
 from headgate.learning.data import Data
 from headgate.learning.drift import DriftingStream, World
-from headgate.learning.streams import Stream, StreamRows
+from headgate.learning.streams import Stream, StreamRows, spans
 
 ScoreRows = Callable[[tuple[str, ...], Ints, Ints], Scores]
 """(what is asked for, places of the runs' seeds, rows of the training set) → the scores of each row"""
@@ -185,7 +185,7 @@ class PurchaseSource(StreamSource):
         assert known is not None
         each, count = np.arange(admitted.size), admitted.ravel()
         seeds, clients = np.divmod(np.repeat(each, count), self.clients)
-        keys = _numbered((each << ADMISSIONS) + before.admitted.ravel(), count)
+        keys = spans((each << ADMISSIONS) + before.admitted.ravel(), count)
         positions = keys & (1 << ADMISSIONS) - 1
         return known.with_new(t, keys, *self._serve(seeds, clients, positions, self.world.at(t)[seeds, clients]))
 
@@ -248,7 +248,7 @@ class ChoosingSource(PurchaseSource):
             takes = chosen(self.rule, self._candidates(known, before, s, clients, offer, count))
             spare[s, clients] = _newest(offer, there & ~takes, spare.shape[2])
             bought.append(offer[takes])
-            keys.append(_numbered(self._key(s, clients, before.admitted[s, clients]), count))
+            keys.append(spans(self._key(s, clients, before.admitted[s, clients]), count))
         _, samples, rows = np.concatenate(bought).T
         after = replace(known, looked=known.looked + fresh, spare=spare)
         return after.with_new(t, np.concatenate(keys), samples, rows)
@@ -311,12 +311,3 @@ def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
     order = np.argsort(np.where(newest < 0, NOBODY, newest)[..., :1], axis=1, kind="stable")
     kept[:, : newest.shape[1]] = np.take_along_axis(newest, order, axis=1)
     return kept
-
-
-def _numbered(first: Ints, count: Ints) -> Ints:
-    """first[0], first[0] + 1, … count[0] of them, then the same for the next one.
-
-    >>> _numbered(np.array([5, 20]), np.array([3, 2])).tolist()
-    [5, 6, 7, 20, 21]
-    """
-    return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())

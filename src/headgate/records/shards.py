@@ -27,7 +27,7 @@ from headgate.records.reader import (
     read_head,
     read_state,
 )
-from headgate.records.scored import read_scored
+from headgate.records.sums import read_scored
 from headgate.records.sweeps import STATE, points_of
 from headgate.records.tables import (
     SHARDS,

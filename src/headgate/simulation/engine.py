@@ -23,11 +23,9 @@ from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
-from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.drift import DriftingStream, World, world_of
-from headgate.learning.judgement import judgement, sets_to_judge_by
+from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
+from headgate.learning.local import check_shift, moves
 from headgate.learning.purchases import (
     ChoosingSource,
     PurchaseSource,
@@ -36,15 +34,13 @@ from headgate.learning.purchases import (
     TrainingSamples,
     find_all,
 )
-from headgate.learning.shift import check_shift, moves
+from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
 from headgate.learning.uses import UseCounts
-from headgate.records.scored import Scored
+from headgate.records.sums import Scored
 from headgate.simulation.executors.gram import one_thread
-from headgate.simulation.hearing import Hearing
 from headgate.simulation.learner import RoundSamples, learner_of
-from headgate.simulation.round_rows import FEW, client_rows, metric_rows
-from headgate.simulation.rounds import Prepared, Round
+from headgate.simulation.rounds import FEW, Hearing, Prepared, Round, client_rows, metric_rows
 
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""

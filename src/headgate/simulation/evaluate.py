@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from headgate.learning.last_layer import last_layer, with_features
+from headgate.learning.torch_client import last_layer, with_features
 from headgate.simulation.executors.layers import is_linear
 from headgate.simulation.executors.types import Task, native_kernels
 from headgate.simulation.learner import EVALUATED

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
-from headgate.learning.averaging import between
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
-from headgate.learning.shift import shifted
+from headgate.learning.local import shifted
+from headgate.learning.server import between
 from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples

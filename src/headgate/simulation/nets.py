@@ -115,7 +115,7 @@ class NetLearner(Learner):
 
 
 def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
-    """What `learning.shift.shifted` does, where the images are."""
+    """What `learning.local.shifted` does, where the images are."""
     height, width = images.shape[2:]
     windows = pad(images, (most,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     down, right = most - move

@@ -15,12 +15,10 @@ import numpy as np
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, MEAN_PRICE
-from headgate.records.scored import read_scored
 from headgate.records.shards import disk_errors, resume_command
-from headgate.records.source import commit
-from headgate.records.writer import Checkpoint, RunWriter
+from headgate.records.sums import read_scored
+from headgate.records.writer import Checkpoint, FolderLock, RunWriter, commit
 from headgate.registry import in_one_line
 from headgate.simulation.cut import footprint, most_runs, runs_of
 from headgate.simulation.devices import choose_device, give_back

@@ -17,7 +17,6 @@ import tomli_w
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
-from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_config
 from headgate.records.shards import (
     ShardProgress,
@@ -35,7 +34,7 @@ from headgate.records.shards import (
 from headgate.records.sums import read_sealed
 from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_text
 from headgate.records.tables import SHARDS, TABLES, frame_of_rows, shard_folders
-from headgate.records.writer import Checkpoint, RunWriter, make_folder
+from headgate.records.writer import Checkpoint, FolderLock, RunWriter, make_folder
 from headgate.registry import Search, Untrusted
 from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
 from headgate.simulation.devices import choose_device
