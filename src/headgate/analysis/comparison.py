@@ -349,7 +349,7 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
             parts += [text["how_to_read_dips"], dips_table(changing).markdown()]
     best = best_table(places(found))
     parts += [f"## {best.title}", best.markdown()]
-    return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
+    return page(f"{name}: policies at equal spend", *parts)
 
 
 def _price_offered(row: Row) -> str:

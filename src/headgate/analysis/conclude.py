@@ -118,7 +118,6 @@ def conclude_comparison(
     folder: Path,
     name: str,
     command: str,
-    quick: bool = False,
     order: Sequence[str] = (),
     budget: float | None = None,
     report: bool = False,
@@ -133,7 +132,7 @@ def conclude_comparison(
         meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
         found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
-    facts = facts_of(command, folders, quick)
+    facts = facts_of(command, folders)
     saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
     text = comparison.markdown(name, found, _setting(folders[0]), facts, saved)
     write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})

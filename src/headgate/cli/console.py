@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from headgate.errors import Interrupted
 from headgate.escaping import json_text, printable
 
 
@@ -56,15 +55,6 @@ def played(policies: Sequence[str]) -> list[str]:
     names = [name.rpartition(":")[2] for name in policies]
     sections = [f"policies.{own}.kind={json.dumps(said)}" for own, said in zip(names, policies, strict=True) if ":" in said]
     return [*sections, f"run.policies={json.dumps(names)}"]
-
-
-@contextmanager
-def same_command_goes_on() -> Iterator[None]:
-    """Where runs are a part of the work, taking up the runs alone would not finish it."""
-    try:
-        yield
-    except Interrupted as stop:
-        raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
 
 
 @contextmanager
