@@ -8,7 +8,7 @@ import pytest
 from flwr.app import MetricRecord
 from worlds import World, an_experiment
 
-from headgate.records.reader import RunFolder, list_runs
+from headgate.records.reader import RunFolder, look_for_runs
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -40,7 +40,7 @@ def test_its_tables_are_the_simulators(tmp_path):
     run = RunFolder.open(tmp_path / "run")
     assert (run.status, run.state["round"], run.rounds) == ("interrupted", 2, 3)
     world.play(evaluate_fn=judged)
-    (run,) = (each for each in list_runs(tmp_path) if each.name == "run")
+    (run,) = (each for each in look_for_runs(tmp_path)[0] if each.name == "run")
     assert (run.status, run.environment["executor"]) == ("finished", "flower")
     metrics, ledger = run.metrics(), world.audit()
     assert metrics["t"].to_list() == [1, 2, 3]

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def summary_rows(run: RunFolder) -> list[dict[str, Any]]:
-    """Return each policy of a run as summary.json has it."""
-    return _rows(run, read_runs([run]))
-
-
-def _rows(run: RunFolder, found: Sequence[Runs]) -> list[dict[str, Any]]:
-    return [summarise(one, run.target).to_dict() for one in found]
+def summary_rows(run: RunFolder, found: Sequence[Runs] | None = None) -> list[dict[str, Any]]:
+    """Return each policy of a run as summary.json has it; `found` are its runs where they have been read already."""
+    return [summarise(one, run.target).to_dict() for one in (read_runs([run]) if found is None else found)]
 
 
 def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
@@ -39,7 +35,7 @@ def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[Run
     runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
     for run in runs:
         found = read_runs([run])
-        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(_rows(run, found)), indent=2).encode())
+        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(summary_rows(run, found)), indent=2).encode())
         page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)

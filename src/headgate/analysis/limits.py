@@ -35,8 +35,7 @@ class Limits:
     @property
     def which(self) -> str:
         """Which limit was broken: "money", "memory" or both; empty where none was."""
-        broken = ["money"] * (self.runs_over_budget > 0) + ["memory"] * ((self.excess or 0) > 0)
-        return " and ".join(broken)
+        return broken_limits(self.runs_over_budget, self.excess)
 
     @property
     def broken(self) -> str:
@@ -48,6 +47,15 @@ class Limits:
         if self.excess is not None and self.excess > 0:
             said.append(f"a client holds up to {self.excess} more than its buffer")
         return "; ".join(said)
+
+
+def broken_limits(runs_over_budget: int, excess: int | None) -> str:
+    """Return which limits were broken: "money", "memory" or both; empty where none was.
+
+    >>> broken_limits(2, 1), broken_limits(0, None)
+    ('money and memory', '')
+    """
+    return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
 
 
 def limits_of(spent: Floats, allowed: float, excess: int | None) -> Limits:

@@ -206,12 +206,6 @@ class Runs:
             return np.empty(0)
         return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
 
-    @property
-    def held_out(self) -> Floats:
-        """Highest accuracy on what was held out of the training images, (learnt,); empty where nothing was."""
-        judged = self._held_out
-        return judged.max(axis=1) if judged.size else np.empty(0)
-
     @cached_property
     def _held_out(self) -> Floats:
         """Accuracy on it at the evaluated rounds, (learnt, E)."""
@@ -246,7 +240,8 @@ def _peak(values: NDArray[Any]) -> int | None:
 
 def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
     """Every policy of every run folder, in the order they were run."""
-    names = _distinct([run.name for run in folders])
+    names = [run.name for run in folders]  # folders of the same name in different places are numbered
+    names = [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
     found = []
     for run, name in zip(folders, names, strict=True):
         metrics = run.rows("metrics")
@@ -266,11 +261,6 @@ def read_finished(paths: Sequence[Path]) -> list[Runs]:
             where = f"metrics of policy {one.policy}"
             raise DataError(f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds and {one.rounds} rounds")
     return found
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Number folders of the same name in different places."""
-    return [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
 
 
 def runs_of(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.console import AsFormat, CommandGroup, Format, Set, print_json, say
+from headgate.cli.console import AsFormat, CommandGroup, Format, Set, print_json, recipe_overrides, say
 from headgate.cli.learning import show_and_conclude
 from headgate.errors import Interrupted, SettingError
 from headgate.progress import counted
@@ -62,7 +62,7 @@ def new(
     _check_installed()
     from headgate.flower.app.write import write_app
 
-    experiment = write_app(folder, recipe, _overrides(set_, rounds), policy, clients, training.value)
+    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, clients, training.value)
     say(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
     say(f"next: {folder / 'README.md'}")
 
@@ -94,13 +94,13 @@ def deploy_example(
     if nodes < 1:
         raise SettingError(f"--nodes {nodes}: at least one is needed")
     if not (folder / "pyproject.toml").is_file():
-        write_app(folder, recipe, _overrides(set_, rounds), policy, nodes, training.value)
+        write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, nodes, training.value)
     app = app_settings(folder)
     if app.clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {app.clients} clients")
     if (app.out / "metrics.parquet").is_file():  # it is written after the last round
         _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
-    _end_as_by_ctrl_c()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a service manager sends it: processes end as by Ctrl-C
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment, counted("rounds settled") as tick:
             deployment.run(folder, app.out, tick=tick)
@@ -276,10 +276,6 @@ def forget(
 # what they share
 
 
-def _overrides(set_: list[str] | None, rounds: int | None) -> list[str]:
-    return [*(set_ or ()), *([f"run.rounds={rounds}"] if rounds is not None else ())]
-
-
 def _check_installed() -> None:
     if find_spec("flwr") is None:
         raise SettingError("headgate flower: Flower is not installed; pip install 'headgate[flower]'")
@@ -287,15 +283,6 @@ def _check_installed() -> None:
 
 def _say(text: str) -> None:
     say(text, error=True)
-
-
-def _end_as_by_ctrl_c() -> None:
-    """A service manager sends SIGTERM; processes are to be ended then as well."""
-
-    def interrupt(signum: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
 
 
 LISTED = 20

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,9 +74,8 @@ def run(
     out, metrics, what each client admitted and held, checkpoints, a summary and a self-contained report. Ctrl-C leaves a
     folder that the same command with `--out DIR`, or `--resume DIR`, continues to the same bytes, on any number of processes.
     """
-    from headgate.cli.watching import Watching
     from headgate.experiment import sweep_points
-    from headgate.records.trackers import check_installed
+    from headgate.records.trackers import Watching, check_installed
     from headgate.simulation.schedule import new_folder, perform
 
     _check_options(context)
@@ -84,7 +84,10 @@ def run(
     check_installed(trackers)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
     folder = resume or out or new_folder(points or [])
-    with progress_bar(show is not Show.bar) as bar, Watching(trackers, lines=show is Show.json) as watching:
+    with (
+        progress_bar(show is not Show.bar) as bar,
+        Watching(trackers, partial(say, error=True) if show is Show.json else None) as watching,
+    ):
         task = bar.add_task("learning", total=None)
         runs = perform(
             points,
@@ -159,7 +162,7 @@ def report(
     """
     from headgate.analysis.report import write_report
     from headgate.records.reader import RunFolder
-    from headgate.records.sweeps import points_of
+    from headgate.records.tables import points_of
 
     found = [RunFolder.open(each) for folder in folders for each in points_of(folder)]
     page = out or folders[0] / "report.html"
@@ -188,8 +191,7 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
 
     NAME is mnist, cifar10 or imagenette.
     """
-    from headgate.learning.datasets import data_folder
-    from headgate.learning.hub import fetch
+    from headgate.learning.datasets import data_folder, fetch
 
     folder = data_folder()
     paths = fetch(name, folder)

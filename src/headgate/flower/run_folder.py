@@ -19,7 +19,7 @@ from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, RunFolder, read_state
 from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
 from headgate.records.sums import read_sealed
-from headgate.records.sweeps import STATE
+from headgate.records.tables import STATE
 from headgate.records.writer import FolderLock, RunWriter, commit
 
 PARAMETERS = "parameters"

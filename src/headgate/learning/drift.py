@@ -75,7 +75,9 @@ class DriftingData(World):
         """how many different ones the concepts have"""
         self.look = np.array([looks.index(_look(concept)) for concept in self.concepts])
         """which look each concept has"""
-        _check_room(dataset, self.looks, len(self.concepts))
+        judged = sum(images.nbytes for images, _ in dataset.judged)
+        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concepts) * judged  # twice while put together
+        check_memory(f"data.concepts: {dataset.name} in {self.looks} looks takes", wanted)
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_looks(dataset, looks)
 
@@ -207,12 +209,6 @@ def _seen(look: Concept | None, images: Pixels, labels: Labels) -> tuple[Pixels,
     ):
         raise SettingError(f"data.concepts: {type(look).__name__} must leave shape and kind of images and labels as they are")
     return pixels, called.astype(np.int64)
-
-
-def _check_room(dataset: Dataset, looks: int, concepts: int) -> None:
-    judged = sum(images.nbytes for images, _ in dataset.judged)
-    wanted = 2.0 * looks * dataset.train_images.nbytes + concepts * judged  # twice while they are put together
-    check_memory(f"data.concepts: {dataset.name} in {looks} looks takes", wanted)
 
 
 class Judgement(NamedTuple):

@@ -51,12 +51,8 @@ def with_features(layer: nn.Linear, answer: Callable[[], Tensor]) -> tuple[Tenso
         said = answer()
     finally:
         hook.remove()
-    return said, with_one(went_in[-1]) if layer.bias is not None else went_in[-1]
-
-
-def with_one(features: Tensor) -> Tensor:
-    """Features (S, H) with one more, which is always 1."""
-    return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+    features = went_in[-1]
+    return said, features if layer.bias is None else torch.cat([features, features.new_ones(len(features), 1)], dim=1)
 
 
 Tensors = list[Tensor] | tuple[Tensor, ...]

@@ -30,8 +30,7 @@ from headgate.limits import RECIPE
 from headgate.reading import read_bytes
 from headgate.records.reader import CHECKPOINTS, CHECKSUMS, CONFIG, ENVIRONMENT, HEAD, newest_checkpoint, read_head
 from headgate.records.sums import checksum, file_checksum, read_sealed, sealed
-from headgate.records.sweeps import STATE
-from headgate.records.tables import TABLES, part_files, part_name
+from headgate.records.tables import STATE, TABLES, part_files, part_name
 from headgate.writing import NOFOLLOW, check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
 
 TENSORS = "tensors.safetensors"

@@ -21,7 +21,7 @@ from headgate.flower.deploy.certificates import certificates_in, ensure_certific
 from headgate.flower.deploy.services import NAME, Service, flwr, flwr_json, node_service, register, server_services
 from headgate.flower.keys import make_key
 from headgate.reading import read_object
-from headgate.records.sweeps import STATE
+from headgate.records.tables import STATE
 from headgate.records.writer import FolderLock
 
 MARK = "HEADGATE_DEPLOYMENT"
