@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 33_760,
+    "src/headgate": 33_750,
     "src/headgate/theory": 710,
     "src/headgate/control": 5_100,
     "src/headgate/books": 1_300,
@@ -20,7 +20,7 @@ BUDGETS = {
     "src/headgate/simulation/executors": 1_570,
     "src/headgate/kernels": 3_890,
     "src/headgate/flower": 3_500,
-    "src/headgate/analysis": 3_780,
+    "src/headgate/analysis": 3_770,
     "src/headgate/web": 2_240,
     "src/headgate/cli": 1_030,
     "studies": 5_530,

@@ -15,6 +15,7 @@ from headgate.analysis.formatting import (
     accuracy,
     by_column,
     counted,
+    grouped,
     in_unit,
     interval,
     listed,
@@ -77,11 +78,8 @@ def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
     kinds = sorted({str(one.data) for one in found})
     if len(kinds) > 1:
         raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
-    offers: dict[Offer, list[Runs]] = {}
-    one_price = len({one.prices for one in found}) == 1
-    for one in sorted(found, key=lambda one: one.budget) if one_price else found:
-        offers.setdefault(Offer(one.prices, one.budget), []).append(one)
-    return offers
+    ordered = sorted(found, key=lambda one: one.budget) if one_price(found) else found
+    return grouped(ordered, lambda one: Offer(one.prices, one.budget))
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
@@ -225,14 +223,11 @@ def _estimate(value: Sequence[Any] | None) -> Estimate | None:
 def comparison_wide(rows: Sequence[Row], places: dict[Offer, list[Place]]) -> list[RenderableType]:
     """Return all columns: a table for each budget and kind of price, and which policy is best where."""
     known = [place.measure for place in next(iter(places.values()))]
-    return [*(budget_table(own, known, offer, places) for offer, own in _by_offer(rows).items()), best_table(places)]
+    return [*(budget_table(own, known, offer, places) for offer, own in grouped(rows, _offer).items()), best_table(places)]
 
 
-def _by_offer(rows: Sequence[Row]) -> dict[Offer, list[Row]]:
-    offers: dict[Offer, list[Row]] = {}
-    for row in rows:
-        offers.setdefault(Offer(row["prices"], row["budget"]), []).append(row)
-    return offers
+def _offer(row: Row) -> Offer:
+    return Offer(row["prices"], row["budget"])
 
 
 def budget_table(own: Sequence[Row], known: Sequence[str], offer: Offer, offers: Iterable[Offer]) -> StackedTable:
@@ -338,7 +333,7 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
     drawn = figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""
     opening = [escape(opened(saved)), drawn, savings_table(saved).markdown()] if saved else [drawn]
     parts = [text["purpose"], *opening, setting, how_made(facts), text["how_to_read"]]
-    offers = _by_offer(compared)
+    offers = grouped(compared, _offer)
     for offer, own in offers.items():
         table = budget_table(own, known, offer, offers)
         parts += [f"## {escape(table.title)}", _price_offered(own[0]), table.markdown()]

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from headgate.analysis.formatting import accuracy, listed, money, percent, plus_minus
+from headgate.analysis.formatting import accuracy, grouped, listed, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, student
 from headgate.analysis.runs import Runs, gaps
 from headgate.errors import DataError
@@ -130,9 +130,7 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 
 def groups(found: Sequence[Runs]) -> dict[str, list[Runs]]:
     """Runs that may be ranked together: of the same data and the same budget; by what tells the groups apart."""
-    by_key: dict[tuple[str | None, float], list[Runs]] = {}
-    for one in found:
-        by_key.setdefault((one.data, one.budget), []).append(one)
+    by_key = grouped(found, lambda one: (one.data, one.budget))
     kinds, budgets = ({key[i] for key in by_key} for i in (0, 1))
     return {
         ", ".join([str(data)] * (len(kinds) > 1) + [f"budget {money(budget)}"] * (len(budgets) > 1)): own
@@ -151,10 +149,8 @@ def _conclusion(found: Sequence[Runs]) -> str:
     if not ranked:
         return ""
     said = [_so_far(played) + _best(ranked)]
-    broken: dict[str, list[str]] = {}
-    for one in ranked:
-        broken.setdefault(limits(one).which, []).append(one.label)
-    named = [f"{listed(names)} ({which})" for which, names in broken.items() if which]
+    broken = grouped(ranked, lambda one: limits(one).which)
+    named = [f"{listed([one.label for one in own])} ({which})" for which, own in broken.items() if which]
     said += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
     if any(one.peak_excess is None for one in ranked):
         said.append("What each client held was not recorded, so of memory nothing is known.")

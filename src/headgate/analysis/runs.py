@@ -201,17 +201,11 @@ class Runs:
     def chosen(self) -> Floats:
         """Test accuracy of the model that is best on what was held out of the training images, the first of several,
         (learnt,); empty where nothing was held out."""
-        judged = self._held_out
-        if not judged.size:
-            return np.empty(0)
-        return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
-
-    @cached_property
-    def _held_out(self) -> Floats:
-        """Accuracy on it at the evaluated rounds, (learnt, E)."""
         held = self.values.get("validation_accuracy")
         judged = np.empty(0) if held is None else held[:, : self.complete][self.begun & ~self.lost][:, self.t - 1]
-        return np.empty(0) if np.isnan(judged).any() else judged
+        if not judged.size or np.isnan(judged).any():
+            return np.empty(0)
+        return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
 
     def measure(self, name: str) -> Floats:
         """One of `MEASURES`."""

@@ -110,14 +110,10 @@ class PolicySummary:
         return {name: each.to_dict() if isinstance(each := named[name], Estimate) else each for name in names}
 
 
-def check_target(target: float | None) -> None:
-    if target is not None and not 0 < target <= 1:
-        raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
-
-
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """`target` is an accuracy between 0 and 1."""
-    check_target(target)
+    if target is not None and not 0 < target <= 1:
+        raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
     kept, first = limits(one), _first_rounds(one, target)
     spend, held, dips = _mean(one.spend), one.held, summary_of_dips(one)
     return PolicySummary(

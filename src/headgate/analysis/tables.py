@@ -5,24 +5,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from headgate.analysis.comparison import comparison_tables, several_budgets
 from headgate.analysis.comparison import rows as rows_of
 from headgate.analysis.display import StackedTable, plain_text
-from headgate.analysis.formatting import DASH, counted, money, number, percent, signed
+from headgate.analysis.formatting import DASH, by_column, counted, money, number, percent, signed
 from headgate.analysis.limits import conclusion
+from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, whole_number
+from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import DatasetEntry
-from rich.text import Text
-
-from headgate.analysis.formatting import by_column
-from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
-from headgate.control.plan import Plan
 
 NARROW = ("Best", "Last", "Daily", "Spend a round", "Limits")
 """columns of a finished run unless all are asked for"""
