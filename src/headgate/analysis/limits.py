@@ -148,20 +148,17 @@ def _conclusion(found: Sequence[Runs]) -> str:
     ranked = [one for one in played if not one.reference]
     if not ranked:
         return ""
-    said = [_so_far(played) + _best(ranked)]
+    so_far = ""
+    if not all(one.finished for one in played):
+        some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
+        so_far = f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
+    said = [so_far + _best(ranked)]
     broken = grouped(ranked, lambda one: limits(one).which)
     named = [f"{listed([one.label for one in own])} ({which})" for which, own in broken.items() if which]
     said += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
     if any(one.peak_excess is None for one in ranked):
         said.append("What each client held was not recorded, so of memory nothing is known.")
     return " ".join(said)
-
-
-def _so_far(played: Sequence[Runs]) -> str:
-    if all(one.finished for one in played):
-        return ""
-    some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
-    return f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
 
 
 def _best(ranked: Sequence[Runs]) -> str:
