@@ -59,24 +59,25 @@ class World:
         return {}
 
 
-class DriftingData(World):
+class DriftingData(ConceptSchedule, World):
     """The concepts of an experiment over a data set, and when clients are in which of them."""
 
     def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
         assert data.changes is not None
-        self.concepts, self.schedule = data.concepts, ConceptSchedule(data.changes, len(data.concepts), seeds, clients)
+        super().__init__(data.changes, len(data.concepts), seeds, clients)
+        self.concept_list = data.concepts
         self.rows = len(dataset.train_labels)
         """of the training set in each look"""
         looks: list[Concept | None] = []
-        for concept in self.concepts:
+        for concept in self.concept_list:
             if (look := _look(concept)) not in looks:
                 looks.append(look)
         self.looks = len(looks)
         """how many different ones the concepts have"""
-        self.look = np.array([looks.index(_look(concept)) for concept in self.concepts])
+        self.look = np.array([looks.index(_look(concept)) for concept in self.concept_list])
         """which look each concept has"""
         judged = sum(images.nbytes for images, _ in dataset.judged)
-        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concepts) * judged  # twice while put together
+        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while put together
         check_memory(f"data.concepts: {dataset.name} in {self.looks} looks takes", wanted)
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_looks(dataset, looks)
@@ -85,7 +86,7 @@ class DriftingData(World):
         seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
         judged = []
         for images, labels in dataset.judged:
-            for number, concept in enumerate(self.concepts):
+            for number, concept in enumerate(self.concept_list):
                 there = self.served(number, labels)
                 judged.append(_seen(_look(concept), images[there], labels[there]))
         return ConceptDataset(
@@ -102,7 +103,7 @@ class DriftingData(World):
 
     def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
         """Which images of these classes come by in a concept; the same ones whenever it is asked."""
-        shares = self.concepts[number].shares(self._classes)
+        shares = self.concept_list[number].shares(self._classes)
         there = np.ones(len(labels), dtype=bool)
         for c in range(0 if shares is None else len(shares)):
             own = np.flatnonzero(labels == c)
@@ -115,20 +116,11 @@ class DriftingData(World):
     @cached_property
     def filters(self) -> list[NDArray[np.bool_] | None]:
         """Which rows of the training set come by in each concept; None: all."""
-        whole = [concept.shares(self._classes) is None for concept in self.concepts]
+        whole = [concept.shares(self._classes) is None for concept in self.concept_list]
         return [None if all_of_it else self.served(number, self._labels) for number, all_of_it in enumerate(whole)]
 
     def stream(self, stream: Stream, rounds: int) -> "DriftingStream":
         return DriftingStream(self, stream, rounds)
-
-    def at(self, t: int) -> Ints:
-        return self.schedule.at(t)
-
-    def shares(self, t: int, weight: Floats) -> Floats:
-        return self.schedule.shares(t, weight)
-
-    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
-        return self.schedule.columns(t, weight, by_concept)
 
 
 class DriftingStream:
@@ -182,7 +174,7 @@ class DriftingStream:
     def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
         """Refuses clients who own nothing of what comes by in a concept that they will be in."""
         for t in range(1, rounds + 1 if empty.size else 0):
-            found = empty[self.world.schedule.changes.at(self._whole.seed, t, empty) == number]
+            found = empty[self.world.changes.at(self._whole.seed, t, empty) == number]
             if found.size:
                 raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
 
