@@ -63,8 +63,8 @@ class RunWriter:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"{folder}: exists already; resume it, or choose another folder")
         make_folder(folder)
-        writer, text = cls(folder), tomli_w.dumps(config).encode()
-        writer.replace(CONFIG, text)
+        text = tomli_w.dumps(config).encode()
+        replace_file(folder / CONFIG, text)
         facts = {
             "headgate": __version__,
             "python": platform.python_version(),
@@ -73,12 +73,8 @@ class RunWriter:
             "config_sha256": hashlib.sha256(text).hexdigest(),
             **environment,
         }
-        writer.replace(ENVIRONMENT, json_bytes(sealed(facts)))
+        replace_file(folder / ENVIRONMENT, json_bytes(sealed(facts)))
         return facts
-
-    def replace(self, name: str, content: bytes) -> None:
-        """Write a whole file, or leave the old one."""
-        replace_file(self.folder / name, content)
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows as the next part of a table, as JSON: workers are forked, and polars hangs in a forked process."""
@@ -87,7 +83,7 @@ class RunWriter:
         name, content = part_name(table, max(row["t"] for row in rows)), json.dumps(rows).encode()
         check_no_link(self.folder / table)
         (self.folder / table).mkdir(exist_ok=True)
-        self.replace(name, content)
+        replace_file(self.folder / name, content)
         self._parts[name] = checksum(content)
 
     def rewrite(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -104,7 +100,7 @@ class RunWriter:
         made = [f"{table}.parquet" for table in TABLES if (self.folder / f"{table}.parquet").exists()]
         if state == "finished" and made:
             facts[CHECKSUMS] = {name: file_checksum(self.folder / name) for name in made}
-        self.replace(STATE, json_bytes(sealed(facts)))
+        replace_file(self.folder / STATE, json_bytes(sealed(facts)))
         return facts
 
     def checkpoint(

@@ -43,12 +43,12 @@ from headgate.records.tables import (
     shard_folders,
     sweep_text,
 )
-from headgate.records.writer import Checkpoint, FolderLock, RunWriter, make_folder
+from headgate.records.writer import Checkpoint, FolderLock, make_folder
 from headgate.registry import Search, Untrusted
 from headgate.simulation.cut import LIGHT, Footprint, choose_device, cut, most_runs, runs_of, work
 from headgate.simulation.rounds import Round
 from headgate.simulation.workers import ChunkError, InProcess, Processes, Worker, cores, stop_requested
-from headgate.writing import clear_partial
+from headgate.writing import clear_partial, replace_file
 
 STATE_SECONDS = 2.0
 """between two states of a run in shards"""
@@ -286,7 +286,7 @@ def _start(
     with disk_errors(whole):
         if len(tasks) > 1 or whole != tasks[0].folder:
             make_folder(whole)
-            RunWriter(whole).replace(SWEEP, sweep_text(whole, [task.folder for task in tasks]))
+            replace_file(whole / SWEEP, sweep_text(whole, [task.folder for task in tasks]))
         for task, (facts, chunks) in zip(fresh, cuts, strict=True):
             make_folder(task.folder)
             held.take(task.folder, task.folder)
