@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 from headgate.errors import DataError
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, load_dataset
 from headgate.learning.local import LocalTraining
-from headgate.simulation.evaluate import Evaluator
+from headgate.learning.server import draw_cohort
 from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.types import Task
+from headgate.simulation.nets import Evaluator
 
 USERS, COHORT, ROUNDS, EVERY = 1000, 10, 100, 20
 TRAINING = LocalTraining(lr=0.03, steps=1, batch_size=10)

@@ -22,8 +22,8 @@ def measure(threads: int, repeats: int, images_: int) -> dict[str, Any]:
     import loops
     import torch
 
-    from headgate.simulation.evaluate import Evaluator
     from headgate.simulation.executors import choose
+    from headgate.simulation.nets import Evaluator
 
     torch.set_num_threads(threads)
     work, random = loops.make("lenet", RUNS), torch.Generator().manual_seed(0)

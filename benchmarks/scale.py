@@ -91,9 +91,10 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     """Seconds of each of the later half of the rounds and its parts, and memory."""
     from headgate.experiment import load
     from headgate.learning.datasets import load_dataset
-    from headgate.simulation import engine, round_rows
+    from headgate.simulation import engine
+    from headgate.simulation import rounds as rows
 
-    engine.FEW = round_rows.FEW = 0  # what is written down for few clients is worked out for them too: all sizes do the same
+    engine.FEW = rows.FEW = 0  # what is written down for few clients is worked out for them too: all sizes do the same
     budget = load("million").system.budget * clients / 1_000_000
     settings = [f"system.clients={clients}", f"system.budget={budget}", f"training.cohort={min(COHORT, clients)}"]
     experiment = load("million", [*settings, f"run.rounds={rounds}", f"training.evaluate_every={rounds}"])

@@ -2,7 +2,8 @@
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import headgate
-from headgate.cli.command_group import CommandGroup
 from headgate.cli.commands import play
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, same_command_goes_on, say
+from headgate.cli.console import AsFormat, CommandGroup, Format, Quiet, Recipe, Set, played, print_json, say
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.progress import counted, ticked
 from studies import HOME, recipe
@@ -56,6 +56,15 @@ class _Options:
         except ImportError as error:
             raise SettingError(f"learning needs {error.name}: pip install 'headgate[sim]'") from None
         return self.device != "cpu" and torch.cuda.is_available()
+
+
+@contextmanager
+def same_command_goes_on() -> Iterator[None]:
+    """Where runs are a part of the work, taking up the runs alone would not finish it."""
+    try:
+        yield
+    except Interrupted as stop:
+        raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
 
 
 @app.command()
@@ -171,7 +180,7 @@ def _measure_theory(asked: _Options) -> None:
 
 def _comparisons(what: What, asked: _Options) -> list[Path]:
     """Run those comparisons that have no results yet, what needs a GPU only with one, and write the page."""
-    from headgate.experiment.recipes import study_table
+    from studies import study_table
     from studies.comparisons import comparison, keep_rows, not_run
     from studies.pages import write_page
     from studies.paper.batches import QUICK
@@ -330,8 +339,7 @@ def rates(
     of `headgate plan`.
     """
     from headgate.analysis.figures import check_figure
-    from studies.theory.rates import horizons, measure
-    from studies.theory.rates_view import draw_rates, print_rates
+    from studies.theory.rates import draw_rates, horizons, measure, print_rates
 
     check_figure(figure)
     experiment, policy = _acdpp_of(recipe, set_ or [])

@@ -8,10 +8,9 @@ from headgate.analysis.comparison import share
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from studies.comparisons import BETTER, GRIDS, MEASURES, Found, at, gap, rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals
+from studies.pages import Series, StudyContent, draw_intervals, table
 
 PAPERS_BUDGET = {"mnist": 55.0}
 """of several, the paper's"""

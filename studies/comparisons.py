@@ -10,14 +10,14 @@ from typing import Any
 from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.formatting import DASH, listed, plus_minus, prices_text
 from headgate.analysis.intervals import Difference
-from headgate.analysis.pages import facts_of, of_one_sort, read_numbers, write
+from headgate.analysis.pages import facts_of, write
 from headgate.analysis.runs import read_finished
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
 from headgate.experiment import Experiment, sweep_points
-from headgate.experiment.recipes import study_table
 from headgate.records.reader import RunFolder
-from studies import recipe
+from studies import recipe, study_table
+from studies.pages import of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
 GRIDS = ("acdpp-grid", "acdpp-grid-lenet")

@@ -6,10 +6,9 @@ from pathlib import Path
 from headgate.analysis.formatting import DASH, plus_minus
 from headgate.analysis.intervals import Difference
 from headgate.analysis.limits import holm
-from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from studies.comparisons import clear, rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals
+from studies.pages import Series, StudyContent, draw_intervals, table
 
 MOVING = (
     "drift-sudden",

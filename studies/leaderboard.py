@@ -11,17 +11,15 @@ from headgate.analysis.comparison import Offer
 from headgate.analysis.formatting import DASH, money, percent, plus_minus, prices_text
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError, SettingError
 from headgate.escaping import code, shown
 from headgate.escaping import markdown as escape
 from headgate.experiment import Experiment, sweep_points
-from headgate.experiment.recipes import study_table
 from headgate.reading import read_object
-from studies import recipe
+from studies import recipe, study_table
 from studies.comparisons import BETTER, MEASURES, keep_rows, rows_in
-from studies.pages import Series, StudyContent, draw_intervals
+from studies.pages import Series, StudyContent, draw_intervals, table
 
 ADDED = "added"
 """the folder with what a user has added"""

@@ -3,14 +3,21 @@
 What a page says stands in pages.toml; a query fills in the numbers, the table and the figure.
 """
 
+import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from headgate.analysis.pages import figure, page, words, write
+from headgate.analysis.pages import figure, page, this_code, words, write
+from headgate.errors import DataError
 
 WIDTH = 118
+QUICK_WARNING = (
+    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on the small digits. "
+    "It shows that the chain works; its numbers and verdicts mean nothing."
+)
 
 
 class StudyContent(NamedTuple):
@@ -31,6 +38,7 @@ def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False
     said = words(__file__, "pages.toml")[name]
     drawn = folder / f"{name}.svg"
     parts = [
+        QUICK_WARNING if quick else "",
         _wrapped(said["purpose"], found),
         _wrapped(" ".join(said["conclusions"]), found),
         figure(said["figure"], drawn.name) if found.draw else "",
@@ -40,7 +48,7 @@ def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False
         wrapped_bullets(found.made),
         found.more,
     ]
-    made = write(folder, {f"{name}.md": page(said["title"], *parts, quick=quick)})
+    made = write(folder, {f"{name}.md": page(said["title"], *parts)})
     if found.draw is None:
         return made
     found.draw(drawn)
@@ -53,8 +61,8 @@ def _wrapped(text: str, found: StudyContent) -> str:
 
 def wrapped_bullets(said: Iterable[str]) -> str:
     """Return a list of Markdown whose lines are short."""
-    lines = (fill(f"- {each}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for each in said)
-    return "\n".join(lines)
+    how: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
+    return "\n".join(fill(f"- {each}", WIDTH, **how) for each in said)
 
 
 class Series(NamedTuple):
@@ -89,3 +97,29 @@ def draw_intervals(path: Path, names: Sequence[str], series: Sequence[Series], s
         axes.set_xlabel(shows)
         drawn.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(series))
         save_figure(drawn, path)
+
+
+def read_numbers(path: Path) -> dict[str, Any]:
+    """Return what a study has written; nothing where there is no such file."""
+    return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+
+
+def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
+    """`read_numbers`, refused where a trial run would be mixed with real results."""
+    known = read_numbers(path)
+    if known and bool(known.get("quick")) != quick:
+        kinds = "real results, a trial run" if quick else "a trial run, real results"
+        raise DataError(f"{path.parent}: holds {kinds} would be mixed with them; choose another --out or --pages")
+    return known
+
+
+def facts_of_now(command: str, took_s: float, quick: bool) -> dict[str, Any]:
+    """Return what `facts_of` returns of runs, for what was computed just now on this machine."""
+    made = {"page_commit": this_code(), "commits": [this_code()], "dates": [time.strftime("%Y-%m-%d")], "devices": ["cpu"]}
+    return {"command": command, "quick": quick, **made, "computing_s": round(took_s, 1)}
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table of Markdown, whose cells may hold Markdown."""
+    text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (header, *lines)]
+    return "\n".join([text[0], "|" + "---|" * len(header), *text[1:]])

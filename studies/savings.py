@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from headgate.analysis.formatting import DASH, percent
-from headgate.analysis.pages import read_numbers, runs_of, table
+from headgate.analysis.pages import runs_of
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals
+from studies.pages import Series, StudyContent, draw_intervals, read_numbers, table
 
 BUDGETS = {
     "savings-logistic": 55.0,

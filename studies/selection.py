@@ -7,12 +7,11 @@ from pathlib import Path
 from headgate.analysis.formatting import DASH, listed, percent, plus_minus
 from headgate.analysis.intervals import Difference
 from headgate.analysis.limits import holm
-from headgate.analysis.pages import table
 from headgate.analysis.savings import Row, paired
 from headgate.experiment import load
 from studies import recipe
 from studies.comparisons import Found, clear, rows_of, title
-from studies.pages import Series, StudyContent, draw_intervals
+from studies.pages import Series, StudyContent, draw_intervals, table
 
 SELECTION = (
     "looking-calm",

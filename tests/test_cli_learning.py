@@ -13,8 +13,7 @@ import pytest
 
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
-from headgate.records.sweeps import points_of
-from headgate.records.tables import METRICS
+from headgate.records.tables import METRICS, points_of
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SMALL = ("--rounds", "4", "--seeds", "2", "--policies", "acdpp,constant", "--progress", "none")

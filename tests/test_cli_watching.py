@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.watching import SeedMeans, Watching
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.reader import RunFolder
 from headgate.records.shards import create
 from headgate.records.tables import METRICS, shard_folders
+from headgate.records.trackers import SeedMeans, Watching
 from headgate.records.writer import RunWriter
 from headgate.simulation.cut import TOGETHER, cut
 from headgate.simulation.schedule import perform
@@ -86,8 +86,8 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1)
     monkeypatch.setattr(InProcess, "execute", execute)
-    monkeypatch.setattr("headgate.cli.watching.make_trackers", lambda names: [notes])
-    with Watching(["notes"], lines=False) as watching:
+    monkeypatch.setattr("headgate.records.trackers.make_trackers", lambda names: [notes])
+    with Watching(["notes"]) as watching:
         perform(None, folder, processes=1, watch=watching.watch)
     assert sorted(each[:2] for each in notes.told[1:-1]) == [
         (policy, t) for policy in ("constant", "hybrid") for t in range(1, 5)
@@ -95,12 +95,12 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(tmp_path, m
     assert not watching._means[folder]._waiting
 
 
-def test_lines_name_the_run_its_policies_and_the_round(tmp_path, capsys):
-    run = a_run(tmp_path / "run")
-    with Watching([], lines=True) as watching:
+def test_lines_name_the_run_its_policies_and_the_round(tmp_path):
+    run, said = a_run(tmp_path / "run"), []
+    with Watching([], said.append) as watching:
         watching.watch(run.path, [row("hybrid", 0, 2), row("hybrid", 1, 2)])
         watching.watch(run.path, [row("hybrid", 0, 1), row("hybrid", 1, 1)])
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    first, second = map(json.loads, said)
     assert first == {
         "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4, "mean_test_accuracy": 0.05
     }  # fmt: skip

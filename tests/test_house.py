@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 34_200,
+    "src/headgate": 33_740,
     "src/headgate/theory": 710,
     "src/headgate/control": 5_100,
     "src/headgate/books": 1_300,
-    "src/headgate/learning": 3_950,
+    "src/headgate/learning": 3_860,
     "src/headgate/experiment": 730,
     "src/headgate/records": 1_780,
     "src/headgate/simulation": 2_640,

@@ -25,7 +25,7 @@ from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_finished, read_runs
 from headgate.analysis.summary import columns, summarise
 from headgate.cli.commands import app
-from headgate.records.reader import RunFolder, list_runs
+from headgate.records.reader import RunFolder, look_for_runs
 
 from .web.folders import MadeUp, sweep
 from .web.served import Served
@@ -105,7 +105,7 @@ def test_the_command_line_and_the_page_list_the_same_runs(made, page):
     rows = page.get("/api/runs").json["rows"]
     assert sorted(row["name"] for row in rows) == NAMES
     assert {row["name"]: row for row in rows} == listed(made[0])
-    assert {run.name for run in list_runs(made[0])} == set(NAMES)
+    assert {run.name for run in look_for_runs(made[0])[0]} == set(NAMES)
 
 
 def test_the_command_line_shows_what_the_best_spent(made):

@@ -11,9 +11,9 @@ from textwrap import fill
 from headgate.analysis.figures import draw_comparison as draw
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import read_numbers, table
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
 from studies.comparisons import at, rows_in, rows_of, title
+from studies.pages import read_numbers, table
 from studies.savings import RIVALS, SAVINGS, PricedModel, judged, places
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.analysis.conclude import Comparison, conclude, conclude_comparison, summary_rows
 from headgate.analysis.display import Displayed
-from headgate.analysis.rehearsal import Summary, rows, summarise_rehearsal
+from headgate.analysis.rehearsal import rows, summarise_rehearsal
 from headgate.analysis.runs import Runs, read_runs
+from headgate.analysis.summary import PolicySummary
 from headgate.analysis.tables import plan_json, plan_tables, rehearsal_tables, runs_tables
 from headgate.control.plan import Plan
 from headgate.control.plan import plan as make_plan
@@ -23,7 +24,7 @@ from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
 from headgate.progress import counted, every, progress_bar
 from headgate.records.reader import RunFolder
-from headgate.records.sweeps import points_of
+from headgate.records.tables import points_of
 from headgate.registry import nearest
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class RehearsalResult(Displayed):
         return rows(self.experiment, self.results)
 
     @cached_property
-    def summary(self) -> list[Summary]:
+    def summary(self) -> list[PolicySummary]:
         """One for each policy."""
         return [summarise_rehearsal(self.experiment, name, result) for name, result in self.results.items()]
 
@@ -404,8 +405,7 @@ def compare(
     Comparison
         It shows itself; `money_for` and `saved_against` answer further questions.
     """
-    from headgate.simulation.finished import find_finished, in_order
-    from headgate.simulation.schedule import perform
+    from headgate.simulation.schedule import find_finished, in_order, perform
 
     _check_loaded(experiment)
     points = _at_budgets(experiment, budgets) if isinstance(experiment, Experiment) else list(experiment)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
-from headgate.experiment.recipes import read_recipe, study_table
-from studies import HOME, recipe
+from headgate.experiment.recipes import read_recipe
+from studies import HOME, recipe, study_table
 
 PARTS = WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, STATED, RATES = (
     "written",

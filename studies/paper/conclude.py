@@ -12,19 +12,9 @@ from typing import Any
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.pages import (
-    as_json,
-    facts_of,
-    facts_of_now,
-    of_one_sort,
-    read_numbers,
-    runs_of,
-    table,
-    with_doubts,
-    write,
-)
+from headgate.analysis.pages import as_json, facts_of, runs_of, with_doubts, write
 from headgate.records.reader import RunFolder
-from studies.pages import StudyContent, wrapped_bullets
+from studies.pages import StudyContent, facts_of_now, of_one_sort, read_numbers, table, wrapped_bullets
 from studies.paper.batches import NAMES, RELEASED, WRITTEN, about
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
@@ -34,8 +24,7 @@ from studies.paper.theory_claims import THEORY, rules_id, theory_rows
 from studies.paper.verdicts import NOT_RUN, Finding
 from studies.theory.judge import outcome_numbers
 from studies.theory.outcome import ExcessRisk
-from studies.theory.rates import AtHorizon, Fit, MeasuredRates
-from studies.theory.rates_view import FITS, draw_rates, fit_lines
+from studies.theory.rates import FITS, AtHorizon, Fit, MeasuredRates, draw_rates, fit_lines
 
 COMMAND = "python -m studies reproduce"
 POLICIES = {

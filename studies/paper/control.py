@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from headgate.analysis.intervals import Difference, Floats, from_error
-from headgate.analysis.pages import as_json, read_numbers, write
+from headgate.analysis.pages import as_json, write
 from headgate.control.rehearse import rehearse
 from headgate.experiment import Experiment, sweep_points
+from studies.pages import read_numbers
 from studies.paper.batches import EQUAL, OURS, QUICK, RELEASED, WRITTEN, recipes_of
 
 FILE = "control.json"

@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headgate.analysis.formatting import jsonable
-from headgate.analysis.intervals import means
+from headgate.analysis.intervals import LEVEL, means
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, generalisation_gap, mismatch
-from studies.theory.constants import exact_mismatch
 from studies.theory.outcome import RELEASED, ExcessRisk, Point, Stage
-from studies.theory.ranks import Agreement, agreement
+from studies.theory.population import exact_mismatch
 
 STRONG = 0.8
 """a rank correlation is called good from here on"""
+DRAWS = 1000
 SAME_SPEND = 0.1
 """how far a point's spend may be from the recipe's budget to count as equal"""
 SURROGATE = "Σp, released constants"
@@ -43,6 +43,25 @@ def at_equal_spend(stage: Stage) -> list[Point]:
     """The points whose mean spend is that of the recipe's budget."""
     budget = stage.points[0].budget
     return [point for point in stage.points if abs(point.spend.mean() - budget) <= SAME_SPEND * budget]
+
+
+class Agreement(NamedTuple):
+    """The coefficient of the means over seeds, with its interval."""
+
+    spearman: float
+    spearman_low: float
+    spearman_high: float
+
+
+def agreement(predicted: Floats, measured: Floats, draws: int = DRAWS) -> Agreement:
+    """Of two tables (points, seeds); the interval is the middle 80 % over seeds drawn again with replacement."""
+    points, seeds = measured.shape
+    generator = np.random.Generator(np.random.Philox(key=points))
+    drawn = generator.integers(0, seeds, (draws, seeds))
+    tables = [each[:, drawn].mean(axis=-1).T for each in (predicted, measured)]
+    centre = [each.mean(axis=1) for each in (predicted, measured)]
+    low, high = np.quantile(spearman(*tables), ((1 - LEVEL) / 2, (1 + LEVEL) / 2)).tolist()
+    return Agreement(float(spearman(*centre)), low, high)
 
 
 def rankings(stage: Stage, points: Sequence[Point]) -> dict[str, Agreement]:
@@ -118,3 +137,22 @@ def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
     told = {"data": outcome.name, **named, "never_learning": outcome.idle, "variance_step": variance}
     made: dict[str, Any] = jsonable({**told, "stages": stages, "points": rows})
     return made
+
+
+def ranks(values: Floats) -> Floats:
+    """1 for the smallest on the last axis; equal values share the mean of their ranks.
+
+    >>> ranks(np.array([30.0, 10.0, 10.0])).tolist()
+    [3.0, 1.5, 1.5]
+    """
+    below = (values[..., :, None] > values[..., None, :]).sum(axis=-1)
+    equal = (values[..., :, None] == values[..., None, :]).sum(axis=-1)
+    return np.asarray(below + (equal + 1) / 2)
+
+
+def spearman(a: Floats, b: Floats) -> Floats:
+    """Correlation of the ranks on the last axis; nan where one side is all equal."""
+    x, y = (ranks(each) - (a.shape[-1] + 1) / 2 for each in (a, b))
+    size = np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray((x * y).sum(axis=-1) / size)

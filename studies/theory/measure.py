@@ -12,10 +12,18 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from studies.theory.constants import Extremes, estimate_constants, smoothness
-from studies.theory.optimum import Optimum, minimiser
 from studies.theory.outcome import ExcessRisk, Point, Stage
-from studies.theory.population import Population, gradients, pooled, risk
+from studies.theory.population import (
+    Extremes,
+    Optimum,
+    Population,
+    estimate_constants,
+    gradients,
+    minimiser,
+    pooled,
+    risk,
+    smoothness,
+)
 
 Tick = Callable[[int, int], None]
 BASIC = ("oracle", "acdpp", "constant", "hybrid", "released")

@@ -6,8 +6,7 @@ import numpy as np
 
 from headgate.control.types import Floats
 from headgate.theory.bound import BoundConstants, learning_error, penalty
-from studies.theory.constants import Constants, Extremes
-from studies.theory.optimum import Optimum
+from studies.theory.population import Constants, Extremes, Optimum
 
 RELEASED = BoundConstants()
 """the constants of the released scripts"""

@@ -5,7 +5,6 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from headgate.analysis.pages import table
 from headgate.control import policies as kinds
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.policy import AdmissionPolicy, PolicyContext
@@ -15,6 +14,7 @@ from headgate.control.rehearse import rehearse
 from headgate.control.types import Floats, Ints, System
 from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import optimal_K
+from studies.pages import table
 from studies.zoo.lookahead import Lookahead
 from studies.zoo.pi import PI
 

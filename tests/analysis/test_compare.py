@@ -10,7 +10,7 @@ import headgate
 from headgate.analysis.runs import read_finished
 from headgate.cli.commands import app
 from headgate.errors import Interrupted, SettingError
-from headgate.records.sweeps import points_of
+from headgate.records.tables import points_of
 
 SMALL = ["--rounds", "6", "--seeds", "3", "--quiet"]
 BUDGETS = ["--budgets", "20,55"]

@@ -75,8 +75,8 @@ def test_a_policy_is_told_in_summary_table_and_figure():
     one = moving("headgate", FALLS, [0.8, 0.8, 0.6, 0.8, 0.8, 0.8, 0.8, 0.8])
     found = summary_of_dips(one)
     assert (found.count, found.recovered) == (2, 2)
-    assert [found.estimate(name).mean for name in ("depth", "length", "money")] == pytest.approx([0.3, 2.0, 20.0])
-    assert found.estimate("daily").mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
+    assert [found.summary[f"dip_{name}"].mean for name in ("depth", "length", "money")] == pytest.approx([0.3, 2.0, 20.0])
+    assert found.summary["daily_accuracy"].mean == pytest.approx((np.mean(FALLS) + 6.2 / 8) / 2)
     summary = summarise(_whole(one))
     titles = [column.title for column in columns(None, [summary])]
     assert [title for title in titles if title.startswith(("Daily", "Dip"))] == ["Daily", "Dip", "Dip lasts", "Dip costs"]

@@ -26,7 +26,7 @@ from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, same_ledgers, start
 
 from headgate.flower.strategy import AdmissionStrategy
-from headgate.records.source import commit
+from headgate.records.writer import commit
 
 ROUNDS, SERVED = 3, 2
 """rounds of a run; where the server is killed at every statement two have them all, the first round's and a later one's"""

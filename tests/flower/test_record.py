@@ -11,7 +11,7 @@ from worlds import World, an_experiment, start
 
 from headgate.errors import SettingError
 from headgate.flower.strategy import AdmissionStrategy
-from headgate.records.reader import RunFolder, list_runs
+from headgate.records.reader import RunFolder, look_for_runs
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -43,7 +43,7 @@ def test_its_tables_are_the_simulators(tmp_path):
     run = RunFolder.open(tmp_path / "run")
     assert (run.status, run.state["round"], run.rounds) == ("interrupted", 2, 3)
     world.play(evaluate_fn=judged)
-    (run,) = (each for each in list_runs(tmp_path) if each.name == "run")
+    (run,) = (each for each in look_for_runs(tmp_path)[0] if each.name == "run")
     assert (run.status, run.environment["executor"]) == ("finished", "flower")
     metrics, ledger = run.metrics(), world.audit()
     assert metrics["t"].to_list() == [1, 2, 3]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from headgate.errors import SettingError
-from headgate.learning.aggregate import aggregation_weights
+from headgate.learning.server import aggregation_weights
 
 ALPHA = np.array([0.5, 0.25, 0.25])
 N = np.array([[2, 4, 0], [0, 0, 0]])

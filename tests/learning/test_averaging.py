@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import SettingError
 from headgate.experiment.sections import Training
-from headgate.learning.averaging import newest_share
+from headgate.learning.server import newest_share
 
 
 @given(st.integers(1, 200), st.floats(0, 20))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.control.randomness import Purpose, uniform
-from headgate.learning.cohort import draw_cohort
+from headgate.learning.server import draw_cohort
 
 
 @given(st.integers(1, 60), st.integers(0, 5), st.integers(1, 50), st.data())

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining
+from headgate.learning.torch_client import descend
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.errors import DataError, SettingError
-from headgate.learning.hub import fetch
+from headgate.learning.datasets import fetch
 
 MNIST = ["README.md", ".gitattributes", "mnist/test-00000-of-00001.parquet", "mnist/train-00000-of-00001.parquet"]
 

@@ -18,7 +18,7 @@ from headgate.learning.objectives import (
     PlainLoss,
     RestrictedSoftmax,
 )
-from headgate.learning.slopes import ClientSlopes
+from headgate.learning.torch_client import ClientSlopes
 
 from . import losses_written_out as written
 

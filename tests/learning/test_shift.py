@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import SettingError
-from headgate.learning.shift import check_shift, moves, shifted
+from headgate.learning.local import check_shift, moves, shifted
 
 
 @given(st.integers(1, 3), st.integers(0, 40), st.integers(1, 50), st.integers(0, 2**31))

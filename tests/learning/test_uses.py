@@ -3,16 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.learning import uses
-from headgate.learning.uses import UseCounts
+from headgate.learning import purchases
+from headgate.learning.purchases import UseCounts
 
 
-@pytest.mark.parametrize("most", [uses.MOST_WRITTEN_OUT, 0])
+@pytest.mark.parametrize("most", [purchases.MOST_WRITTEN_OUT, 0])
 @given(rounds=st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 11)), max_size=15), max_size=12))
 def test_use_counts_are_the_plain_ones(most, rounds):
     """In both forms, and from a saved table."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uses, "MOST_WRITTEN_OUT", most)
+        patch.setattr(purchases, "MOST_WRITTEN_OUT", most)
         counts, plain = UseCounts(3, 12), np.zeros((3, 12), dtype=int)
         for used in rounds:
             runs, samples = np.array(used, dtype=np.int64).reshape(-1, 2).T

@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 from headgate.errors import DataError
-from headgate.records.reader import RunFolder, list_runs
-from headgate.records.sweeps import points_of
-from headgate.records.tables import CLIENTS, METRICS
+from headgate.records.reader import RunFolder, look_for_runs
+from headgate.records.tables import CLIENTS, METRICS, points_of
 from headgate.records.writer import RunWriter
 
 CONFIG = """
@@ -124,16 +123,16 @@ def test_runs_are_listed_newest_first_and_what_is_none_is_passed_over(tmp_path):
     write(tmp_path / "damaged", state="lost")
     (tmp_path / "empty").mkdir()
     (tmp_path / "note.txt").write_text("no folder")
-    assert [run.name for run in list_runs(tmp_path)] == ["a-new", "b-old"]
+    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["a-new", "b-old"]
     with pytest.raises(DataError, match="there is no such folder"):
-        list_runs(tmp_path / "not there")
+        look_for_runs(tmp_path / "not there")[0]
 
 
 def test_without_a_start_the_file_s_own_time_counts(tmp_path):
     write(tmp_path / "first", started="yesterday")
     os.utime(tmp_path / "first" / "environment.json", (1000.0, 1000.0))
     write(tmp_path / "second", started=None)
-    assert [run.name for run in list_runs(tmp_path)] == ["second", "first"]
+    assert [run.name for run in look_for_runs(tmp_path)[0]] == ["second", "first"]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_the_points_of_a_sweep_are_listed(tmp_path):
         write(tmp_path / "study" / label)
     (tmp_path / "study" / "sweep.json").write_text('{"points": ["K=3", "K=5"]}')
     write(tmp_path / "alone")
-    assert sorted((run.name, run.sweep) for run in list_runs(tmp_path)) == [
+    assert sorted((run.name, run.sweep) for run in look_for_runs(tmp_path)[0]) == [
         ("alone", None), ("study~K=3", "study"), ("study~K=5", "study"),
     ]  # fmt: skip
     assert [path.name for path in points_of(tmp_path / "study")] == ["K=3", "K=5"]

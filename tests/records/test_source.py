@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from headgate.records.source import commit_of
+from headgate.records.writer import commit_of
 
 
 def git(folder, *words):

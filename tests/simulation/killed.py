@@ -30,7 +30,7 @@ from changes import Change, Place, named, watch
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.records.source import commit
+from headgate.records.writer import commit
 from headgate.simulation import cut, run, schedule, workers
 from headgate.simulation.schedule import perform
 

@@ -7,8 +7,8 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
+from headgate.learning.server import draw_cohort
 from headgate.records.reader import RunFolder
 from headgate.simulation.engine import Simulation
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import headgate
 from headgate.control.policies import Constant
 from headgate.errors import DataError
-from headgate.simulation import finished
-from headgate.simulation.finished import BESIDE, find_finished, in_order
+from headgate.simulation import schedule
+from headgate.simulation.schedule import BESIDE, find_finished, in_order
 
 SMALL = ("run.rounds=3", "run.seeds=2")
 
@@ -92,7 +92,7 @@ def test_every_policy_is_found_or_played_once_whatever_was_asked_before(asked):
         "_policies": mock.Mock(side_effect=lambda folder: there[folder]),
         "_holds": mock.Mock(side_effect=lambda folder, wanted: folder in there),
     }
-    with mock.patch.multiple(finished, **told), mock.patch.object(Path, "is_file", mock.Mock(side_effect=lambda: bool(there))):
+    with mock.patch.multiple(schedule, **told), mock.patch.object(Path, "is_file", mock.Mock(side_effect=lambda: bool(there))):
         for names in asked:
             points = [("a=1", WHOLE.only(list(names))), ("b=2", WHOLE.only(list(names)))]
             found = find_finished(points, Path("out"))

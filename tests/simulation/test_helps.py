@@ -5,9 +5,9 @@ import pytest
 
 from headgate.errors import SettingError
 from headgate.experiment import load
-from headgate.learning.averaging import newest_share
 from headgate.learning.datasets import load_dataset
-from headgate.learning.shift import moves, shifted
+from headgate.learning.local import moves, shifted
+from headgate.learning.server import newest_share
 from headgate.simulation.engine import Simulation
 
 SMALL = ["run.rounds=6", "run.seeds=2", 'run.policies=["headgate", "constant"]', "training.dtype=float64"]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from headgate.experiment import load
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import load_dataset
+from headgate.learning.server import draw_cohort
 from headgate.simulation.engine import Simulation
 
 PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "control" / "retention" / "plain_replacement.py"))

@@ -14,9 +14,8 @@ from headgate.learning.datasets import load_dataset
 from headgate.learning.partition import Dirichlet
 from headgate.records.reader import RunFolder
 from headgate.records.shards import create
-from headgate.records.source import commit
-from headgate.records.writer import Checkpoint
-from headgate.simulation.devices import choose_device
+from headgate.records.writer import Checkpoint, commit
+from headgate.simulation.cut import choose_device
 from headgate.simulation.run import examine, play_folder, play_rounds, resume
 from headgate.simulation.schedule import perform
 

@@ -19,7 +19,7 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Model
 from headgate.learning.networks import build_model
-from headgate.records.scored import Scored, read_scored
+from headgate.records.sums import Scored, read_scored
 from headgate.simulation import engine
 from headgate.simulation.engine import Simulation
 from headgate.simulation.learner import learner_of

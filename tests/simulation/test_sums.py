@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulation.evaluate import sum_of_each
+from headgate.simulation.nets import sum_of_each
 
 
 @given(st.integers(0, 300), st.integers(1, 5), st.integers(0, 2**31))

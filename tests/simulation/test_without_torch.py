@@ -11,7 +11,7 @@ import pytest
 import headgate
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.shift import moves, shifted
+from headgate.learning.local import moves, shifted
 from headgate.simulation import nets
 from headgate.simulation.engine import Simulation
 from headgate.simulation.linear import LinearLearner

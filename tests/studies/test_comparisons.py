@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from headgate.analysis.pages import read_numbers
 from headgate.control.prices import KINDS
 from headgate.experiment import load
 from studies import HOME
 from studies.better import beside_constant
 from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in, rows_of
 from studies.drift import DRIFT, MOVING, drift_content
+from studies.pages import read_numbers
 from studies.savings import BUDGETS, SAVINGS, judged, places, savings_content
 from studies.selection import BUYING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
 

@@ -15,7 +15,7 @@ from headgate.analysis.listing import list_rows
 from headgate.cli.commands import app
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
-from headgate.records.reader import RunFolder, list_runs
+from headgate.records.reader import RunFolder, look_for_runs
 from headgate.simulation.schedule import perform
 from headgate.web.answers import detail
 from headgate.web.runs import Library
@@ -127,7 +127,7 @@ def _unfinished(folder):
 def test_a_foreign_folder_is_shown_without_its_code(foreign, planted):
     run = RunFolder.open(foreign)
     assert set(named_outside(run.config).values()) == {"planted_code:Price", "planted_code:Part"}
-    list_rows(list_runs(foreign.parent))
+    list_rows(look_for_runs(foreign.parent)[0])
     detail(Library(foreign.parent), "foreign")
     headgate.open(foreign).report()
     conclude([foreign], foreign)

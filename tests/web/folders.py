@@ -15,6 +15,7 @@ from headgate.records.sums import read_sealed
 from headgate.records.tables import SHARDS
 from headgate.records.writer import RunWriter
 from headgate.theory.bound import learning_error
+from headgate.writing import replace_file
 
 
 def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
@@ -115,7 +116,7 @@ def nobody():
 
 def change_state(folder, **told):
     state = read_sealed(Path(folder) / "state.json")
-    RunWriter(Path(folder)).replace("state.json", json.dumps(state | told).encode())
+    replace_file(Path(folder) / "state.json", json.dumps(state | told).encode())
 
 
 def sweep(folder, labels=("lr=0.1", "lr=0.5,K=3"), **more):

@@ -6,8 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from headgate.web.app import make_app
-from headgate.web.serving import Server, configured, listen
+from headgate.web.serving import Server, configured, listen, make_app
 
 
 class Answer(NamedTuple):

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from headgate.web.app import make_app
+from headgate.web.serving import make_app
 
 from .folders import MadeUp, sweep
 

@@ -30,7 +30,7 @@ TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 
 def answer(**more):
-    told = json.loads(Json(Planner().answer({**ASKED, **more})).body)
+    told = json.loads(Json(Planner().arrive({**ASKED, **more})()).body)
     assert finite(told)
     return told
 
@@ -189,7 +189,7 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
 )
 def test_what_has_no_meaning_or_no_end_is_refused(more, says):
     with pytest.raises(HeadgateError) as refused:
-        Planner().answer({**ASKED, **more})
+        Planner().arrive({**ASKED, **more})()
     assert says in str(refused.value)
 
 
@@ -219,7 +219,7 @@ def test_work_that_has_begun_is_given_up(monkeypatch):
 
     def work():
         try:
-            planner.answer({**ASKED, "policy": "constant", "page": "one"})
+            planner.arrive({**ASKED, "policy": "constant", "page": "one"})()
         except Superseded as error:
             ended.append(error.status)
 
@@ -227,7 +227,7 @@ def test_work_that_has_begun_is_given_up(monkeypatch):
     thread.start()
     assert begun.wait(20)
     monkeypatch.undo()
-    assert planner.answer({**ASKED, "policy": "constant", "page": "one"}).policy == "constant"
+    assert planner.arrive({**ASKED, "policy": "constant", "page": "one"})().policy == "constant"
     thread.join(20)
     assert ended == [409]
 
@@ -235,7 +235,9 @@ def test_work_that_has_begun_is_given_up(monkeypatch):
 def test_what_is_remembered_is_limited():
     planner = Planner()
     for budget in range(10, 40):
-        planner.answer({**ASKED, "system": {**SYSTEM, "budget": float(budget)}, "rounds": 4, "seeds": 1, "policy": "constant"})
+        planner.arrive(
+            {**ASKED, "system": {**SYSTEM, "budget": float(budget)}, "rounds": 4, "seeds": 1, "policy": "constant"}
+        )()
     assert len(planner._bounds) == 16
 
 
@@ -253,9 +255,9 @@ def test_recipes_to_start_from_can_be_planned():
     assert {"mnist", "digits"} <= {recipe["name"] for recipe in told["recipes"]}
     assert "million" not in {recipe["name"] for recipe in told["recipes"]}
     for recipe in told["recipes"]:
-        made = Planner().answer(
+        made = Planner().arrive(
             {"system": recipe["system"], "prices": recipe["prices"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
-        )
+        )()
         assert (made.policy, made.warning) == ("headgate", "")
     assert told["policies"][0] == "headgate"
     names = {kind: [key["name"] for key in keys if key["required"]] for kind, keys in told["prices"].items()}
@@ -297,7 +299,7 @@ def planted(tmp_path, monkeypatch):
 )
 def test_no_module_is_imported(planted, more):
     with pytest.raises(HeadgateError) as refused:
-        Planner().answer({**ASKED, **more})
+        Planner().arrive({**ASKED, **more})()
     assert "planted_by_a_visitor" not in sys.modules
     assert "imported" not in str(refused.value)
 
@@ -317,12 +319,12 @@ FILE = {"kind": "trace", "file": "prices.csv"}
 )
 def test_no_file_is_read(planted, prices):
     with pytest.raises(HeadgateError, match="a plan names no file"):
-        Planner().answer({**ASKED, "prices": prices})
+        Planner().arrive({**ASKED, "prices": prices})()
 
 
 def test_what_is_shipped_may_be_nested():
-    told = Planner().answer(
+    told = Planner().arrive(
         {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "static", "ratio": 0.5}}}
-    )
+    )()
     assert told.policy == "headgate"
     assert told.spend <= 20.0 * (1 + 1e-9)

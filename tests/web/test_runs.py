@@ -97,7 +97,7 @@ def test_files_that_are_links_are_not_followed(tmp_path, file):
         assert table.index == {}
     else:
         assert library.heads() == {}
-        assert library.unreadable() == {"run": f"run: not a run folder, {file} is missing or is a link"}
+        assert library.unreadable() == {"run": f"run: not a run folder, {file} is missing or is no plain file"}
 
 
 def test_parts_that_are_links_are_not_followed(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import headgate.web
 from headgate.analysis.curves import COLOURS
 from headgate.analysis.pages import EXPORT, IMPORT, script
-from headgate.web.app import DRAWING
+from headgate.web.serving import DRAWING
 
 STATIC = Path(headgate.web.__file__).parent / "static"
 MODULES = sorted([*STATIC.rglob("*.js"), *DRAWING.glob("*.js")])

@@ -15,6 +15,7 @@ from headgate.analysis.formatting import (
     accuracy,
     by_column,
     counted,
+    grouped,
     in_unit,
     interval,
     listed,
@@ -26,7 +27,7 @@ from headgate.analysis.formatting import (
     signed,
 )
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, estimate, ratio
-from headgate.analysis.limits import Place, best_place, best_within_limits, holm, limits
+from headgate.analysis.limits import Place, best_place, best_within_limits, broken_limits, holm, limits
 from headgate.analysis.pages import figure, how_made, page, words
 from headgate.analysis.runs import Runs, measures
 from headgate.analysis.savings import Row, Saving, amount, chosen_budget, needed, paired, savings, sentence
@@ -77,26 +78,19 @@ def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
     kinds = sorted({str(one.data) for one in found})
     if len(kinds) > 1:
         raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
-    offers: dict[Offer, list[Runs]] = {}
-    one_price = len({one.prices for one in found}) == 1
-    for one in sorted(found, key=lambda one: one.budget) if one_price else found:
-        offers.setdefault(Offer(one.prices, one.budget), []).append(one)
-    return offers
+    ordered = sorted(found, key=lambda one: one.budget) if one_price(found) else found
+    return grouped(ordered, lambda one: Offer(one.prices, one.budget))
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
     """One row a budget and policy: all that the page shows, and every seed."""
-    return [
-        _row(one, _ends(own), {measure: best_within_limits(own, measure) for measure in measures(found)})
-        for own in by_offer(found).values()
-        for one in own
-    ]
-
-
-def _ends(own: Sequence[Runs]) -> tuple[Runs, Runs] | None:
-    """Constant admission and the oracle of a budget, where both were run."""
-    named = {one.policy: one for one in own if one.learnt}
-    return (named["constant"], named["oracle"]) if {"constant", "oracle"} <= named.keys() else None
+    made = []
+    for own in by_offer(found).values():
+        named = {one.policy: one for one in own if one.learnt}
+        ends = (named["constant"], named["oracle"]) if {"constant", "oracle"} <= named.keys() else None
+        best = {measure: best_within_limits(own, measure) for measure in measures(found)}
+        made += [_row(one, ends, best) for one in own]
+    return made
 
 
 def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]) -> dict[str, Any]:
@@ -130,7 +124,7 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None, best: dict[str, Runs | None]
         row[f"leads_{measure}"] = one is leader
         row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
     if (dips := summary_of_dips(one)) is not None:
-        row |= {name: dips.estimate(name).three for name in dips.by_seed}
+        row |= {name: estimate(values).three for name, values in dips.by_seed.items()}
         row |= {"dips": dips.count, "dips_recovered": dips.recovered}
         row |= {f"{name}_by_seed": rounded(np.round(values, 6), None) for name, values in dips.by_seed.items()}
     return row
@@ -163,28 +157,28 @@ def opened(saved: Sequence[Saving]) -> str:
 # tables
 
 
-def comparison_tables(rows: Sequence[Row], budget: float | None = None, measure: str = "last") -> list[RenderableType]:
+def comparison_tables(rows: Sequence[Row], budget: float | None = None) -> list[RenderableType]:
     """Return, for each kind of price, the sentence and a table of the policies at one budget; then what the columns mean."""
     things: list[RenderableType] = []
     for prices in dict.fromkeys(row["prices"] for row in rows):
         own = [row for row in rows if row["prices"] == prices]
-        saved = chosen_budget(savings(own, RIVAL, measure), budget)
+        saved = chosen_budget(savings(own, RIVAL), budget)
         at = saved[0].budget if saved else budget if budget in {row["budget"] for row in own} else own[-1]["budget"]
         called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
-        table = _at_budget([row for row in own if row["budget"] == at], saved, measure, called)
+        table = _at_budget([row for row in own if row["budget"] == at], saved, called)
         things += [*[f"{opened(saved)}\n"] * bool(saved), table]
     if changing := [row for row in rows if "dips" in row]:
         things.append(dips_table(changing))
     return [*things, _notes(rows)]
 
 
-def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str, called: str) -> RenderableType:
+def _at_budget(own: Sequence[Row], saved: Sequence[Saving], called: str) -> RenderableType:
     """All policies with the same money, in columns that fit 80 characters."""
     rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
     others = [row for row in own if row is not rival and rival is not None and row["learnt"]]
-    gaps = holm({row["policy"]: paired(row, rival, measure) for row in others if not row["reference"]})  # type: ignore[arg-type]
+    gaps = holm({row["policy"]: paired(row, rival, "last") for row in others if not row["reference"]})  # type: ignore[arg-type]
     needs = {one.policy: needed(one) for one in saved}
-    header = ["policy", f"{measure} (%)", *[f"less {RIVAL}"] * bool(gaps)]
+    header = ["policy", "last (%)", *[f"less {RIVAL}"] * bool(gaps)]
     header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"] if saved else ["spent a round"]
     lines = []
     for row in own:
@@ -192,7 +186,7 @@ def _at_budget(own: Sequence[Row], saved: Sequence[Saving], measure: str, called
         without = (spent, "reference" if row["reference"] else "100 %" if row is rival else DASH)
         line = [
             row["policy"],
-            accuracy(_estimate(row[measure])).removesuffix(" %"),
+            accuracy(_estimate(row["last"])).removesuffix(" %"),
             *[_starred(gaps.get(row["policy"]))] * bool(gaps),
         ]
         lines.append([*line, *(needs.get(row["policy"], without) if saved else (spent,))])
@@ -229,14 +223,11 @@ def _estimate(value: Sequence[Any] | None) -> Estimate | None:
 def comparison_wide(rows: Sequence[Row], places: dict[Offer, list[Place]]) -> list[RenderableType]:
     """Return all columns: a table for each budget and kind of price, and which policy is best where."""
     known = [place.measure for place in next(iter(places.values()))]
-    return [*(budget_table(own, known, offer, places) for offer, own in _by_offer(rows).items()), best_table(places)]
+    return [*(budget_table(own, known, offer, places) for offer, own in grouped(rows, _offer).items()), best_table(places)]
 
 
-def _by_offer(rows: Sequence[Row]) -> dict[Offer, list[Row]]:
-    offers: dict[Offer, list[Row]] = {}
-    for row in rows:
-        offers.setdefault(Offer(row["prices"], row["budget"]), []).append(row)
-    return offers
+def _offer(row: Row) -> Offer:
+    return Offer(row["prices"], row["budget"])
 
 
 def budget_table(own: Sequence[Row], known: Sequence[str], offer: Offer, offers: Iterable[Offer]) -> StackedTable:
@@ -251,7 +242,7 @@ def budget_table(own: Sequence[Row], known: Sequence[str], offer: Offer, offers:
         ("money a round", lambda row: money(row["spend"])),
         (in_unit("paid in all", unit), lambda row: money(row["paid"])),
         (in_unit("paid a sample", unit), _price_paid),
-        ("over budget", lambda row: f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {_dearest(row)}"),
+        ("over budget", _over_budget),
         ("peak n", lambda row: number(row["peak_n"])),
         ("worst n_m − B_m", lambda row: signed(row["worst_excess"])),
         ("N", lambda row: number(row["N"])),
@@ -271,15 +262,16 @@ def _price_paid(row: Row) -> str:
     return DASH if paid is None or not offered else f"{money(paid)}, {percent(paid / offered)}"
 
 
-def _dearest(row: Row) -> str:
-    return percent(row["worst_spend"] / row["budget"]) if row["budget"] else DASH
+def _over_budget(row: Row) -> str:
+    dearest = row["worst_spend"] / row["budget"] if row["budget"] else None
+    return f"{row['overspent_runs']} of {row['seeds'] + row['diverged']}, {percent(dearest)}"
 
 
 def _verdict(row: Row) -> str:
     if row["reference"]:
         return "reference"
-    broken = ["money"] * (row["overspent_runs"] > 0) + ["memory"] * ((row["worst_excess"] or 0) > 0)
-    return f"✗ {', '.join(broken)}" if broken else "✓"
+    broken = broken_limits(row["overspent_runs"], row["worst_excess"])
+    return f"✗ {broken.replace(' and ', ', ')}" if broken else "✓"
 
 
 def share(closed: Estimate | None) -> str:
@@ -341,7 +333,7 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
     drawn = figure("Accuracy against money", f"{name}.svg") if one_price(found) else ""
     opening = [escape(opened(saved)), drawn, savings_table(saved).markdown()] if saved else [drawn]
     parts = [text["purpose"], *opening, setting, how_made(facts), text["how_to_read"]]
-    offers = _by_offer(compared)
+    offers = grouped(compared, _offer)
     for offer, own in offers.items():
         table = budget_table(own, known, offer, offers)
         parts += [f"## {escape(table.title)}", _price_offered(own[0]), table.markdown()]
@@ -349,7 +341,7 @@ def markdown(name: str, found: Sequence[Runs], setting: str, facts: dict[str, An
             parts += [text["how_to_read_dips"], dips_table(changing).markdown()]
     best = best_table(places(found))
     parts += [f"## {best.title}", best.markdown()]
-    return page(f"{name}: policies at equal spend", *parts, quick=facts["quick"])
+    return page(f"{name}: policies at equal spend", *parts)
 
 
 def _price_offered(row: Row) -> str:

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def summary_rows(run: RunFolder) -> list[dict[str, Any]]:
-    """Return each policy of a run as summary.json has it."""
-    return _rows(run, read_runs([run]))
-
-
-def _rows(run: RunFolder, found: Sequence[Runs]) -> list[dict[str, Any]]:
-    return [summarise(one, run.target).to_dict() for one in found]
+def summary_rows(run: RunFolder, found: Sequence[Runs] | None = None) -> list[dict[str, Any]]:
+    """Return each policy of a run as summary.json has it; `found` are its runs where they have been read already."""
+    return [summarise(one, run.target).to_dict() for one in (read_runs([run]) if found is None else found)]
 
 
 def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[RunFolder], Path]:
@@ -39,7 +35,7 @@ def conclude(folders: Sequence[Path | RunFolder], whole: Path) -> tuple[list[Run
     runs = [each if isinstance(each, RunFolder) else RunFolder.open(each) for each in folders]
     for run in runs:
         found = read_runs([run])
-        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(_rows(run, found)), indent=2).encode())
+        write_whole("summary", run.path / "summary.json", json.dumps(jsonable(summary_rows(run, found)), indent=2).encode())
         page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)
@@ -118,7 +114,6 @@ def conclude_comparison(
     folder: Path,
     name: str,
     command: str,
-    quick: bool = False,
     order: Sequence[str] = (),
     budget: float | None = None,
     report: bool = False,
@@ -133,7 +128,7 @@ def conclude_comparison(
         meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
         found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
-    facts = facts_of(command, folders, quick)
+    facts = facts_of(command, folders)
     saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
     text = comparison.markdown(name, found, _setting(folders[0]), facts, saved)
     write(folder, {f"{name}.md": text, f"{name}.json": as_json({**facts, "rows": rows})})

@@ -164,7 +164,7 @@ def _panel(key: str, policies: Sequence[Runs], title: str, y: str, digits: str) 
     return Panel(key, title, "Round", y, digits, [c for c in curves if c], levels)
 
 
-def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving], measure: str = "last") -> Panel:
+def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]) -> Panel:
     """Return accuracy over the money really spent: whole runs, a point for each budget; references are levels."""
     curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
@@ -173,7 +173,7 @@ def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Savin
             continue
         unit = str(own[0].get("unit") or "")
         spend = np.array([row["spend"] for row in own])
-        mean, half = zip(*(means(100 * np.array(row[f"{measure}_by_seed"])) for row in own), strict=True)
+        mean, half = zip(*(means(100 * np.array(row["last_by_seed"])) for row in own), strict=True)
         if own[0]["reference"]:  # takes no notice of the budget
             levels.append(Level("y", float(np.mean(mean)), f"{name}: {amount(unit, float(spend.mean()))} a round"))
         else:
@@ -182,7 +182,7 @@ def money_panel(rows: Sequence[Row], names: Sequence[str], saved: Sequence[Savin
     if ours is not None and ours.money is not None and ours.share is not None:
         text = f"{100 * ours.share.mean:.0f} % of the money"
         gap = Gap(ours.money.mean, ours.rival_money, 100 * ours.accuracy, text)
-    title = f"Test {MEASURES[measure]}, for the money"
+    title = f"Test {MEASURES['last']}, for the money"
     return Panel("accuracy-money", title, in_unit(MONEY, unit), "Test accuracy (%)", ".1f", curves, levels, gap)
 
 
@@ -221,18 +221,22 @@ def heats(policies: Sequence[Runs]) -> list[Heat]:
 
 def heat(index: int, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
     """From what clients hold, (runs, rounds, clients)."""
-    clients, rounds = (_groups(size, most) for size, most in zip(held.shape[:0:-1], CELLS, strict=True))
+    (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
     room, means_held = _averaged(buffers.astype(np.float64), clients), held.mean(axis=0).T
     means_held = _averaged(_averaged(means_held, clients).T, rounds).T
     ratio = np.divide(means_held, room[:, None], out=np.full_like(means_held, np.nan), where=room[:, None] > 0)
-    ends = np.append(clients[1:], buffers.size) - 1
-    labels = [str(a) if a == b else f"{a}–{b}" for a, b in zip(clients, ends, strict=True)]
     return Heat(index, labels, room, rounds + 1, held.shape[1], ratio)
 
 
-def _groups(size: int, most: int) -> NDArray[np.int64]:
-    """Where at most `most` groups of neighbours begin."""
-    return np.unique(np.linspace(0, size, min(size, most), endpoint=False).astype(np.int64))
+def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
+    """Return where at most `most` groups of neighbours begin, and what they are called.
+
+    >>> neighbours(5, 2)
+    (array([0, 2]), ['0–1', '2–4'])
+    """
+    starts = np.unique(np.linspace(0, size, min(size, most), endpoint=False).astype(np.int64))
+    ends = [*starts[1:].tolist(), size]
+    return starts, [str(a) if a == b - 1 else f"{a}–{b - 1}" for a, b in zip(starts.tolist(), ends, strict=True)]
 
 
 def _averaged(values: Floats, starts: NDArray[np.int64]) -> Floats:

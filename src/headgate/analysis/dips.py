@@ -8,11 +8,11 @@ below what it was when last looked at before, and ends when 90 % of that are rec
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.analysis.intervals import Estimate, Floats, estimate
+from headgate.analysis.intervals import Floats, estimate
 from headgate.analysis.runs import Ints, Runs
 from headgate.records.tables import CHANGED
 
@@ -84,9 +84,12 @@ class Dips:
     recovered: int
     """of them, those that ended before the next change"""
 
-    def estimate(self, name: str) -> Estimate:
-        """Return the mean over runs with its interval."""
-        return estimate(self.by_seed[name])
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The fields of a summary: means over runs with their intervals, and counts."""
+        names = {"daily": "daily_accuracy", **{name: f"dip_{name}" for name in ("depth", "length", "money")}}
+        means = {field: estimate(self.by_seed[name]) for name, field in names.items()}
+        return {**means, "dips": self.count, "dips_recovered": self.recovered}
 
 
 def summary_of_dips(one: Runs) -> Dips | None:

@@ -97,17 +97,6 @@ def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], 
         save_figure(_draw_panels(drawn, list(rehearsals), _one_style_each(len(results))), path)
 
 
-def horizontal_line(axes: Axes, level: float, text: str) -> None:
-    axes.axhline(level, color="black", linewidth=1, linestyle="--")
-    axes.annotate(text, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9)
-
-
-def vertical_line(axes: Axes, place: float, text: str) -> None:
-    axes.axvline(place, color="black", linewidth=1, linestyle="--")
-    where: Any = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom", "rotation": 90, "fontsize": 9}
-    axes.annotate(text, (place, 0.02), **where)
-
-
 ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily")} | {"money": ("spend", "debt")}
 """files and the panels in them"""
 
@@ -178,7 +167,11 @@ def _draw_panel(axes: Axes, panel: Panel, names: Sequence[str], styles: Sequence
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis, axes.get_xlim())
     for level in panel.levels:
-        (horizontal_line if level.axis == "y" else vertical_line)(axes, level.value, label(level.text))
+        (axes.axhline if level.axis == "y" else axes.axvline)(level.value, color="black", linewidth=1, linestyle="--")
+        place, turned = ((1, level.value), 0) if level.axis == "y" else ((level.value, 0.02), 90)
+        scales: Any = ("axes fraction", "data") if level.axis == "y" else ("data", "axes fraction")
+        where: Any = {"xycoords": scales, "ha": "right", "va": "bottom", "rotation": turned, "fontsize": 9}
+        axes.annotate(label(level.text), place, **where)
     if panel.gap is not None:
         _draw_gap(axes, panel.gap)
 
@@ -227,13 +220,13 @@ def _draw_heats(grids: Sequence[Heat], policies: Sequence[Runs]) -> Any:
     return figure
 
 
-def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, measure: str = "last", title: str = "") -> None:
+def draw_comparison(rows: Sequence[Row], found: Sequence[Saving], path: Path, title: str = "") -> None:
     """Draw accuracy over the money really spent; bars are 80 % intervals, `found` are the savings at one budget."""
     names = list(dict.fromkeys(row["policy"] for row in rows if row["learnt"]))
-    panel = money_panel(rows, names, found, measure)
+    panel = money_panel(rows, names, found)
+    panel = replace(panel, title=title or panel.title)
     with plt.rc_context(STYLE):
-        drawn = replace(panel, title=title) if title else panel
-        save_figure(_draw_panels([drawn], names, _one_style_each(len(names))), path)
+        save_figure(_draw_panels([panel], names, _one_style_each(len(names))), path)
 
 
 YOU, HEADGATE, POSSIBLE = "#777777", COLOURS[0], "#cccccc"

@@ -137,6 +137,21 @@ def by_column(rows: Iterable[Row], *columns: tuple[str, Callable[[Row], str]]) -
     return [title for title, _ in columns], [[text(row) for _, text in columns] for row in rows]
 
 
+Key = TypeVar("Key")
+
+
+def grouped(things: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
+    """Return things by their key, in the order in which they come.
+
+    >>> grouped(["one", "two", "three"], len)
+    {3: ['one', 'two'], 5: ['three']}
+    """
+    found: dict[Key, list[Row]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return found
+
+
 def _minus(text: str) -> str:
     return text.replace("-", "−")
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from headgate.analysis.formatting import accuracy, listed, money, percent, plus_minus
+from headgate.analysis.formatting import accuracy, grouped, listed, money, percent, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, student
 from headgate.analysis.runs import Runs, gaps
 from headgate.errors import DataError
@@ -35,8 +35,7 @@ class Limits:
     @property
     def which(self) -> str:
         """Which limit was broken: "money", "memory" or both; empty where none was."""
-        broken = ["money"] * (self.runs_over_budget > 0) + ["memory"] * ((self.excess or 0) > 0)
-        return " and ".join(broken)
+        return broken_limits(self.runs_over_budget, self.excess)
 
     @property
     def broken(self) -> str:
@@ -48,6 +47,15 @@ class Limits:
         if self.excess is not None and self.excess > 0:
             said.append(f"a client holds up to {self.excess} more than its buffer")
         return "; ".join(said)
+
+
+def broken_limits(runs_over_budget: int, excess: int | None) -> str:
+    """Return which limits were broken: "money", "memory" or both; empty where none was.
+
+    >>> broken_limits(2, 1), broken_limits(0, None)
+    ('money and memory', '')
+    """
+    return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
 
 
 def limits_of(spent: Floats, allowed: float, excess: int | None) -> Limits:
@@ -122,9 +130,7 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 
 def groups(found: Sequence[Runs]) -> dict[str, list[Runs]]:
     """Runs that may be ranked together: of the same data and the same budget; by what tells the groups apart."""
-    by_key: dict[tuple[str | None, float], list[Runs]] = {}
-    for one in found:
-        by_key.setdefault((one.data, one.budget), []).append(one)
+    by_key = grouped(found, lambda one: (one.data, one.budget))
     kinds, budgets = ({key[i] for key in by_key} for i in (0, 1))
     return {
         ", ".join([str(data)] * (len(kinds) > 1) + [f"budget {money(budget)}"] * (len(budgets) > 1)): own
@@ -142,22 +148,17 @@ def _conclusion(found: Sequence[Runs]) -> str:
     ranked = [one for one in played if not one.reference]
     if not ranked:
         return ""
-    said = [_so_far(played) + _best(ranked)]
-    broken: dict[str, list[str]] = {}
-    for one in ranked:
-        broken.setdefault(limits(one).which, []).append(one.label)
-    named = [f"{listed(names)} ({which})" for which, names in broken.items() if which]
+    so_far = ""
+    if not all(one.finished for one in played):
+        some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
+        so_far = f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
+    said = [so_far + _best(ranked)]
+    broken = grouped(ranked, lambda one: limits(one).which)
+    named = [f"{listed([one.label for one in own])} ({which})" for which, own in broken.items() if which]
     said += [f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"] * bool(named)
     if any(one.peak_excess is None for one in ranked):
         said.append("What each client held was not recorded, so of memory nothing is known.")
     return " ".join(said)
-
-
-def _so_far(played: Sequence[Runs]) -> str:
-    if all(one.finished for one in played):
-        return ""
-    some = "" if all(one.begun.all() for one in played) else ", before all runs have begun"
-    return f"So far, in {min(one.complete for one in played)} of {max(one.rounds for one in played)} rounds{some}: "
 
 
 def _best(ranked: Sequence[Runs]) -> str:

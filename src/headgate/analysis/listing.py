@@ -1,14 +1,13 @@
 """A run in one line of a list: how far it is, what it spent, which policy is best within its limits."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from headgate.analysis.curves import thinned
 from headgate.analysis.limits import best_within_limits, limits
-from headgate.analysis.runs import Runs, runs_of
+from headgate.analysis.runs import runs_of
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.rows import Rows
@@ -49,6 +48,8 @@ def run_row(
     best = best_within_limits(played)
     shown = best or max(ranked, key=lambda one: spend[one.policy], default=None)
     done = sum(int(one.reached.sum()) for one in found) // max(1, len(run.runs))
+    curve = [] if best is None else best.curve.mean(axis=0)[thinned(best.t.size, SPARK)].tolist()
+    spark = [round(value, 5) for value in curve if math.isfinite(value)]
     elapsed, budget = run.state.get("elapsed_s"), run.budget if run.config else None
     return {
         **{key: getattr(run, key) for key in ("name", "sweep", "rounds", "policies", "started")},
@@ -67,11 +68,7 @@ def run_row(
         "over_budget": [one.policy for one in ranked if one is not shown and limits(one).runs_over_budget],
         "best_policy": best.policy if best else None,
         "best_accuracy": float(best.best.mean()) if best else None,
-        "spark": _spark(best) if best else [],
+        "spark": spark,
         "elapsed": float(elapsed) if isinstance(elapsed, int | float) else None,
         "problem": problem,
     }
-
-
-def _spark(best: Runs) -> list[float]:
-    return [round(float(value), 5) for value in best.curve.mean(axis=0)[thinned(best.t.size, SPARK)] if np.isfinite(value)]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -16,15 +15,10 @@ from headgate import __version__
 from headgate.analysis.formatting import duration
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
-from headgate.records.source import commit
 from headgate.records.sums import read_sealed
 from headgate.records.tables import shard_folders
+from headgate.records.writer import commit
 from headgate.writing import replace_file
-
-QUICK_WARNING = (
-    "> **A trial run** (`--quick`): two seeds, a few rounds, logistic regression on the small digits. "
-    "It shows that the chain works; its numbers and verdicts mean nothing."
-)
 
 
 @cache
@@ -39,13 +33,13 @@ def words(module: str, name: str = "words.toml") -> dict[str, Any]:
     return tomllib.loads(beside(module, name))
 
 
-def page(title: str, *parts: str, quick: bool = False) -> str:
+def page(title: str, *parts: str) -> str:
     """A heading and its parts: paragraphs, tables, figures; empty ones are left out.
 
     >>> page("Rates", "Measured.", "", "## Claims")
     '# Rates\\n\\nMeasured.\\n\\n## Claims\\n'
     """
-    return "\n\n".join(filter(None, [f"# {title}", QUICK_WARNING if quick else "", *parts])) + "\n"
+    return "\n\n".join(filter(None, [f"# {title}", *parts])) + "\n"
 
 
 def figure(shows: str, file: str) -> str:
@@ -84,41 +78,6 @@ def write_whole(what: str, path: Path, content: bytes | Callable[[BinaryIO], obj
         raise DataError(f"{what} {path}: cannot be written ({why})") from None
 
 
-def read_numbers(path: Path) -> dict[str, Any]:
-    """What `as_json` wrote; nothing where there is no such file."""
-    if not path.is_file():
-        return {}
-    try:
-        numbers = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); delete it and make it again") from None
-    if not isinstance(numbers, dict):
-        raise DataError(f"{path}: must hold a JSON object; delete it and make it again")
-    return numbers
-
-
-def of_one_sort(path: Path, quick: bool) -> dict[str, Any]:
-    """`read_numbers`, refused where a trial run would be mixed with real results."""
-    known = read_numbers(path)
-    if known and bool(known.get("quick")) != quick:
-        kind, other = ("a trial run", "real results") if quick else ("real results", "a trial run")
-        raise DataError(f"{path.parent}: holds {other}, {kind} would be mixed with them; choose another --out or --pages")
-    return known
-
-
-def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """
-    >>> print(table(["a", "b"], [["1", "x|y"]]))
-    | a | b |
-    |---|---|
-    | 1 | x\\|y |
-    """
-    rows = [header, *lines]
-    text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    text.insert(1, "|" + "---|" * len(header))
-    return "\n".join(text)
-
-
 UNRECORDED = "not recorded"
 
 
@@ -128,7 +87,15 @@ def facts_of(command: str, runs: Sequence[RunFolder], quick: bool = False) -> di
     commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
     dates = sorted({str(each.get("started", ""))[:10] for each in known})
     devices = [f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}" for each in known]
-    return _facts(command, quick, commits, dates, list(dict.fromkeys(devices)), sum(map(_computing, runs)))
+    return {
+        "command": command,
+        "quick": quick,
+        "page_commit": this_code(),
+        "commits": commits,
+        "dates": dates,
+        "devices": list(dict.fromkeys(devices)),
+        "computing_s": round(sum(map(_computing, runs)), 1),
+    }
 
 
 def _computing(run: RunFolder) -> float:
@@ -138,26 +105,8 @@ def _computing(run: RunFolder) -> float:
     return sum(float(each) for each in seconds if isinstance(each, int | float) and not isinstance(each, bool))
 
 
-def facts_of_now(command: str, took_s: float, quick: bool = False) -> dict[str, Any]:
-    """The same for what was computed just now, on this machine."""
-    return _facts(command, quick, [_this_code()], [time.strftime("%Y-%m-%d")], ["cpu"], took_s)
-
-
-def _facts(
-    command: str, quick: bool, commits: list[str], dates: list[str], devices: list[str], seconds: float
-) -> dict[str, Any]:
-    return {
-        "command": command,
-        "quick": quick,
-        "page_commit": _this_code(),
-        "commits": commits,
-        "dates": dates,
-        "devices": devices,
-        "computing_s": round(seconds, 1),
-    }
-
-
-def _this_code() -> str:
+def this_code() -> str:
+    """Return the commit of this code, or its version where it lies in no checkout."""
     return commit() or f"headgate {__version__}"
 
 

@@ -1,7 +1,6 @@
 """Rehearsals as rows and as one line per policy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import polars as pl
 
 from headgate.analysis.limits import Limits, limits_of
 from headgate.analysis.pages import check_file, write_whole
+from headgate.analysis.summary import PolicySummary
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
 from headgate.escaping import cell
@@ -47,45 +47,18 @@ def write(frame: pl.DataFrame, path: Path) -> None:
     write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
 
 
-@dataclass(frozen=True)
-class Summary:
-    """One policy over all its runs. Means are over runs; violations are the paper's, of the mean over runs."""
-
-    policy: str
-    rounds: int
-    runs: int
-    spend_per_round: float
-    budget: float
-    runs_over_budget: int
-    """runs that spent more than budget·rounds in all"""
-    dearest_share: float | None
-    """what the dearest run spent, as a share of that"""
-    kept_limits: bool
-    """by every run, client and round"""
-    cost_violation: float
-    buffer_violation: float
-    mean_n: float
-    peak_n: int
-    peak_excess: int
-    """largest n_m(t) − B_m of any client, round and run"""
-    N: float
-    n_eff: float
-    free: float
-    """samples that nobody paid for"""
-    mean_penalty: float
-    bound: float
-    regret: float
-
-
-def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> Summary:
+def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> PolicySummary:
+    """Return what a rehearsed policy came to, of all its runs."""
     k, system = experiment.bound, experiment.system
     bound, peak_excess = result.bound(k).sum(axis=-1), int(result.peak_excess.max())
     kept = limits_of(result.spend.sum(axis=-1), system.budget * result.rounds, peak_excess)
-    return Summary(
+    spend = float(result.spend.mean())
+    return PolicySummary(
         policy=name,
         rounds=result.rounds,
         runs=len(bound),
-        spend_per_round=float(result.spend.mean()),
+        spend_per_round=spend,
+        spend_share=spend / system.budget if system.budget else None,
         budget=system.budget,
         runs_over_budget=kept.runs_over_budget,
         dearest_share=kept.dearest,
@@ -104,7 +77,7 @@ def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) ->
     )
 
 
-def broken_limits(summary: Summary, policy: AdmissionPolicy) -> str:
+def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
     """Which limit is broken and by how much, with the way out; empty where both are kept."""
     broken = Limits(summary.runs, summary.runs_over_budget, summary.dearest_share, summary.peak_excess).broken
     if not broken:

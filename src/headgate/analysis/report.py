@@ -13,16 +13,16 @@ import numpy as np
 
 from headgate.analysis.comparison import opened, several_budgets
 from headgate.analysis.comparison import rows as rows_of
-from headgate.analysis.curves import Curve, Heat, LineStyle, Panel, heats, line_styles, money_panel, panels, rounded
+from headgate.analysis.curves import LineStyle, Panel, heats, line_styles, money_panel, panels, rounded
 from headgate.analysis.formatting import duration, percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.pages import beside, drawing, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Saving, amount, chosen_budget, needed, savings
-from headgate.analysis.summary import Column, PolicySummary, breakdown_note, check_target, columns, summarise
+from headgate.analysis.summary import Column, PolicySummary, breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.records.reader import RunFolder
-from headgate.records.scored import read_scored
+from headgate.records.sums import read_scored
 
 
 def write_report(
@@ -37,7 +37,6 @@ def write_report(
     Where they were played at several budgets the page begins with what each policy needs for the same accuracy, and its
     figures over rounds are of the runs at `budget`. `found` are the runs where they have been read already.
     """
-    check_target(target)
     if not runs:
         raise SettingError("report: at least one run is needed")
     if not out.parent.is_dir():
@@ -69,12 +68,13 @@ def _page(runs: Sequence[RunFolder], policies: Sequence[Runs], target: float | N
     shown = [run for run in runs if run.budget == saved[0].budget][:1] if saved else runs
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
     title = f"{shown[0].path.parent.name}: policies at {len({one.budget for one in policies})} budgets" if saved else title
+    lede = _escape(said).replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")  # no line ends within a number
     first = [money_panel(compared, [one.policy for one in drawn], saved)] if saved else []
     return beside(__file__, "report.html").format(
         title=_escape(title),
         styles="".join(map(drawing, ("base.css", "parts.css", "report.css"))),
         early=drawing("early.js"),
-        lede=f'<p class="lede">{_unbroken(said)}</p>' if said else "",
+        lede=f'<p class="lede">{lede}</p>' if said else "",
         saved=_saved(saved),
         facts="".join(_facts(run, len(shown) > 1) for run in shown),
         note="" if any(s.rounds for s in summaries) else '<p class="note">No round has been recorded yet.</p>',
@@ -106,11 +106,6 @@ def _saved(saved: Sequence[Saving]) -> str:
 between budgets it is interpolated. The figures over rounds below are of the runs at {first.budget:g} a round.</p></section>"""
 
 
-def _unbroken(text: str) -> str:
-    """Escaped, and no line ends between a number and what belongs to it."""
-    return _escape(text).replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
-
-
 def _facts(run: RunFolder, named: bool) -> str:
     """What was run, in a few words each."""
     state, environment, buffers = run.state, run.environment, run.buffers
@@ -121,7 +116,7 @@ def _facts(run: RunFolder, named: bool) -> str:
         "diverged": f"all models diverged, round {state['round']} of {run.rounds}",
     }[run.status]
     machine = [environment[key] for key in ("executor", "device", "dtype") if environment.get(key)]
-    took = read_scored([state])
+    took, looks = state.get("elapsed_s"), read_scored([state])
     facts = [
         ("State", status),
         ("Policies", len(state["policies"])),
@@ -131,17 +126,12 @@ def _facts(run: RunFolder, named: bool) -> str:
         ("Data", run.kind("data") or ""),
         ("Model", run.kind("model") or ""),
         ("Computed with", ", ".join(map(str, machine))),
-        ("Time", _elapsed(state.get("elapsed_s"))),
-        ("Looking at samples", f"{took.samples:,} in {duration(took.seconds)}" if took.samples else ""),
+        ("Time", duration(float(took)) if isinstance(took, int | float) and 0 <= took < math.inf else ""),
+        ("Looking at samples", f"{looks.samples:,} in {duration(looks.seconds)}" if looks.samples else ""),
     ]
     items = "".join(f"<div><dt>{_escape(key)}</dt><dd>{_escape(value)}</dd></div>" for key, value in facts if value != "")
     heading = f'<h2 class="run">{_escape(run.name)}</h2>' if named else ""
     return f'{heading}<dl class="facts">{items}</dl>'
-
-
-def _elapsed(seconds: object) -> str:
-    fine = isinstance(seconds, int | float) and math.isfinite(seconds) and seconds >= 0
-    return duration(float(seconds)) if fine else ""  # type: ignore[arg-type]
 
 
 def _table(summaries: Sequence[PolicySummary], look_of: Sequence[LineStyle], shown: Sequence[Column]) -> str:
@@ -183,7 +173,17 @@ def _data(policies: Sequence[Runs], first: Sequence[Panel] = ()) -> str:
     data = {
         "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, line_styles(policies), strict=True)],
         "panels": [_panel_data(panel) for panel in (*first, *panels(policies))],
-        "heats": [_heat_data(heat) for heat in heats(policies)],
+        "heats": [
+            {
+                "series": heat.policy,
+                "clients": heat.clients,
+                "t": heat.rounds.tolist(),
+                "last": heat.last,
+                "buffers": rounded(heat.buffers),
+                "ratio": rounded(heat.ratio, 4),
+            }
+            for heat in heats(policies)
+        ],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -191,27 +191,15 @@ def _data(policies: Sequence[Runs], first: Sequence[Panel] = ()) -> str:
 
 def _panel_data(panel: Panel) -> dict[str, Any]:
     same = {name: getattr(panel, name) for name in ("key", "title", "x", "y", "digits", "log", "log_x")}
-    curves = [_curve_data(curve) for curve in panel.curves]
+    curves = [
+        {
+            "series": curve.policy,
+            "t": None if curve.t is None else curve.t.tolist(),
+            "x": rounded(curve.x) if curve.t is None else None,
+            "mean": rounded(curve.mean),
+            "half": None if np.isnan(curve.half).all() else rounded(curve.half),
+        }
+        for curve in panel.curves
+    ]
     gap = None if panel.gap is None else panel.gap._asdict()
     return {**same, "curves": curves, "levels": [level._asdict() for level in panel.levels], "gap": gap}
-
-
-def _curve_data(curve: Curve) -> dict[str, Any]:
-    return {
-        "series": curve.policy,
-        "t": None if curve.t is None else curve.t.tolist(),
-        "x": rounded(curve.x) if curve.t is None else None,
-        "mean": rounded(curve.mean),
-        "half": None if np.isnan(curve.half).all() else rounded(curve.half),
-    }
-
-
-def _heat_data(heat: Heat) -> dict[str, Any]:
-    return {
-        "series": heat.policy,
-        "clients": heat.clients,
-        "t": heat.rounds.tolist(),
-        "last": heat.last,
-        "buffers": rounded(heat.buffers),
-        "ratio": rounded(heat.ratio, 4),
-    }

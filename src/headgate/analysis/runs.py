@@ -201,23 +201,11 @@ class Runs:
     def chosen(self) -> Floats:
         """Test accuracy of the model that is best on what was held out of the training images, the first of several,
         (learnt,); empty where nothing was held out."""
-        judged = self._held_out
-        if not judged.size:
-            return np.empty(0)
-        return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
-
-    @property
-    def held_out(self) -> Floats:
-        """Highest accuracy on what was held out of the training images, (learnt,); empty where nothing was."""
-        judged = self._held_out
-        return judged.max(axis=1) if judged.size else np.empty(0)
-
-    @cached_property
-    def _held_out(self) -> Floats:
-        """Accuracy on it at the evaluated rounds, (learnt, E)."""
         held = self.values.get("validation_accuracy")
         judged = np.empty(0) if held is None else held[:, : self.complete][self.begun & ~self.lost][:, self.t - 1]
-        return np.empty(0) if np.isnan(judged).any() else judged
+        if not judged.size or np.isnan(judged).any():
+            return np.empty(0)
+        return np.take_along_axis(self._accuracy[:, self.t - 1], judged.argmax(axis=1, keepdims=True), axis=1)[:, 0]
 
     def measure(self, name: str) -> Floats:
         """One of `MEASURES`."""
@@ -246,7 +234,8 @@ def _peak(values: NDArray[Any]) -> int | None:
 
 def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
     """Every policy of every run folder, in the order they were run."""
-    names = _distinct([run.name for run in folders])
+    names = [run.name for run in folders]  # folders of the same name in different places are numbered
+    names = [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
     found = []
     for run, name in zip(folders, names, strict=True):
         metrics = run.rows("metrics")
@@ -266,11 +255,6 @@ def read_finished(paths: Sequence[Path]) -> list[Runs]:
             where = f"metrics of policy {one.policy}"
             raise DataError(f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds and {one.rounds} rounds")
     return found
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Number folders of the same name in different places."""
-    return [name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})" for i, name in enumerate(names)]
 
 
 def runs_of(

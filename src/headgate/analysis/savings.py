@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.formatting import interval, listed, percent
+from headgate.analysis.formatting import grouped, interval, listed, percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate, Floats, student, t_quantile
 from headgate.errors import DataError
 
@@ -89,9 +89,7 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
     """Each policy's, of the seeds that all of them have learnt at all budgets, and the number of these seeds."""
     own = [row for row in rows if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")]
     seeds = sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
-    found: dict[str, list[Row]] = {}
-    for row in sorted(own, key=lambda row: row["spend"]):
-        found.setdefault(row["policy"], []).append(row)
+    found = grouped(sorted(own, key=lambda row: row["spend"]), lambda row: str(row["policy"]))
 
     def chosen(row: Row) -> list[float]:
         by_seed = _by_seed(row, measure)
@@ -189,9 +187,7 @@ def _normal(z: float) -> float:
 
 def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[Saving]:
     """Those at this budget of the rival, or at the middle one of those at which most is known."""
-    by_budget: dict[float, list[Saving]] = {}
-    for one in found:
-        by_budget.setdefault(one.budget, []).append(one)
+    by_budget = grouped(found, lambda one: one.budget)
     if budget in by_budget:
         return by_budget[budget]
     known = {each: sum(one.money is not None for one in own) for each, own in by_budget.items()}
@@ -215,12 +211,12 @@ def sentence(found: Sequence[Saving]) -> str:
     first = found[0]
     called = {"constant": "constant admission"}.get(first.rival, first.rival)
     reached = f"{called} reaches {percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)} a round"
-    return f"{reached}; {listed([_needs(one) for one in found])}."
-
-
-def _needs(one: Saving) -> str:
-    money, share = needed(one)
-    return f"{one.policy} needs {money}, {share} of it" if one.ends[1] < math.inf else f"for {one.policy} that {UNKNOWN}"
+    needs = []
+    for one in found:
+        money, share = needed(one)
+        known = one.ends[1] < math.inf
+        needs.append(f"{one.policy} needs {money}, {share} of it" if known else f"for {one.policy} that {UNKNOWN}")
+    return f"{reached}; {listed(needs)}."
 
 
 def needed(one: Saving) -> tuple[str, str]:

@@ -3,67 +3,80 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.analysis.dips import Dips, summary_of_dips
+from headgate.analysis.dips import summary_of_dips
 from headgate.analysis.formatting import DASH, accuracy, money, money_in, number, percent, plus_minus, signed
 from headgate.analysis.intervals import Estimate, Floats, estimate
-from headgate.analysis.limits import limits
+from headgate.analysis.limits import broken_limits, limits
 from headgate.analysis.pages import words
 from headgate.analysis.runs import Runs
 from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.theory.comparison import buffer_violation, cost_violation
 
+OPTIONAL = (
+    "daily_accuracy", "dip_depth", "dip_length", "dip_money", "dips", "dips_recovered", "paid_for_looks",
+    "mean_n", "free", "mean_penalty", "regret",
+)  # fmt: skip
+"""fields that not every run has"""
+REHEARSED = (
+    "policy", "rounds", "runs", "spend_per_round", "budget", "runs_over_budget", "dearest_share", "kept_limits",
+    "cost_violation", "buffer_violation", "mean_n", "peak_n", "peak_excess", "N", "n_eff", "free", "mean_penalty", "bound",
+    "regret",
+)  # fmt: skip
+"""fields that a rehearsal has"""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class PolicySummary:
-    """One policy over its runs, up to the round that all of them have reached. Accuracies are of the runs whose model was not
-    lost, everything else of all. Means are over runs; violations are the paper's, of the mean over runs. None where nothing
-    was measured."""
+    """One policy over its runs or rehearsals, up to the round that all of them have reached. Accuracies are of the runs whose
+    model was not lost, everything else of all. Means are over runs; violations are the paper's, of the mean over runs. None
+    where nothing was measured."""
 
     policy: str
-    reference: bool
+    reference: bool = False
     """knows or spends what nobody has: shown, never ranked"""
     runs: int
     """that have begun"""
-    lost: int
+    lost: int = 0
     """of them, those whose model diverged"""
     rounds: int
     """that every run has reached"""
     budget: float
-    best_accuracy: Estimate | None
+    best_accuracy: Estimate | None = None
     """highest so far, at the end"""
-    last_accuracy: Estimate | None
+    last_accuracy: Estimate | None = None
     """over the evaluations in the last tenth of the rounds"""
-    mean_accuracy: Estimate | None
+    mean_accuracy: Estimate | None = None
     """highest so far, mean over the evaluated rounds"""
-    chosen_accuracy: Estimate | None
+    chosen_accuracy: Estimate | None = None
     """of the model that is best on held-out training images"""
-    target: float | None
-    reached: int
+    target: float | None = None
+    reached: int = 0
     """runs whose accuracy reached the target"""
-    first_round: float | None
+    first_round: float | None = None
     """at which they did, mean over these runs"""
     spend_per_round: float | None
     spend_share: float | None
     """the same as a share of the budget"""
-    paid: float | None
+    paid: float | None = None
     """money of a run in all, mean over runs"""
-    price_paid: float | None
+    price_paid: float | None = None
     """what a sample cost that was admitted, mean over samples"""
-    price_offered: float | None
+    price_offered: float | None = None
     """the price, mean over rounds and runs"""
-    unit: str
+    unit: str = ""
     """what money is counted in, where prices are real ones"""
     runs_over_budget: int
     """runs that spent more than the budget of all rounds asked for"""
     dearest_share: float | None
     """what the dearest run spent in all, as a share of that"""
     kept_limits: bool
+    """by every run, client and round"""
     cost_violation: float | None
     buffer_violation: float | None
     peak_n: int | None
@@ -72,9 +85,9 @@ class PolicySummary:
     N: float | None
     n_eff: float | None
     bound: float | None
-    """sum over rounds; none where a round has none, as one without a sample"""
+    """sum over rounds; of runs, none where a round has none, as one without a sample"""
     daily_accuracy: Estimate | None = None
-    """by the concepts of the day, mean over the evaluated rounds; like what follows, where the world changes alone"""
+    """by the concepts of the day, mean over the evaluated rounds; like the dips, where the world changes alone"""
     dip_depth: Estimate | None = None
     dip_length: Estimate | None = None
     dip_money: Estimate | None = None
@@ -82,24 +95,25 @@ class PolicySummary:
     dips_recovered: int | None = None
     paid_for_looks: float | None = None
     """of `paid`, where clients look at samples before they buy"""
+    mean_n: float | None = None
+    """samples that all clients hold, mean over rounds and runs; like what follows, of a rehearsal alone"""
+    free: float | None = None
+    """samples that nobody paid for"""
+    mean_penalty: float | None = None
+    regret: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON holds them; what only some runs have is left out of the others."""
-        extra = [each.name for each in fields(self) if each.default is not MISSING]
-        there = {"paid_for_looks": self.paid_for_looks is not None}
-        absent = [name for name in extra if not there.get(name, self.dips is not None)]
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in absent}
-        return {key: value.to_dict() if isinstance(value, Estimate) else value for key, value in values.items()}
-
-
-def check_target(target: float | None) -> None:
-    if target is not None and not 0 < target <= 1:
-        raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        known = [name for name, value in named.items() if name not in OPTIONAL or value is not None]
+        names = known if self.mean_n is None else REHEARSED
+        return {name: each.to_dict() if isinstance(each := named[name], Estimate) else each for name in names}
 
 
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
     """`target` is an accuracy between 0 and 1."""
-    check_target(target)
+    if target is not None and not 0 < target <= 1:
+        raise SettingError(f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9 for 90 %")
     kept, first = limits(one), _first_rounds(one, target)
     spend, held, dips = _mean(one.spend), one.held, summary_of_dips(one)
     return PolicySummary(
@@ -132,14 +146,9 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         N=_mean(one.distinct),
         n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
         bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
-        **({} if dips is None else _dip_fields(dips)),
+        **({} if dips is None else dips.summary),
         paid_for_looks=None if one.spent_on_looks is None else _mean(one.spent_on_looks),
     )
-
-
-def _dip_fields(dips: Dips) -> dict[str, Any]:
-    means = {f"dip_{name}": dips.estimate(name) for name in ("depth", "length", "money")}
-    return {"daily_accuracy": dips.estimate("daily"), **means, "dips": dips.count, "dips_recovered": dips.recovered}
 
 
 def _first_rounds(one: Runs, target: float | None) -> Floats:
@@ -193,10 +202,6 @@ def columns(target: float | None, summaries: Sequence[PolicySummary] = ()) -> li
     ]
 
 
-def _broken(s: PolicySummary) -> str:
-    return " and ".join(["money"] * (s.runs_over_budget > 0) + ["memory"] * ((s.peak_excess or 0) > 0))
-
-
 def _over_budget(s: PolicySummary) -> str:
     if not s.runs:
         return DASH
@@ -212,7 +217,8 @@ def _paid(s: PolicySummary) -> str:
     return DASH if s.price_paid is None else f"{money_in(s.unit, s.price_paid)} of {money(s.price_offered)}"
 
 
-def _whole(value: float | None) -> str:
+def whole_number(value: float | None) -> str:
+    """Return a number without its fraction."""
     return number(value if value is None else round(value))
 
 
@@ -237,7 +243,9 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Dip costs": lambda s: _in_unit(s, None if s.dip_money is None else s.dip_money.mean),
     AT_TARGET: lambda s: DASH if s.first_round is None else f"{s.first_round:.1f} ({s.reached} of {s.runs})",
     "Spend a round": lambda s: money(s.spend_per_round),
-    "Limits": lambda s: "reference" if s.reference else "kept" if s.kept_limits else f"over: {_broken(s)}",
+    "Limits": lambda s: (
+        "reference" if s.reference else "kept" if s.kept_limits else f"over: {broken_limits(s.runs_over_budget, s.peak_excess)}"
+    ),
     "Paid in all": lambda s: money_in(s.unit, s.paid),
     "For looks": lambda s: _in_unit(s, s.paid_for_looks),
     "Paid a sample": _paid,
@@ -246,8 +254,8 @@ TEXTS: dict[str, Callable[[PolicySummary], str]] = {
     "Vio_B": lambda s: number(s.buffer_violation),
     "Peak n": lambda s: number(s.peak_n),
     EXCESS: lambda s: signed(s.peak_excess),
-    "N": lambda s: _whole(s.N),
-    "N_eff": lambda s: _whole(s.n_eff),
+    "N": lambda s: whole_number(s.N),
+    "N_eff": lambda s: whole_number(s.n_eff),
     "Bound": lambda s: number(s.bound),
 }
 BROKEN: dict[str, Callable[[PolicySummary], bool]] = {

@@ -5,25 +5,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from headgate.analysis.comparison import comparison_tables, several_budgets
 from headgate.analysis.comparison import rows as rows_of
 from headgate.analysis.display import StackedTable, plain_text
-from headgate.analysis.formatting import DASH, counted, money, number, percent, signed
+from headgate.analysis.formatting import DASH, by_column, counted, money, number, percent, signed
 from headgate.analysis.limits import conclusion
-from headgate.analysis.rehearsal import Summary
+from headgate.analysis.rehearsal import summarise_rehearsal, way_out_of_limits
 from headgate.analysis.runs import Runs, read_runs
-from headgate.analysis.summary import breakdown_note, columns, summarise
+from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise, whole_number
+from headgate.control.plan import Plan
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
 
 if TYPE_CHECKING:
     from headgate.learning.datasets import DatasetEntry
-from rich.text import Text
-
-from headgate.analysis.formatting import by_column
-from headgate.analysis.rehearsal import broken_limits, summarise_rehearsal
-from headgate.control.plan import Plan
 
 NARROW = ("Best", "Last", "Daily", "Spend a round", "Limits")
 """columns of a finished run unless all are asked for"""
@@ -33,7 +30,7 @@ BOUND = (
 )
 
 
-def rehearsal_tables(experiment: Experiment, summaries: Sequence[Summary]) -> list[RenderableType]:
+def rehearsal_tables(experiment: Experiment, summaries: Sequence[PolicySummary]) -> list[RenderableType]:
     """Rehearsed policies, one a line."""
     e = experiment
     size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
@@ -46,7 +43,8 @@ def rehearsal_tables(experiment: Experiment, summaries: Sequence[Summary]) -> li
             f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}",
             *map(number, (s.cost_violation, s.buffer_violation, s.mean_n, s.peak_n)),
             signed(s.peak_excess),
-            *map(number, (round(s.N), round(s.n_eff), s.free, s.mean_penalty, s.bound, s.regret)),
+            *map(whole_number, (s.N, s.n_eff)),
+            *map(number, (s.free, s.mean_penalty, s.bound, s.regret)),
         ]
         for s in summaries
     ]
@@ -125,7 +123,7 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "buffer_violation": summary.buffer_violation,
         "peak_buffer": made.peak_buffer,
         "why": made.why,
-        "warning": broken_limits(summary, made.policy),
+        "warning": way_out_of_limits(summary, made.policy),
     }
 
 

@@ -7,10 +7,9 @@ from rich.console import Console
 
 from headgate import __version__
 from headgate.cli import control, flower, learning, ledger
-from headgate.cli.command_group import CommandGroup
-from headgate.cli.compare import compare
-from headgate.cli.console import say
-from headgate.cli.serve import serve
+from headgate.cli.console import CommandGroup, say
+from headgate.cli.control import compare
+from headgate.cli.learning import serve
 from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
-from headgate.errors import Interrupted
 from headgate.escaping import json_text, printable
 
 
@@ -58,15 +58,6 @@ def played(policies: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def same_command_goes_on() -> Iterator[None]:
-    """Where runs are a part of the work, taking up the runs alone would not finish it."""
-    try:
-        yield
-    except Interrupted as stop:
-        raise Interrupted(stop.what, "nothing is lost, the same command goes on") from None
-
-
-@contextmanager
 def status(format_: Format, text: str) -> Iterator[None]:
     if format_ is Format.json:
         yield
@@ -79,3 +70,15 @@ def print_json(value: Any) -> None:
     from headgate.analysis.formatting import jsonable
 
     print(json_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False)))
+
+
+CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
+"""what typer is built on: newer ones bring their own"""
+
+
+class CommandGroup(TyperGroup):
+    """Suggest once what a wrong command may have meant: where click does, typer does not."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")

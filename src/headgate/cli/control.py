@@ -1,12 +1,13 @@
 """The commands of control: recipes, plan, rehearse, replay."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import headgate
-from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, played, print_json, recipe_overrides, say, status
+from headgate.cli.console import AsFormat, Format, Quiet, Recipe, Set, Wide, played, print_json, recipe_overrides, say, status
 from headgate.errors import Interrupted, SettingError
 
 
@@ -104,23 +105,20 @@ def rehearse(
     the round), spend (in the round), penalty, bound (the round's term of Theorem 1), peak_excess (max n_m - B_m).
     """
     from headgate.analysis.display import show
-    from headgate.analysis.rehearsal import check_out, write
+    from headgate.analysis.rehearsal import write
 
     experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
-    if out is not None:
-        check_out(out)
-    if figure is not None:
-        from headgate.analysis.figures import check_figure, draw_rehearsal
-
-        check_figure(figure)
+    _check_files(out, figure)
     done = headgate.rehearse(experiment, quiet)
     if done.results:
         if out is not None:
             write(done.frame, out)
         if figure is not None:
+            from headgate.analysis.figures import draw_rehearsal
+
             draw_rehearsal(experiment, done.results, figure)
         if format_ is Format.json:
-            print_json(done.summary)
+            print_json([each.to_dict() for each in done.summary])
         else:
             show(*done.render())
         for path in filter(None, (out, figure)):
@@ -128,6 +126,18 @@ def rehearse(
     if done.interrupted:
         kept = ", ".join(f"{name} {result.rounds}/{experiment.rounds} rounds" for name, result in done.results.items())
         raise Interrupted(f"interrupted; kept: {kept or 'nothing, no round was complete'}")
+
+
+def _check_files(out: Path | None, figure: Path | None) -> None:
+    """Refuse files that could not be written, before the work is done."""
+    if out is not None:
+        from headgate.analysis.rehearsal import check_out
+
+        check_out(out)
+    if figure is not None:
+        from headgate.analysis.figures import check_figure
+
+        check_figure(figure)
 
 
 def replay(
@@ -161,10 +171,9 @@ def replay(
     and those before it, and buys nothing. Give it the same file again when it has grown: the last row is the newest decision.
     """
     from headgate.analysis.display import show
-    from headgate.analysis.rehearsal import check_out, write
+    from headgate.analysis.rehearsal import write
 
-    if out is not None:
-        check_out(out)
+    _check_files(out, figure)
     if shadow is not None:
         for option, value in (("--capacity", capacity), ("--figure", figure)):
             if value is not None:
@@ -177,10 +186,6 @@ def replay(
         else:
             show(*beside.render())
         return
-    if figure is not None:
-        from headgate.analysis.figures import check_figure
-
-        check_figure(figure)
     with status(format_, "replaying"):
         done = headgate.replay(purchases, capacity, currency)
     if out is not None:
@@ -193,3 +198,115 @@ def replay(
         show(*done.render())
     for path in filter(None, (out, figure)):
         say(f"wrote {path}", error=True)
+
+
+POLICIES = "headgate,constant,acdpp,below,oracle"
+"""compared where a recipe comes with headgate"""
+
+
+def compare(
+    recipe: Recipe = "digits",
+    budgets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Budgets a round, or `recipe`: the points of its sweep; default: 0.25, 0.5, 1 and 2 times its own.",
+        ),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Policies: sections of the recipe, kinds, module:Class; recipe: those it runs, the default for a file.",
+        ),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")] = None,
+    set_: Set = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    processes: Annotated[int | None, typer.Option(help="Processes to run in; default: one per core.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Runs and page; default: compared/NAME. What is finished there is used.")
+    ] = None,
+    pages: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the page here, as NAME.md, NAME.json and NAME.svg.")
+    ] = None,
+    as_printed: Annotated[
+        bool, typer.Option("--as-printed", help="Leave policies as they are, also those that break their limits.")
+    ] = False,
+    format_: AsFormat = Format.table,
+    wide: Wide = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare policies at equal money: what each learns at every budget, and what it needs for the same accuracy.
+
+    RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the money and the buffers: it buys nothing
+    more once C·T is spent, and no client holds more than its buffer. References, such as the oracle, are not held. Every policy
+    is tested against constant admission, seed by seed. Writes compare.md, compare.json, compare.svg and report.html.
+    Ctrl-C loses nothing: the same command goes on. With other --policies or --budgets it plays what is not there yet.
+    """
+    from headgate.analysis.display import show
+    from headgate.experiment.recipes import is_shipped
+
+    chosen = policies or (POLICIES if is_shipped(recipe) else "recipe")
+    overrides = recipe_overrides(set_, rounds, seeds, None if chosen == "recipe" else chosen)
+    experiment = headgate.load(recipe, *overrides)
+    if policies is None and chosen == POLICIES and experiment.price_per_client:
+        chosen = POLICIES.replace("acdpp,", "")  # which needs one price a round
+        overrides = recipe_overrides(set_, rounds, seeds, chosen)
+        experiment = headgate.load(recipe, *overrides)
+    held = "" if as_printed else ", each held to the money and the buffers"
+    say(f"comparing {', '.join(experiment.policies)}{held}", error=True)
+    money = None if budgets == "recipe" else _budgets(budgets, experiment.system.budget)
+    found = headgate.compare(
+        experiment if money is not None else headgate.sweep(recipe, *overrides),
+        money,
+        out,
+        device=device,
+        processes=processes,
+        quiet=quiet or format_ is Format.json,
+        page=None if pages is None else (pages, experiment.name),
+        command=_command(recipe, money, policies, rounds, seeds, set_ or [], as_printed),
+        as_printed=as_printed,
+    )
+    if format_ is Format.json:
+        rival = "constant" in experiment.policies
+        print_json({"savings": found.saved_against() if rival else [], "rows": found.rows})
+    else:
+        show(*(found.wide() if wide else found.render()))
+    say(f"report: {found.report}" if found.report else f"wrote {found.path}", error=format_ is Format.json)
+
+
+def _budgets(said: str | None, own: float) -> list[float]:
+    from headgate.api import SHARES
+
+    if said is None:
+        return [round(share * own, 6) for share in SHARES]
+    try:
+        money = [float(each) for each in said.split(",")]
+    except ValueError:
+        raise SettingError(f"--budgets {said}: must be numbers with commas between them, as in 20,40,55") from None
+    if len(set(money)) < len(money):
+        raise SettingError(f"--budgets {said}: names a budget twice")
+    return money
+
+
+def _command(
+    recipe: str,
+    money: list[float] | None,
+    policies: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    set_: list[str],
+    as_printed: bool,
+) -> str:
+    """What makes the same page again."""
+    said = "recipe" if money is None else ",".join(f"{each:g}" for each in money)
+    parts = ["headgate", "compare", recipe, "--budgets", said]
+    parts += [] if policies is None else ["--policies", policies]
+    for option, value in (("--rounds", rounds), ("--seeds", seeds)):
+        parts += [] if value is None else [option, str(value)]
+    for each in set_:
+        parts += ["--set", each]
+    parts += ["--as-printed"] * as_printed
+    return shlex.join(parts)

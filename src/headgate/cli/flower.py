@@ -4,14 +4,12 @@ import signal
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.command_group import CommandGroup
-from headgate.cli.console import Set, say
+from headgate.cli.console import AsFormat, CommandGroup, Format, Set, print_json, recipe_overrides, say
 from headgate.cli.learning import show_and_conclude
-from headgate.cli.standing import clients as clients_of_a_run
 from headgate.errors import Interrupted, SettingError
 
 commands = typer.Typer(
@@ -63,7 +61,7 @@ def new(
     _check_installed()
     from headgate.flower.app.write import write_app
 
-    experiment = write_app(folder, recipe, _overrides(set_, rounds), policy, clients, training.value)
+    experiment = write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, clients, training.value)
     say(f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))}, {experiment.system.clients} clients)")
     say(f"next: {folder / 'README.md'}")
 
@@ -95,13 +93,13 @@ def deploy_example(
     if nodes < 1:
         raise SettingError(f"--nodes {nodes}: at least one is needed")
     if not (folder / "pyproject.toml").is_file():
-        write_app(folder, recipe, _overrides(set_, rounds), policy, nodes, training.value)
+        write_app(folder, recipe, recipe_overrides(set_, rounds, None, None), policy, nodes, training.value)
     app = app_settings(folder)
     if app.clients != nodes:
         raise SettingError(f"--nodes {nodes}: the app in {folder} has {app.clients} clients")
     if (app.out / "metrics.parquet").is_file():  # it is written after the last round
         _say(f"{app.out}: all its rounds are played, so nothing is left to do; a new folder begins another run")
-    _end_as_by_ctrl_c()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as a service manager sends it: processes end as by Ctrl-C
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment:
             deployment.bring_up()
@@ -211,7 +209,40 @@ def register(
     say(f"client {client}: {public}")
 
 
-commands.command("clients")(clients_of_a_run)
+@commands.command()
+def clients(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    lift: Annotated[
+        list[int] | None,
+        typer.Option("--lift", metavar="N", help="End the quarantine of client N; may be given again.", show_default=False),
+    ] = None,
+    format_: AsFormat = Format.table,
+) -> None:
+    """Show how the clients of a run stand, or end a quarantine.
+
+    DIR is a run folder of a run on Flower, which may be being played. Of all samples ordered, those paid were admitted as the
+    client told, those reserved are on orders without an answer, whose money is kept, and the others are released. When a
+    client comes into quarantine its open orders are settled: what it validly told of is paid, the rest released. With --lift
+    it gets orders again from the next round on, and what it had admitted on released orders is paid when it tells of it.
+    """
+    from rich.text import Text
+
+    from headgate.analysis.display import StackedTable, show
+    from headgate.books.messages import one_line
+    from headgate.books.standing import lift as end_quarantine
+    from headgate.books.standing import nodes, offences, standings
+
+    for client in lift or ():
+        end_quarantine(folder, client)
+    found, said, there = standings(folder), offences(folder), nodes(folder)
+    rows: list[dict[str, Any]] = [{"node": there.get(each.client), **each._asdict()} for each in found]
+    if format_ is Format.json:
+        print_json({"clients": rows, "offences": [event._asdict() for event in said]})
+        return
+    columns = ("client", "node", "heard", "offences", "quarantined", "ordered", "paid", "reserved", "released", "money")
+    show(StackedTable("Clients", columns, [[_cell(row[name]) for name in columns] for row in rows]))
+    for event in said[-LISTED:]:
+        show(Text(one_line(f"round {event.round}, client {event.client}: {event.kind}: {event.reason}")))
 
 
 @commands.command()
@@ -252,10 +283,6 @@ def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
 # what they share
 
 
-def _overrides(set_: list[str] | None, rounds: int | None) -> list[str]:
-    return [*(set_ or ()), *([f"run.rounds={rounds}"] if rounds is not None else ())]
-
-
 def _check_installed() -> None:
     if find_spec("flwr") is None:
         raise SettingError("headgate flower: Flower is not installed; pip install 'headgate[flower]'")
@@ -265,10 +292,13 @@ def _say(text: str) -> None:
     say(text, error=True)
 
 
-def _end_as_by_ctrl_c() -> None:
-    """A service manager sends SIGTERM; processes are to be ended then as well."""
+LISTED = 20
+"""offences that the table shows; JSON has them all"""
 
-    def interrupt(signum: int, frame: object) -> None:
-        raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

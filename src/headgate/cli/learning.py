@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,9 +74,8 @@ def run(
     out, metrics, what each client admitted and held, checkpoints, a summary and a self-contained report. Ctrl-C leaves a
     folder that the same command with `--out DIR`, or `--resume DIR`, continues to the same bytes, on any number of processes.
     """
-    from headgate.cli.watching import Watching
     from headgate.experiment import sweep_points
-    from headgate.records.trackers import check_installed, tracker_names
+    from headgate.records.trackers import Watching, check_installed, tracker_names
     from headgate.simulation.schedule import new_folder, perform
 
     _check_options(context)
@@ -84,7 +84,10 @@ def run(
     check_installed(trackers)
     points = None if resume is not None else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
     folder = resume or out or new_folder(points or [])
-    with progress_bar(show is not Show.bar) as bar, Watching(trackers, lines=show is Show.json) as watching:
+    with (
+        progress_bar(show is not Show.bar) as bar,
+        Watching(trackers, partial(say, error=True) if show is Show.json else None) as watching,
+    ):
         task = bar.add_task("learning", total=None)
         runs = perform(
             points,
@@ -159,7 +162,7 @@ def report(
     """
     from headgate.analysis.report import write_report
     from headgate.records.reader import RunFolder
-    from headgate.records.sweeps import points_of
+    from headgate.records.tables import points_of
 
     found = [RunFolder.open(each) for folder in folders for each in points_of(folder)]
     page = out or folders[0] / "report.html"
@@ -188,8 +191,7 @@ def data_get(name: Annotated[str, typer.Argument()]) -> None:
 
     NAME is mnist, cifar10 or imagenette.
     """
-    from headgate.learning.datasets import data_folder
-    from headgate.learning.hub import fetch
+    from headgate.learning.datasets import data_folder, fetch
 
     folder = data_folder()
     paths = fetch(name, folder)
@@ -211,3 +213,49 @@ def show_and_conclude(
     else:
         show(*runs_tables(runs, wide))
     say(f"report: {page}", error=format_ is Format.json)
+
+
+def serve(
+    runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR")] = Path("runs"),
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Other than this machine's own, it is only open to those with the token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8040,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="What the link must contain; made where it is needed and not given. Others on this machine can see it "
+            "in the list of processes: --token-file, or HEADGATE_TOKEN, they cannot.",
+            show_default=False,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file that holds the token.", show_default=False)
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Open a page to look at: live runs, comparisons, a planner, and the gate itself.
+
+    RUNS_DIR holds run folders, or is one. The page shows what is in it as it is written, changes nothing there, and loads
+    nothing from elsewhere. While it runs, start `headgate run` in another terminal and watch. Ctrl-C ends it.
+    """
+    try:
+        from headgate.web.serving import SEEN, given_token, token_for
+        from headgate.web.serving import serve as serve_page
+    except ModuleNotFoundError as error:
+        raise SettingError(f"serve: needs {error.name}, as in pip install 'headgate[web]'") from None
+    if not runs_dir.is_dir():
+        raise DataError(f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs, mkdir an empty one")
+
+    def started(link: str) -> None:
+        for line in (f"{runs_dir} is shown at", "", f"  {link}", "", "Ctrl-C ends it."):
+            say(line)
+        if open_:
+            import webbrowser
+
+            webbrowser.open(link)
+
+    secret = token_for(host, given_token(token, token_file))
+    if token is not None:
+        say(SEEN, error=True)
+    serve_page(runs_dir, host, port, secret, started)

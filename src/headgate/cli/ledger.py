@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.command_group import CommandGroup
-from headgate.cli.console import AsFormat, Format, print_json, say
+from headgate.cli.console import AsFormat, CommandGroup, Format, print_json, say
 from headgate.errors import SettingError
 
 if TYPE_CHECKING:

@@ -39,11 +39,6 @@ def is_shipped(name: str) -> bool:
     return name in recipe_names()
 
 
-def study_table(recipe: str | Path) -> dict[str, Any]:
-    """Return the table [study] of a TOML file: what a study says of it beside the experiment."""
-    return dict(_read_file(Path(recipe)).get("study", {}))
-
-
 def read_recipe(recipe: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any], Path | None]:
     """(name, raw content, folder for relative paths and modules) of a shipped recipe, a TOML file, or its content."""
     if isinstance(recipe, Mapping):

@@ -19,10 +19,7 @@ from headgate.flower.parameters import numpy_of, record_of
 from headgate.flower.rounds import Update, evaluations, mean_metrics
 from headgate.flower.senders import ClientGrid
 from headgate.flower.validation import NamedArrays, distance, numbers, read_arrays
-from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.averaging import between, newest_share
-from headgate.learning.cohort import draw_cohort
-from headgate.learning.server import ServerUpdate, State
+from headgate.learning.server import ServerUpdate, State, aggregation_weights, between, draw_cohort, newest_share
 from headgate.theory.labels import paper
 
 UNKNOWN = -1.0

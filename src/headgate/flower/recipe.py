@@ -31,18 +31,15 @@ from headgate.flower.client import HeldSamples, headgate_client
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Label, Sample, Source, Taken, pack, unpack
 from headgate.flower.strategy import AdmissionStrategy
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.descent import descend
-from headgate.learning.drift import DriftingStream, World, world_of
+from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
 from headgate.learning.formats import Labels, Pixels
-from headgate.learning.judgement import judgement, sets_to_judge_by
-from headgate.learning.last_layer import last_layer, with_features
 from headgate.learning.local import schedule
 from headgate.learning.networks import Flat, build_model, initial_parameters
 from headgate.learning.objectives import OBJECTIVE
-from headgate.learning.slopes import ClientSlopes
+from headgate.learning.server import draw_cohort
 from headgate.learning.streams import Stream, StreamRows
+from headgate.learning.torch_client import ClientSlopes, descend, last_layer, with_features
 from headgate.records.trackers import tracker_names
 from headgate.registry import shown_kind
 

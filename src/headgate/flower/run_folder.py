@@ -20,14 +20,12 @@ from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
 from headgate.reading import read_toml
-from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder, read_state
 from headgate.records.shards import clear_killed_start, create, left_by_a_killed_start, write_tables
-from headgate.records.source import commit
 from headgate.records.sums import read_sealed
-from headgate.records.sweeps import STATE
+from headgate.records.tables import STATE
 from headgate.records.trackers import SeedMeans, check_installed, make_trackers
-from headgate.records.writer import RunWriter
+from headgate.records.writer import FolderLock, RunWriter, commit
 
 PARAMETERS = "parameters"
 EXECUTOR = "flower"

@@ -41,7 +41,7 @@ from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.concepts import ConceptSchedule
-from headgate.records.lock import FolderLock
+from headgate.records.writer import FolderLock
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
 

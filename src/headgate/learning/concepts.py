@@ -176,16 +176,15 @@ class ConceptSchedule:
         """(round) → the concept of every client, for every seed, (S, M)"""
 
     def _at(self, t: int) -> Ints:
-        return np.stack([self._of_seed(seed, t) for seed in self.seeds])
-
-    def _of_seed(self, seed: int, t: int) -> Ints:
-        found = np.asarray(self.changes.at(seed, t, self.clients))
-        if found.shape != self.clients.shape or found.dtype.kind not in "iu":
-            raise SettingError(f"data.changes: must return a whole number for each client in round {t}, returned {found.dtype}")
-        if found.min() < 0 or found.max() >= self.concepts:
-            wrong = found[(found < 0) | (found >= self.concepts)][0]
-            raise SettingError(f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}")
-        return found
+        each = [np.asarray(self.changes.at(seed, t, self.clients)) for seed in self.seeds]
+        for found in each:
+            if found.shape != self.clients.shape or found.dtype.kind not in "iu":
+                said = f"must return a whole number for each client in round {t}, returned {found.dtype}"
+                raise SettingError(f"data.changes: {said}")
+            if found.min() < 0 or found.max() >= self.concepts:
+                wrong = found[(found < 0) | (found >= self.concepts)][0]
+                raise SettingError(f"data.changes: concept {wrong} in round {t}; data.concepts has 0 to {self.concepts - 1}")
+        return np.stack(each)
 
     def shares(self, t: int, weight: Floats) -> Floats:
         """Return the share of all clients, by their weights, that is in each concept in round t, (S, concepts)."""

@@ -5,6 +5,7 @@ the memory of floats, and the numbers on disk are the numbers in memory.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import DataError, SettingError
-from headgate.learning.formats import SIZE, Labels, PictureFiles, Pixels, Tick, recognise
+from headgate.learning.formats import Labels, PictureFiles, Pixels, recognise
 from headgate.learning.formats.detect import PYTHON, refuse_python
+from headgate.learning.formats.types import reason
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 _OPTIONAL = ("classes", "mean", "std", "columns")
@@ -179,16 +181,15 @@ def data_folder() -> Path:
     return (Path(cache) if cache else Path("~/.cache")).expanduser() / "headgate"
 
 
-def load_dataset(name: str, folder: Path | None = None, *, size: int = SIZE, tick: Tick | None = None) -> Dataset:
+def load_dataset(name: str, folder: Path | None = None) -> Dataset:
     """The data set `name`, read from `folder` (by default `data_folder()`).
 
-    Pictures which differ in size are squeezed to size x size; those of one size keep it. `tick` is told
-    how many pictures of how many are decoded.
+    Pictures which differ in size are squeezed to 64 x 64; those of one size keep it.
     """
     if name == "digits":
         return _load_digits()
     if name in _KNOWN:
-        return _load_known(name, folder or data_folder(), size, tick)
+        return _load_known(name, folder or data_folder())
     raise SettingError(f"data.kind = {name}: must be {', '.join(NAMES)} or module:Class")
 
 
@@ -276,13 +277,11 @@ def _load_digits() -> Dataset:
     return Dataset("digits", images[~test], labels[~test], images[test], labels[test], tuple("0123456789"), mean, std)
 
 
-def _load_known(name: str, root: Path, size: int, tick: Tick | None) -> Dataset:
+def _load_known(name: str, root: Path) -> Dataset:
     known = _KNOWN[name]
-    if size < 1:
-        raise SettingError(f"size = {size}: must be 1 or more")
     path, source = _find(name, root)
     try:
-        pictures = source.read(len(known.mean), len(known.classes), size, tick)
+        pictures = source.read(len(known.mean), len(known.classes))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error})") from None
     channels = pictures.train_images.shape[1]
@@ -347,7 +346,7 @@ def dataset_of(name: str, made: Any) -> Dataset:
         raise DataError(f"data.kind = {name}: the dict returned {wrong}")
     given = {key: value for key, value in made.items() if value is not None}
     arrays: dict[str, Any] = {key: whole_labels(name, key, made[key]) for key in _ARRAYS if "labels" in key}
-    if are_features(made["train_images"]):
+    if np.ndim(made["train_images"]) == 2:  # a table, a row for each sample
         given |= {"mean": (0.0,), "std": (1.0,)}
         scale = (made.get("mean"), made.get("std"))
         both = standardised(name, made["train_images"], made["test_images"], *scale)
@@ -391,11 +390,6 @@ def whole_labels(name: str, key: str, array: Any) -> Labels:
     if labels.dtype.kind not in "iu":
         raise DataError(f"data set {name}: {key} must be whole numbers, is {labels.dtype}")
     return labels.astype(np.int64)
-
-
-def are_features(array: Any) -> bool:
-    """Whether it is a table, a row for each sample, rather than images."""
-    return np.ndim(array) == 2
 
 
 def standardised(
@@ -451,3 +445,53 @@ def _given(name: str, key: str, values: Sequence[float], features: int) -> NDArr
     if given.shape != (features,) or not np.isfinite(given).all():
         raise DataError(f"data set {name}: {key} must be {features} finite numbers, one for each feature, is {given.shape}")
     return given
+
+
+# from the Hugging Face hub
+
+
+REPOSITORIES = {"mnist": "ylecun/mnist", "cifar10": "uoft-cs/cifar10", "imagenette": "frgfm/imagenette"}
+REVISION = "main"
+_PREFERRED = {"imagenette": "160px"}  # of several configurations the smallest: images are brought to 64 pixels anyway
+
+
+def fetch(name: str, folder: Path) -> list[Path]:
+    """Download the parquet files of data set `name` into folder/name and return them.
+
+    Files that are there and whole are left alone; unfinished ones are resumed. The hub's address is that of
+    huggingface_hub, $HF_ENDPOINT where it is set.
+    """
+    if name not in REPOSITORIES:
+        embedded = " (digits comes with headgate, there is nothing to get)" if name == "digits" else ""
+        raise SettingError(f"data = {name!r}: must be {', '.join(REPOSITORIES)}{embedded}")
+    hub, repository = _library(), REPOSITORIES[name]
+    where = {"repo_id": repository, "repo_type": "dataset", "revision": REVISION, "token": False}  # no token of the user's
+    try:
+        files = _choose(name, hub.HfApi().list_repo_files(**where))
+        return [Path(hub.hf_hub_download(**where, filename=file, local_dir=folder / name)) for file in files]
+    except DataError:
+        raise
+    except Exception as error:  # those of the library, of its HTTP client, whichever that is, and of the disk
+        again = "running the command again resumes the download"
+        raise DataError(f"{repository}: cannot be fetched ({reason(error)}); {again}") from None
+
+
+def _library() -> Any:
+    """huggingface_hub, where it is installed."""
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise SettingError("data get: needs huggingface_hub: pip install 'headgate[hub]'") from None
+    return huggingface_hub
+
+
+def _choose(name: str, listing: list[str]) -> list[str]:
+    """The parquet files of the smallest configuration, unless a path is unsafe: paths become file names here."""
+    for path in listing:
+        # Backslash and colon lead out of the folder on Windows.
+        if any(part in ("", ".", "..") for part in path.split("/")) or re.search(r"[\\:\x00-\x1f]", path):
+            raise DataError(f"{REPOSITORIES[name]}: the hub's listing names the unsafe path {path!r}, nothing was fetched")
+    files = [path for path in listing if path.endswith(".parquet")]
+    if not files:
+        raise DataError(f"{REPOSITORIES[name]}: no parquet files on the hub")
+    return [path for path in files if _PREFERRED.get(name) in path.split("/")] or files

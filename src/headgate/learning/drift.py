@@ -4,8 +4,10 @@ A sample keeps the concept of the round in which it was admitted; models are jud
 concepts make of the training set lies in one data set, one after the other, so that a row of it tells image and concept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,23 +59,26 @@ class World:
         return {}
 
 
-class DriftingData(World):
+class DriftingData(ConceptSchedule, World):
     """The concepts of an experiment over a data set, and when clients are in which of them."""
 
     def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
         assert data.changes is not None
-        self.concepts, self.schedule = data.concepts, ConceptSchedule(data.changes, len(data.concepts), seeds, clients)
+        super().__init__(data.changes, len(data.concepts), seeds, clients)
+        self.concept_list = data.concepts
         self.rows = len(dataset.train_labels)
         """of the training set in each look"""
         looks: list[Concept | None] = []
-        for concept in self.concepts:
+        for concept in self.concept_list:
             if (look := _look(concept)) not in looks:
                 looks.append(look)
         self.looks = len(looks)
         """how many different ones the concepts have"""
-        self.look = np.array([looks.index(_look(concept)) for concept in self.concepts])
+        self.look = np.array([looks.index(_look(concept)) for concept in self.concept_list])
         """which look each concept has"""
-        _check_room(dataset, self.looks, len(self.concepts))
+        judged = sum(images.nbytes for images, _ in dataset.judged)
+        wanted = 2.0 * self.looks * dataset.train_images.nbytes + len(self.concept_list) * judged  # twice while put together
+        check_memory(f"data.concepts: {dataset.name} in {self.looks} looks takes", wanted)
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_looks(dataset, looks)
 
@@ -81,7 +86,7 @@ class DriftingData(World):
         seen = [_seen(look, dataset.train_images, dataset.train_labels) for look in looks]
         judged = []
         for images, labels in dataset.judged:
-            for number, concept in enumerate(self.concepts):
+            for number, concept in enumerate(self.concept_list):
                 there = self.served(number, labels)
                 judged.append(_seen(_look(concept), images[there], labels[there]))
         return ConceptDataset(
@@ -98,7 +103,7 @@ class DriftingData(World):
 
     def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
         """Which images of these classes come by in a concept; the same ones whenever it is asked."""
-        shares = self.concepts[number].shares(self._classes)
+        shares = self.concept_list[number].shares(self._classes)
         there = np.ones(len(labels), dtype=bool)
         for c in range(0 if shares is None else len(shares)):
             own = np.flatnonzero(labels == c)
@@ -111,20 +116,11 @@ class DriftingData(World):
     @cached_property
     def filters(self) -> list[NDArray[np.bool_] | None]:
         """Which rows of the training set come by in each concept; None: all."""
-        whole = [concept.shares(self._classes) is None for concept in self.concepts]
+        whole = [concept.shares(self._classes) is None for concept in self.concept_list]
         return [None if all_of_it else self.served(number, self._labels) for number, all_of_it in enumerate(whole)]
 
     def stream(self, stream: Stream, rounds: int) -> "DriftingStream":
         return DriftingStream(self, stream, rounds)
-
-    def at(self, t: int) -> Ints:
-        return self.schedule.at(t)
-
-    def shares(self, t: int, weight: Floats) -> Floats:
-        return self.schedule.shares(t, weight)
-
-    def columns(self, t: int, weight: Floats, by_concept: Floats) -> dict[str, list[float]]:
-        return self.schedule.columns(t, weight, by_concept)
 
 
 class DriftingStream:
@@ -178,7 +174,7 @@ class DriftingStream:
     def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
         """Refuses clients who own nothing of what comes by in a concept that they will be in."""
         for t in range(1, rounds + 1 if empty.size else 0):
-            found = empty[self.world.schedule.changes.at(self._whole.seed, t, empty) == number]
+            found = empty[self.world.changes.at(self._whole.seed, t, empty) == number]
             if found.size:
                 raise SettingError(f"data.concepts[{number}]: client {found[0]} would have no data in round {t}")
 
@@ -207,7 +203,34 @@ def _seen(look: Concept | None, images: Pixels, labels: Labels) -> tuple[Pixels,
     return pixels, called.astype(np.int64)
 
 
-def _check_room(dataset: Dataset, looks: int, concepts: int) -> None:
-    judged = sum(images.nbytes for images, _ in dataset.judged)
-    wanted = 2.0 * looks * dataset.train_images.nbytes + concepts * judged  # twice while they are put together
-    check_memory(f"data.concepts: {dataset.name} in {looks} looks takes", wanted)
+class Judgement(NamedTuple):
+    """Of the models of all runs; NaN where nobody looked."""
+
+    accuracy: Floats
+    """on the test set, (R,)"""
+    loss: Floats
+    """mean cross-entropy on it, (R,)"""
+    validation: Floats
+    """accuracy on what was held out of the training images, (R,)"""
+    by_concept: Floats
+    """accuracy on the test set of each concept, (R, concepts); NaN where nobody is in it"""
+
+
+def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
+    """Places in `Dataset.judged` of what is needed today: test sets, then what was held out. `shares` is (S, concepts)."""
+    concepts = np.flatnonzero(shares.any(axis=0)).tolist()
+    return [*concepts, *(shares.shape[1] + concept for concept in concepts if validation)]
+
+
+def judgement(places: Sequence[int], scores: Sequence[Floats], shares: Floats) -> Judgement:
+    """From accuracy and loss, (R,) each, on the sets at these places, one after the other; `shares` is (R, concepts)."""
+    runs, concepts = shares.shape
+    if concepts == 1:
+        known = [*scores[:3], *(np.full(runs, np.nan) for _ in range(3 - len(scores)))]
+        return Judgement(known[0], known[1], known[2], known[0][:, None])
+    found = np.full((2, 2, concepts, runs), np.nan)  # test sets and held out; accuracy and loss
+    for nth, place in enumerate(places):
+        found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
+    there = shares.T > 0
+    (accuracy, loss), (validation, _) = np.where(there, shares.T * found, 0.0).sum(axis=2)
+    return Judgement(accuracy, loss, validation, np.where(there, found[0, 0], np.nan).T)

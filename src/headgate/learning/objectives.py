@@ -42,7 +42,7 @@ class LocalObjective:
     by_age: ClassVar[bool] = False
     """whether `factors` are asked for"""
     controls: ClassVar[bool] = False
-    """whether clients correct each step by what they and the others remember (`simulation.controls`)"""
+    """whether clients correct each step by what they and the others remember (`simulation.learner`)"""
 
     def slope(self, at: LocalAnswers) -> Any:
         """By how much each sample's loss changes with each of the model's answers, (K, …)."""

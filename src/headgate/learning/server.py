@@ -1,4 +1,4 @@
-"""What the server makes of the clients' mean: a part with a state of its own, in the simulator and on Flower alike.
+"""What the server does in a round: who trains, how much each update weighs, what it makes of the mean, and its own average.
 
 Models come as arrays of any library with the usual arithmetic, one row for each run.
 """
@@ -8,9 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headgate.control.checks import positive
+from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
 from headgate.registry import Slot
+from headgate.theory.labels import paper
+from headgate.theory.recursion import memory_proportional_weight
 
 State = Mapping[str, Any]
 """named arrays, never changed in place"""
@@ -98,3 +105,64 @@ class Yogi(Adam):
 
 
 SERVER = Slot("server update", ServerUpdate, {"average": Average, "momentum": Momentum, "adam": Adam, "yogi": Yogi})
+
+
+RULES = ("memory", "alpha", "uniform")
+
+
+@paper("eq:global-aggregation")
+def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
+    """w_m for every run (R, M): by α_m·n_m, by α_m alone, or equal; clients without a sample never count.
+
+    Where only a cohort trains, `alpha` and `n` (R, cohort) are those of its clients, and the weights sum to one over it.
+
+    A run in which nobody has a sample gets weights of zero, so its model stays as it is.
+    """
+    if rule not in RULES:
+        raise SettingError(f"training.aggregation = {rule}: must be one of {', '.join(RULES)}")
+    present = (n > 0).astype(np.float64)
+    if rule == "memory":
+        return memory_proportional_weight(alpha, n)
+    return memory_proportional_weight(alpha if rule == "alpha" else np.ones_like(alpha), present)
+
+
+def newest_share(t: int, eta: float) -> float:
+    """How much the model of round t counts in the mean after it: polynomial-decay averaging (Shamir and Zhang 2013).
+
+    The mean reaches back about t/(η + 1) rounds: a short way while much is learnt, a long one when little is. η = 0 is
+    the plain mean of all models so far.
+
+    >>> [newest_share(t, 0.0) for t in (1, 2, 4)], newest_share(1, 8.0), newest_share(28, 8.0)
+    ([1.0, 0.5, 0.25], 1.0, 0.25)
+    """
+    return (eta + 1) / (t + eta)
+
+
+def between(old: NDArray[Any], new: NDArray[Any], share: float) -> NDArray[Any]:
+    """old + share·(new − old). As torch.lerp, which multiplies and adds in one: so does float64, for float32."""
+    part = old.dtype.type(share)
+    base, part = (old, part) if part < 0.5 else (new, part - 1)
+    return np.asarray(base + np.float64(part) * (new - old)).astype(old.dtype)
+
+
+def draw_cohort(seed: int, t: int, clients: int, size: int) -> Ints:
+    """`size` different ones of `clients` clients, ascending: the same for a seed and a round, each set equally likely.
+
+    Clients are drawn one after the other and one who comes again is passed over, so that a small cohort takes few draws
+    however many clients there are. Of a cohort larger than half of them, those who stay out are drawn.
+
+    >>> draw_cohort(seed=7, t=1, clients=1_000_000, size=3).tolist()
+    [52094, 510552, 773480]
+    """
+    out = size > clients - size
+    wanted = clients - size if out else size
+    drawn: Ints = np.empty(0, dtype=np.int64)
+    chosen = drawn
+    while chosen.size < wanted:
+        index = (t << 32) + np.arange(drawn.size, drawn.size + 2 * (wanted - chosen.size))
+        drawn = np.concatenate([drawn, (uniform(seed, Purpose.COHORT, index) * clients).astype(np.int64)])
+        distinct, first_time = np.unique(drawn, return_index=True)
+        chosen = distinct[np.argsort(first_time)][:wanted]
+    if out:
+        return np.setdiff1d(np.arange(clients), chosen, assume_unique=True)
+    return np.sort(chosen)

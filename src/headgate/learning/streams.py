@@ -84,7 +84,7 @@ class Stream:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         orders = np.empty(starts[-1], dtype=np.int32)
         _, there, here = np.intersect1d(self._passes.keys, wanted, assume_unique=True, return_indices=True)
-        orders[_spans(starts[here], lengths[here])] = self._passes.orders[_spans(self._passes.starts[there], lengths[here])]
+        orders[spans(starts[here], lengths[here])] = self._passes.orders[spans(self._passes.starts[there], lengths[here])]
         new = np.setdiff1d(np.arange(wanted.size), here, assume_unique=True)
         for length in np.unique(lengths[new]):
             alike, places = new[lengths[new] == length], np.arange(length)
@@ -111,10 +111,10 @@ class Passes(NamedTuple):
         return bool((self.keys.take(np.searchsorted(self.keys, wanted), mode="clip") == wanted).all())
 
 
-def _spans(starts: Ints, lengths: Ints) -> Ints:
+def spans(starts: Ints, lengths: Ints) -> Ints:
     """starts[0], starts[0] + 1, … lengths[0] of them, then the same for the next one.
 
-    >>> _spans(np.array([5, 20]), np.array([3, 2])).tolist()
+    >>> spans(np.array([5, 20]), np.array([3, 2])).tolist()
     [5, 6, 7, 20, 21]
     """
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())

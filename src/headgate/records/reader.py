@@ -18,12 +18,13 @@ from headgate.limits import CLIENTS, RECIPE, ROUNDS, RUNS, TABLE
 from headgate.reading import read_text, read_toml
 from headgate.records.rows import Follower, Rows
 from headgate.records.sums import read_sealed
-from headgate.records.sweeps import STATE, find_runs
 from headgate.records.tables import (
     CHANGED,
     LOOKS,
     MEASURED,
+    STATE,
     concepts_of,
+    find_runs,
     mark_of,
     may_look,
     shard_folders,
@@ -59,13 +60,17 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
         """Open the run in `path` and check what `buffers`, `budget` and `status` need."""
-        path = Path(path)
+        return cls.head(Path(path)).with_settings()
+
+    @classmethod
+    def head(cls, path: Path, name: str = "", sweep: str | None = None) -> "RunFolder":
+        """Return the run in `path` without its settings, which take longest to read."""
         if not path.is_dir():
             raise DataError(f"{path}: not a run folder, there is no such folder")
-        for name in (CONFIG, ENVIRONMENT, STATE):
-            if mark_of(path / name) is None:
-                raise DataError(f"{path}: not a run folder, {name} is missing or is no plain file")
-        return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path)).with_settings()
+        for file in (CONFIG, ENVIRONMENT, STATE):
+            if mark_of(path / file) is None:
+                raise DataError(f"{path}: not a run folder, {file} is missing or is no plain file")
+        return cls(path, {}, read_sealed(path / ENVIRONMENT), read_state(path), name, sweep)
 
     def with_settings(self) -> "RunFolder":
         """Return the same with its settings read and checked."""
@@ -263,20 +268,15 @@ def _recorded(shard: Path) -> dict[str, str]:
         return _recorded(shard)  # a process on another machine plays it, and has just gone on
 
 
-def list_runs(folder: Path | str) -> list[RunFolder]:
-    """Return the runs in `folder` and in its sweeps, newest first; what is no run folder, or a damaged one, is left out."""
-    return look_for_runs(folder)[0]
-
-
 def look_for_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
-    """Return the same; and those that are damaged, by name, with why."""
+    """Return the runs in `folder` and in its sweeps, newest first; and those that are damaged, by name, with why."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
     runs, damaged = [], {}
     for found in find_runs(folder):
         try:
-            runs.append(replace(RunFolder.open(found.path), name=found.name, sweep=found.sweep))
+            runs.append(RunFolder.head(found.path, found.name, found.sweep).with_settings())
         except DataError as error:
             damaged[found.name] = str(error)
     return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), dict(sorted(damaged.items()))

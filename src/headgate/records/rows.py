@@ -102,8 +102,8 @@ class Follower:
         How many clients there are, for a column of the clients.
     most_bytes : float
         Memory that the rows may take.
-    most, sums
-        See `read_table`.
+    most : int, optional
+        Rows that a file may hold.
     """
 
     def __init__(
@@ -115,10 +115,9 @@ class Follower:
         clients: int = 0,
         most_bytes: float = np.inf,
         most: int | None = None,
-        sums: Mapping[Path, str] | None = None,
     ) -> None:
         self.folder, self.table, self.columns, self.clients = folder, table, tuple(columns), clients
-        self._rounds, self._most_bytes, self._most, self._sums = rounds, most_bytes, most, sums
+        self._rounds, self._most_bytes, self._most = rounds, most_bytes, most
         self._start_over()
 
     def _start_over(self) -> None:
@@ -146,7 +145,7 @@ class Follower:
             needed = max((self._most or 0) * (self.clients or len(self.columns)) * self.rows.itemsize, found[path].size // 4)
             if needed > self._most_bytes:
                 raise DataError(f"{path}: {needed / 2**20:,.0f} MiB of rows are more than the page can hold in memory")
-            self.put(path, read_table(path, self.table, (*KEY, *self.columns), self._most, self._sums))
+            self.put(path, read_table(path, self.table, (*KEY, *self.columns), self._most))
             self.files[path] = found[path]
 
     def put(self, path: Path, frame: pl.DataFrame) -> None:

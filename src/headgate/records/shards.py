@@ -27,14 +27,15 @@ from headgate.records.reader import (
     read_head,
     read_state,
 )
-from headgate.records.scored import read_scored
-from headgate.records.sweeps import STATE, points_of
+from headgate.records.sums import read_scored
 from headgate.records.tables import (
     SHARDS,
+    STATE,
     TABLES,
     concepts_of,
     may_look,
     part_files,
+    points_of,
     read_table,
     shard_folders,
     whole_table,
@@ -156,15 +157,12 @@ def finish(run: RunFolder, elapsed: float = 0.0, states: Mapping[Path, Mapping[s
             raise DataError(f"{shard}: round {t} of {run.rounds}; cannot be finished yet")
     run = write_tables(run)
     for shard in shards:
-        known = (states or {}).get(shard) or _last_state(shard)
+        known = dict((states or {}).get(shard) or read_state(shard))
+        if shard not in (states or {}) and (newest := newest_checkpoint(shard)) is not None:
+            known |= read_head(newest).get("facts", {})
         more = {key: value for key, value in known.items() if key not in ("state", "round", "rounds", "pid", CHECKSUMS)}
         state = RunWriter(shard).state("finished", run.rounds, run.rounds, **more)
     return replace(run, state=state) if shards == [run.path] else write_state(run, "finished", run.rounds, elapsed)
-
-
-def _last_state(shard: Path) -> dict[str, Any]:
-    newest = newest_checkpoint(shard)
-    return read_state(shard) | (read_head(newest).get("facts", {}) if newest is not None else {})
 
 
 def write_tables(run: RunFolder) -> RunFolder:

@@ -9,16 +9,17 @@ import io
 import json
 import os
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.limits import CONCEPTS, memory
-from headgate.reading import check_parquet, one_line, read_bytes
+from headgate.limits import CONCEPTS, POINTS, memory
+from headgate.reading import check_parquet, one_line, read_bytes, read_object
 from headgate.records.sums import checksum
+from headgate.writing import check_no_link
 
 SHARDS = "shards"
 KEY: Mapping[str, pl.DataType] = {"policy": pl.String(), "seed": pl.Int64(), "t": pl.Int64()}
@@ -242,3 +243,72 @@ def whole_table(
     frame = frame.drop(name for name in (*LOSSES, *LOOKS) if name in schema and frame[name].null_count() == frame.height)
     place = pl.col("policy").replace_strict({name: place for place, name in enumerate(policies)}, default=len(policies))
     return frame.sort("t", place, "seed", maintain_order=True).rechunk()  # same bytes however it was split
+
+
+# folders of runs: a sweep says in sweep.json which run folders are its points
+
+
+SWEEP = "sweep.json"
+STATE = "state.json"
+BETWEEN = "~"
+"""a point is listed as SWEEP~POINT"""
+
+
+def points_of(folder: Path) -> list[Path]:
+    """A run folder, or all of a sweep."""
+    if not (folder / SWEEP).exists():
+        return [folder]
+    names: Any = read_object(folder / SWEEP).get("points")
+    fine = isinstance(names, list) and len(names) <= POINTS and all(isinstance(name, str) for name in names)
+    if not fine or any(name in ("", ".", "..") or "\0" in name or Path(name).name != name for name in names):
+        raise DataError(f"{folder / SWEEP}: is damaged")
+    points = [folder / name for name in names]
+    check_no_link(*points)
+    return points
+
+
+def folder_name(label: str) -> str:
+    """Of the point with this label.
+
+    >>> folder_name("policies.acdpp.V=1e+3,prices.file=a/b")
+    'policies.acdpp.V=1e_3,prices.file=a_b'
+    """
+    return "".join(c if c.isalnum() or c in "=.,-" else "_" for c in label)
+
+
+def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
+    """What sweep.json says with these points added to those that are there: a sweep may be played some points at a time."""
+    before = points_of(folder) if (folder / SWEEP).exists() else []
+    return json.dumps({"points": list(dict.fromkeys(point.name for point in (*before, *points)))}).encode()
+
+
+class FoundRun(NamedTuple):
+    """A run folder below another folder."""
+
+    name: str
+    sweep: str | None
+    path: Path
+    mark: Mark
+    """of its state"""
+
+
+def find_runs(folder: Path) -> Iterator[FoundRun]:
+    """`folder` where it is a run itself; else the run folders below it, and in its sweeps. Links are not followed."""
+    if (mark := mark_of(folder / STATE)) is not None:
+        yield FoundRun(folder.resolve().name, None, folder, mark)
+        return
+    for path in _folders_in(folder):
+        if (mark := mark_of(path / STATE)) is not None:
+            yield FoundRun(path.name, None, path, mark)
+        elif mark_of(path / SWEEP) is not None:
+            for point in _folders_in(path):
+                if (mark := mark_of(point / STATE)) is not None:
+                    yield FoundRun(f"{path.name}{BETWEEN}{point.name}", path.name, point, mark)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(Path(each.path) for each in entries if each.is_dir(follow_symlinks=False))
+    except OSError:
+        return []

@@ -5,12 +5,13 @@ Each is imported when it is started, so that nobody needs a library whose logger
 
 import importlib
 import importlib.util
+import json
 import math
 import os
 import re
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,12 +21,11 @@ from headgate.errors import SettingError
 from headgate.records.reader import RunFolder
 from headgate.writing import check_no_link
 
-Row = Mapping[str, Any]
-
 FOLDERS = ("tensorboard", "mlflow", "wandb")
 """of a run folder in which they write"""
 _PARAMS_AT_ONCE = 100  # the most that MLflow takes in one call
 _LONGEST_NAME = 120
+Row = Mapping[str, Any]
 
 
 class Tracker(Protocol):
@@ -295,3 +295,50 @@ def _environment(name: str, value: str) -> Iterator[None]:
         yield
     finally:
         del os.environ[name]
+
+
+# who tells them
+
+
+class Watching:
+    """Told of every round that a part of a run has finished."""
+
+    def __init__(self, trackers: Sequence[str], say: Callable[[str], None] | None = None) -> None:
+        self.names, self.say = trackers, say
+        self.wanted = bool(trackers) or say is not None
+        self._runs: dict[Path, RunFolder] = {}
+        self._means: dict[Path, SeedMeans] = {}
+
+    def __enter__(self) -> "Watching":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for means in self._means.values():
+            means.close()
+
+    def watch(self, folder: Path, rows: Sequence[Row]) -> None:
+        """No rows: the run is about to be played, and what its parts have done before is on disk."""
+        if folder not in self._runs:
+            self._runs[folder] = RunFolder.open(folder)
+            if self.names:
+                self._means[folder] = SeedMeans(self._runs[folder], make_trackers(self.names))
+        if not rows:
+            return
+        if self.say is not None:
+            self.say(_line(self._runs[folder], rows))
+        if self.names:
+            self._means[folder].add(rows)
+
+
+def _line(run: RunFolder, rows: Sequence[Row]) -> str:
+    """A round as a line of JSON."""
+    seen = [row["test_accuracy"] for row in rows if row["test_accuracy"] is not None]
+    line = {
+        "run": run.name,
+        "policies": list(dict.fromkeys(row["policy"] for row in rows)),
+        "seeds": list(dict.fromkeys(row["seed"] for row in rows)),
+        "round": rows[0]["t"],
+        "rounds": run.rounds,
+        "mean_test_accuracy": sum(seen) / len(seen) if seen else None,
+    }
+    return json.dumps(line)

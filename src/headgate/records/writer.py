@@ -9,13 +9,18 @@ import json
 import os
 import platform
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import tomli_w
 
+import headgate
 from headgate import __version__
 from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
@@ -25,9 +30,8 @@ from headgate.limits import RECIPE
 from headgate.reading import read_bytes
 from headgate.records.reader import CHECKPOINTS, CHECKSUMS, CONFIG, ENVIRONMENT, HEAD, newest_checkpoint, read_head
 from headgate.records.sums import checksum, file_checksum, read_sealed, sealed
-from headgate.records.sweeps import STATE
-from headgate.records.tables import TABLES, part_files, part_name
-from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
+from headgate.records.tables import STATE, TABLES, part_files, part_name
+from headgate.writing import NOFOLLOW, check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
 
 TENSORS = "tensors.safetensors"
 Fact = TypeVar("Fact")
@@ -59,8 +63,8 @@ class RunWriter:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"{folder}: exists already; resume it, or choose another folder")
         make_folder(folder)
-        writer, text = cls(folder), tomli_w.dumps(config).encode()
-        writer.replace(CONFIG, text)
+        text = tomli_w.dumps(config).encode()
+        replace_file(folder / CONFIG, text)
         facts = {
             "headgate": __version__,
             "python": platform.python_version(),
@@ -69,12 +73,8 @@ class RunWriter:
             "config_sha256": hashlib.sha256(text).hexdigest(),
             **environment,
         }
-        writer.replace(ENVIRONMENT, json_bytes(sealed(facts)))
+        replace_file(folder / ENVIRONMENT, json_bytes(sealed(facts)))
         return facts
-
-    def replace(self, name: str, content: bytes) -> None:
-        """Write a whole file, or leave the old one."""
-        replace_file(self.folder / name, content)
 
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows as the next part of a table, as JSON: workers are forked, and polars hangs in a forked process."""
@@ -83,7 +83,7 @@ class RunWriter:
         name, content = part_name(table, max(row["t"] for row in rows)), json.dumps(rows).encode()
         check_no_link(self.folder / table)
         (self.folder / table).mkdir(exist_ok=True)
-        self.replace(name, content)
+        replace_file(self.folder / name, content)
         self._parts[name] = checksum(content)
 
     def rewrite(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -100,7 +100,7 @@ class RunWriter:
         made = [f"{table}.parquet" for table in TABLES if (self.folder / f"{table}.parquet").exists()]
         if state == "finished" and made:
             facts[CHECKSUMS] = {name: file_checksum(self.folder / name) for name in made}
-        self.replace(STATE, json_bytes(sealed(facts)))
+        replace_file(self.folder / STATE, json_bytes(sealed(facts)))
         return facts
 
     def checkpoint(
@@ -232,3 +232,67 @@ def _remove_others(checkpoint: Path) -> None:
     for other in checkpoint.parent.iterdir():
         if other != checkpoint and other.is_dir() and not other.is_symlink():
             shutil.rmtree(other)
+
+
+SECONDS = 10
+"""a repository that takes longer to answer is not waited for"""
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the checkout that the package lies in, "+changes" where files under src differ from it.
+
+    None where it lies in none (an installed package may lie in somebody's checkout, which does not track it).
+    """
+    return commit_of(Path(headgate.__file__).parent)
+
+
+def commit_of(package: Path) -> str | None:
+    try:
+        if _git(package, "ls-files", "--error-unmatch", "__init__.py").returncode:
+            return None
+        found = _git(package, "rev-parse", "--short", "HEAD")
+        changed = _git(package.parent, "diff", "--quiet", "HEAD", "--", ".").returncode
+    except (OSError, subprocess.SubprocessError):  # no git, or one that does not answer
+        return None
+    return None if found.returncode else found.stdout.strip() + ("+changes" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # only looks, never writes
+    return subprocess.run(
+        ["git", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class FolderLock(ExitStack):
+    """What this process plays: one process at a time writes a run, until it ends, however it ends.
+
+    The whole of a run is held by its folder, a part by its config: they may be the same run. The locks are the kernel's; a file
+    system that knows none is gone without.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paths: set[Path] = set()
+
+    def take(self, path: Path, folder: Path) -> None:
+        """Hold `path`, a folder or file of the run in `folder`; refused where another process does."""
+        if path in self._paths or sys.platform == "win32":
+            return
+        try:
+            descriptor = os.open(path, os.O_RDONLY | (NOFOLLOW if path != folder else 0))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be opened ({error.strerror})") from None
+        self.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"{folder}: is being played by another process; wait for it to end") from None
+        except OSError:  # no locks here
+            pass
+        self._paths.add(path)

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build, load
@@ -17,13 +17,15 @@ from headgate.simulation.workers import (
     LOOK,
     ONE_THREAD,
     Datasets,
-    WatchedProgress,
     cores,
     error_from,
     error_message,
     raise_first,
     stop_requested,
 )
+
+if TYPE_CHECKING:
+    from headgate.simulation.schedule import ChunkProgress
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_prestart_worker_first_driver": "0"}
 """Nothing is reported to anybody, and no warning about a default to come. A cluster started here has no workers before there
@@ -63,7 +65,7 @@ class Cluster:
         return dict(facts)
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
         folders = list(chunks)
         for folder in folders:

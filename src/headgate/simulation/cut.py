@@ -1,13 +1,19 @@
-"""How an experiment is cut into chunks, sub-experiments that are played each by itself.
+"""Which device trains, and how an experiment is cut into chunks, sub-experiments that are played each by itself.
 
 The cut depends on the experiment, the executor and the device's memory, never on how many processes work, so neither do
 the results: prices and streams are addressed by seed, and a policy sees only its own run.
 """
 
+import ctypes
+import gc
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from headgate.errors import SettingError
 from headgate.experiment import Experiment
 
 LIGHT = 5.0
@@ -92,3 +98,44 @@ def footprint(
     if run is not None:
         return Footprint(once, own + run)
     return Footprint(once, own, working) if working is not None else Footprint(once, own + 4 * clients * parameters * itemsize)
+
+
+# which device trains
+
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def choose_device(name: str) -> str:
+    """cpu or cuda; auto takes a GPU where there is one."""
+    if name not in DEVICES:
+        raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
+    if name == "cuda" and not _finds_gpu():
+        raise SettingError("--device cuda: torch finds no GPU here")
+    return "cuda" if name == "cuda" or (name == "auto" and _has_driver() and _finds_gpu()) else "cpu"
+
+
+def _has_driver() -> bool:
+    """Of a GPU that torch may find: asked first, because to import torch takes seconds."""
+    if Path("/dev/kfd").exists():  # AMD's
+        return True
+    with suppress(OSError):
+        return bool(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))
+    return False
+
+
+def _finds_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def give_back(device: str) -> None:
+    """Memory of a GPU that nobody needs any more: executors hang together in circles, which must be broken first."""
+    if choose_device(device) == "cuda":
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()

@@ -20,31 +20,27 @@ from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
 from headgate.control.scores import Scores
-from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report
+from headgate.control.types import Floats, Ints, Ledger, Orders, Report
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
-from headgate.learning.aggregate import aggregation_weights
-from headgate.learning.cohort import draw_cohort
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.learning.drift import DriftingStream, World, world_of
-from headgate.learning.judgement import judgement, sets_to_judge_by
+from headgate.learning.drift import DriftingStream, World, judgement, sets_to_judge_by, world_of
+from headgate.learning.local import check_shift, moves
 from headgate.learning.purchases import (
     ChoosingSource,
     PurchaseSource,
     PurchaseTable,
     StreamSource,
     TrainingSamples,
+    UseCounts,
     find_all,
 )
-from headgate.learning.shift import check_shift, moves
+from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
-from headgate.learning.uses import UseCounts
-from headgate.records.scored import Scored
+from headgate.records.sums import Scored
 from headgate.simulation.executors.gram import one_thread
-from headgate.simulation.hearing import Hearing
 from headgate.simulation.learner import RoundSamples, learner_of
-from headgate.simulation.round_rows import FEW, client_rows, metric_rows
-from headgate.simulation.rounds import Prepared, Round
+from headgate.simulation.rounds import FEW, Hearing, Prepared, Round, client_rows, metric_rows
 
 MOST_WITHOUT_COHORT = 10_000
 """clients that all train in every round: beyond it, time and memory are better spent on a cohort"""
@@ -174,7 +170,9 @@ class Simulation:
             self.accuracy = found.accuracy
         heard = self.hearing.losses(asked, batch.offsets, now.new, now.clients)
         losses = {self.names[number]: each for number, each in heard.items()}
-        self.t, self.ledgers, self.models, self._ahead = now.t, self._listened(now, losses), models, ahead
+        heard_by = {name: replace(now.after[name], losses=losses[name]) for name in self.listening}
+        self.t, self.models, self._ahead = now.t, models, ahead
+        self.ledgers = {**now.after, **heard_by} if heard_by else now.after
         self.purchases = now.purchases
         return Round(now.t, metric_rows(self, now, train_loss, found), client_rows(self, now, losses))
 
@@ -223,11 +221,6 @@ class Simulation:
         if cohort is None:
             return np.broadcast_to(np.arange(clients), (len(self.seeds), clients))
         return np.stack([draw_cohort(int(seed), t, clients, cohort) for seed in self.seeds])
-
-    def _listened(self, now: Prepared, told: Mapping[str, Losses]) -> Mapping[str, Ledger]:
-        """The ledgers after the round; those of policies that listen hold what was told."""
-        heard_by = {name: replace(now.after[name], losses=told[name]) for name in self.listening}
-        return {**now.after, **heard_by} if heard_by else now.after
 
     def _evaluated(self, t: int) -> bool:
         return t % self.experiment.training.evaluate_every == 0 or t == self.experiment.rounds

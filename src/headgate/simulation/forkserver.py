@@ -26,7 +26,7 @@ from headgate.experiment import Experiment, build, load
 from headgate.learning.datasets import Dataset
 from headgate.records.reader import CONFIG
 from headgate.records.writer import Checkpoint
-from headgate.simulation.devices import choose_device, give_back
+from headgate.simulation.cut import choose_device, give_back
 from headgate.simulation.engine import Simulation
 from headgate.simulation.run import examine, play_folder
 from headgate.simulation.workers import Datasets, error_message, stop_requested

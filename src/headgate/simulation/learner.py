@@ -13,11 +13,11 @@ from headgate.control.scores import Scores, scores_of
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
-from headgate.learning.averaging import newest_share
 from headgate.learning.datasets import Dataset
+from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
-from headgate.learning.server import State
-from headgate.simulation.controls import advance_with_controls, no_controls
+from headgate.learning.server import State, newest_share
+from headgate.limits import check_memory
 from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
 
 EVALUATED = 2_000
@@ -211,3 +211,49 @@ def learner_of(experiment: Experiment, dataset: Dataset, device: str, executor: 
     except ModuleNotFoundError as error:
         raise SettingError(f"this needs {error.name}: pip install 'headgate[sim]'") from None
     return NetLearner(experiment, dataset, device, executor)
+
+
+def no_controls(arrays: Any, theta: Array, clients: int) -> Array:
+    """Before round 1: what every client of every run remembers, (R, M, P); refused where that takes too much memory."""
+    runs, size = theta.shape
+    said = f"objective.kind = scaffold: what {clients} clients of {runs} runs remember, and their models, take"
+    check_memory(said, 5 * clients * theta.nbytes)
+    return arrays.broadcast_to(theta[:, None], (runs, clients, size)) * 0
+
+
+def advance_with_controls(
+    executor: Executor[Any],
+    arrays: Any,
+    theta: Array,
+    controls: Array,
+    batch: RaggedBatch,
+    weights: Array,
+    training: LocalTraining,
+    seeds: Sequence[int],
+    t: int,
+) -> tuple[Array, Array, Array]:
+    """The models after round t, (R, P), each run's loss before it, (R,), and what clients remember then, (R, M, P).
+
+    A client that has no sample, or is of a run that broke down, remembers what it did.
+    """
+    _, clients, size = controls.shape
+    common = (weights[:, :, None] * controls).sum(1)[:, None]
+    start = arrays.broadcast_to(theta[:, None], controls.shape).reshape(-1, size)
+    trains = weights != 0
+    alone = arrays.where(trains, 1.0, weights).reshape(-1, 1)
+    each = [seed for seed in seeds for _ in range(clients)]
+    tilt = (common - controls).reshape(-1, size)
+    ends, losses = executor.advance(start, batch, alone, training, each, t, tilt)
+    moves = ends.reshape(controls.shape) - theta[:, None]
+    after = theta + (weights[:, :, None] * moves).sum(1)
+    found = controls - common - moves / (training.lr * training.steps)
+    return after, _mean(arrays, losses, batch, weights), arrays.where(trains[:, :, None], found, controls)
+
+
+def _mean(arrays: Any, losses: Array, batch: RaggedBatch, weights: Array) -> Array:
+    """Of all samples of a run, from the means of its clients; nan where there is none."""
+    sizes = np.diff(batch.offsets).reshape(tuple(weights.shape)).astype(np.float64)
+    shares = arrays.asarray(sizes / sizes.sum(axis=1, keepdims=True), dtype=losses.dtype)
+    if hasattr(shares, "to"):
+        shares = shares.to(losses.device)
+    return arrays.where(shares == 0, shares, shares * losses.reshape(weights.shape)).sum(1)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from headgate.control.scores import Scores
 from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
-from headgate.learning.averaging import between
 from headgate.learning.datasets import Dataset
 from headgate.learning.formats import Labels, Pixels
-from headgate.learning.shift import shifted
+from headgate.learning.local import shifted
+from headgate.learning.server import between
 from headgate.simulation.executors.executor import RaggedBatch
 from headgate.simulation.executors.gram import Gram, LinearTask, one_thread
 from headgate.simulation.learner import EVALUATED, Learner, Models, RoundSamples
@@ -90,25 +90,22 @@ class Judged:
 
     def _chunks(self) -> Iterable[Alike]:
         if self.images.size * self.task.dtype.itemsize > KEPT:
-            return (self._numbers([rows]) for rows in self._classes())
-        self._kept = self._kept or [self._numbers(self._alike(rows)) for rows in self._classes()]
+            return (Alike(label, [self._products(rows)]) for label, rows in self._classes())
+        if not self._kept:
+            self._kept = [Alike(label, [*map(self._products, self._alike(rows))]) for label, rows in self._classes()]
         return self._kept
 
-    def _classes(self) -> Iterator[Ints]:
-        """Rows of images of one class."""
+    def _classes(self) -> Iterator[tuple[int, Ints]]:
+        """Each class with rows of its images."""
         for label in range(self.task.classes):
             rows = np.flatnonzero(self.labels == label)
-            yield from (rows[start : start + EVALUATED] for start in range(0, len(rows), EVALUATED))
+            yield from ((label, rows[start : start + EVALUATED]) for start in range(0, len(rows), EVALUATED))
 
     def _alike(self, rows: Ints) -> list[Ints]:
         """In parts: the images come last that are not 0 where few others are not."""
         used = self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
         rarest = np.where(used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)).min(axis=1)
         return np.array_split(rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE))
-
-    def _numbers(self, parts: list[Ints]) -> Alike:
-        """Images of one class, part by part."""
-        return Alike(int(self.labels[parts[0][0]]), [self._products(rows) for rows in parts])
 
     def _products(self, rows: Ints) -> list[Product]:
         images = self.images[rows].reshape(len(rows), math.prod(self.task.shape))

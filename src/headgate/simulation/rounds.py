@@ -1,12 +1,24 @@
-"""A round: as far as it is known before the models are, and what it did."""
+"""A round: as far as it is known before the models are, what clients tell of it, and its rows for the record."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headgate.control.types import Bools, Floats, Ints, Ledger, Orders
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.control.types import Bools, Floats, Ints, Ledger, Losses, Orders
+from headgate.learning.drift import Judgement
 from headgate.learning.purchases import PurchaseTable
-from headgate.simulation.learner import RoundSamples
+from headgate.simulation.learner import Learner, Models, RoundSamples
+from headgate.theory.bound import learning_error
+from headgate.theory.reuse import effective_sample_size
+
+if TYPE_CHECKING:
+    from headgate.simulation.engine import Simulation
+
+FEW = 1_000
+"""clients of whom each is written down: the images it owns, and in the record what it admits and holds"""
 
 
 @dataclass(frozen=True)
@@ -42,3 +54,128 @@ class Prepared:
     """where the samples held came from, before the round, by policy"""
     purchases: Mapping[str, PurchaseTable | None]
     """and after it"""
+
+
+class Hearing:
+    """Asks for the losses of the runs of some policies, S runs each."""
+
+    def __init__(self, learner: Learner, asked: Sequence[bool], seeds: int, clients: int) -> None:
+        self.learner, self.seeds, self.clients = learner, seeds, clients
+        self.runs = np.flatnonzero(np.repeat(asked, seeds))
+
+    def ask(self, models: Models, batch: RoundSamples) -> Any:
+        """Return the losses of all samples of these runs, which `losses` waits for."""
+        return self.learner.losses(models, batch, self.runs) if self.runs.size else None
+
+    def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Losses]:
+        """Return what was heard by the number of the policy; `new` is of all samples, `clients` (R, C) of all runs."""
+        if not self.runs.size:
+            return {}
+        sizes = np.diff(offsets).reshape(clients.shape)
+        new = new[np.repeat(np.isin(np.arange(len(clients)), self.runs), sizes.sum(axis=1))]
+        heard = mean_losses(self.learner.read(answer), new, sizes[self.runs], clients[self.runs], self.clients)
+        cuts = range(0, len(self.runs), self.seeds)
+        return {
+            int(self.runs[first]) // self.seeds: Losses(*(means[first : first + self.seeds] for means in heard))
+            for first in cuts
+        }
+
+
+def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Losses:
+    """Return means over samples that lie client by client: `sizes` (R, C) of them, of `clients` (R, C) among `many` in all.
+
+    Sums are in float64 and in the order of the samples. A mean that is not finite, of a run that breaks down, is not a number.
+
+    >>> new, sizes, clients = np.array([True, False, False]), np.array([[1, 2]]), np.array([[0, 2]])
+    >>> heard = mean_losses(np.array([1.0, 3.0, 5.0]), new, sizes, clients, 3)
+    >>> heard.new.tolist(), heard.held.tolist()
+    ([[1.0, nan, nan]], [[nan, nan, 4.0]])
+    """
+    segments = np.repeat(np.arange(sizes.size), sizes.ravel())
+    runs = np.arange(len(sizes))[:, None]
+
+    def mean(chosen: NDArray[np.bool_]) -> Floats:
+        own = segments[chosen]
+        with np.errstate(invalid="ignore"):  # 0/0 where there are no samples
+            means = np.bincount(own, losses[chosen], sizes.size) / np.bincount(own, minlength=sizes.size)
+        found = np.full((len(sizes), many), np.nan)
+        # rounding may leave a little less than nothing
+        found[runs, clients] = np.where(np.isfinite(means), np.maximum(means, 0.0), np.nan).reshape(sizes.shape)
+        return found
+
+    return Losses(mean(new), mean(~new))
+
+
+# rows for the record
+
+
+def metric_rows(of: "Simulation", now: Prepared, train_loss: Floats, found: Judgement) -> list[dict[str, Any]]:
+    """One row a run. n is what all clients hold; N, n_eff and the bound are of what was trained on."""
+    before, after = ([ledgers[name] for name in of.names] for ledgers in (now.before, now.after))
+    N, n_eff = of.uses.distinct, effective_sample_size(of.uses.total, of.uses.squares)
+    trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
+    bound = learning_error(trained, N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), of.experiment.bound)
+    held = np.concatenate([ledger.held for ledger in after])
+    ever = [np.concatenate([ledger.ever for ledger in ledgers]) for ledgers in (before, after)]
+    spent = [np.concatenate([ledger.spent for ledger in ledgers]) for ledgers in (before, after)]
+    prices = [now.orders[name].price for name in of.names]
+    buffer = of.experiment.system.buffer
+    columns = {
+        "policy": [name for name in of.names for _ in of.seeds],
+        "seed": of.run_seeds,
+        "t": [now.t] * len(of.run_seeds),
+        "test_accuracy": found.accuracy.tolist(),
+        "test_loss": found.loss.tolist(),
+        "validation_accuracy": found.validation.tolist() if of.experiment.data.validation else [None] * len(of.run_seeds),
+        "train_loss": train_loss.tolist(),
+        "n": held.tolist(),
+        "N": N.tolist(),
+        "n_eff": n_eff.tolist(),
+        "admitted": (ever[1] - ever[0]).tolist(),
+        "price": np.concatenate([own if own.ndim == 1 else own.mean(axis=-1) for own in prices]).tolist(),
+        "spend": (spent[1] - spent[0]).tolist(),
+        "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
+        "bound": bound.tolist(),
+        "excess": np.concatenate([(ledger.occupancy - buffer).max(axis=-1) for ledger in after]).tolist(),
+    }
+    columns |= of.world.columns(now.t, of.experiment.system.weight, found.by_concept)
+    columns |= _look_columns(of, now) if of.looking else {}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
+    """Samples that clients looked at in the round, and what they paid for that, of each run; None where they do not look."""
+    looked, paid = list[int | None](), list[float | None]()
+    for name, source in of.sources.items():
+        known, now_known = now.known[name], now.purchases[name]
+        before, after = now.before[name].looks, now.after[name].looks
+        if source.looks and known is not None and now_known is not None:
+            looked += (now_known.looked - known.looked).sum(axis=-1).tolist()
+            paid += [0.0] * len(of.seeds) if before is None or after is None else (after - before).tolist()
+        else:
+            looked, paid = looked + [None] * len(of.seeds), paid + [None] * len(of.seeds)
+    return {"looked": looked, "looks": paid}
+
+
+def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
+    """What each client admitted and holds, was paid where prices differ, and told of its losses where it was asked;
+    nothing where there are too many clients."""
+    if of.experiment.system.clients > FEW:
+        return []
+    rows = []
+    for name in of.names:
+        before, after, paid = now.before[name], now.after[name], now.paid[name]
+        admitted, held = after.admitted - before.admitted, after.occupancy
+        for r, seed in enumerate(of.seeds):
+            row = {
+                "policy": name,
+                "seed": int(seed),
+                "t": now.t,
+                "admitted": admitted[r].tolist(),
+                "held": held[r].tolist(),
+            }
+            row["paid"] = None if paid is None else paid[r].tolist()
+            if name in told:
+                row |= {f"{which}_loss": each[r].tolist() for which, each in told[name]._asdict().items()}
+            rows.append(row)
+    return rows

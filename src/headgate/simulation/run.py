@@ -15,15 +15,12 @@ import numpy as np
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.datasets import Dataset, hold_out
-from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, MEAN_PRICE
-from headgate.records.scored import read_scored
 from headgate.records.shards import disk_errors, resume_command
-from headgate.records.source import commit
-from headgate.records.writer import Checkpoint, RunWriter
+from headgate.records.sums import read_scored
+from headgate.records.writer import Checkpoint, FolderLock, RunWriter, commit
 from headgate.registry import in_one_line
-from headgate.simulation.cut import footprint, most_runs, runs_of
-from headgate.simulation.devices import choose_device, give_back
+from headgate.simulation.cut import choose_device, footprint, give_back, most_runs, runs_of
 from headgate.simulation.engine import Simulation, streams_of
 from headgate.simulation.learner import EVALUATED
 from headgate.simulation.rounds import Round
@@ -55,13 +52,9 @@ def examine(experiment: Experiment, dataset: Dataset, device: str, executor: str
     facts |= _memory(experiment, simulation, math.prod(dataset.shape), dataset.train_images.itemsize)
     del simulation
     give_back(device)
-    return facts | {"free": _free_memory()}, None
-
-
-def _free_memory() -> int:
     import torch
 
-    return int(torch.cuda.mem_get_info()[0])
+    return facts | {"free": int(torch.cuda.mem_get_info()[0])}, None
 
 
 def _memory(experiment: Experiment, one: Simulation, pixels: int, itself: int) -> dict[str, Any]:

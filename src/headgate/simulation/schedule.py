@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load, named_outside
 from headgate.experiment.sweep import differing
-from headgate.records.lock import FolderLock
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_config
 from headgate.records.shards import (
     ShardProgress,
@@ -33,14 +32,23 @@ from headgate.records.shards import (
     write_state,
 )
 from headgate.records.sums import read_sealed
-from headgate.records.sweeps import STATE, SWEEP, folder_name, points_of, sweep_text
-from headgate.records.tables import SHARDS, TABLES, frame_of_rows, shard_folders
-from headgate.records.writer import Checkpoint, RunWriter, make_folder
+from headgate.records.tables import (
+    SHARDS,
+    STATE,
+    SWEEP,
+    TABLES,
+    folder_name,
+    frame_of_rows,
+    points_of,
+    shard_folders,
+    sweep_text,
+)
+from headgate.records.writer import Checkpoint, FolderLock, make_folder
 from headgate.registry import Search, Untrusted
-from headgate.simulation.cut import LIGHT, Footprint, cut, most_runs, runs_of, work
-from headgate.simulation.devices import choose_device
+from headgate.simulation.cut import LIGHT, Footprint, choose_device, cut, most_runs, runs_of, work
+from headgate.simulation.rounds import Round
 from headgate.simulation.workers import ChunkError, InProcess, Processes, Worker, cores, stop_requested
-from headgate.writing import clear_partial
+from headgate.writing import clear_partial, replace_file
 
 STATE_SECONDS = 2.0
 """between two states of a run in shards"""
@@ -278,7 +286,7 @@ def _start(
     with disk_errors(whole):
         if len(tasks) > 1 or whole != tasks[0].folder:
             make_folder(whole)
-            RunWriter(whole).replace(SWEEP, sweep_text(whole, [task.folder for task in tasks]))
+            replace_file(whole / SWEEP, sweep_text(whole, [task.folder for task in tasks]))
         for task, (facts, chunks) in zip(fresh, cuts, strict=True):
             make_folder(task.folder)
             held.take(task.folder, task.folder)
@@ -330,7 +338,7 @@ def _execute(
     left = [task for task in tasks if not task.finished]
     chunks = {shard: experiment for task in left for shard, experiment in task.left().items()}
     say(_described(left, worker))
-    progress = _RunProgress(tasks, whole, tick, watch)
+    progress = ChunkProgress(tasks, whole, tick, watch)
     try:
         with stop_requested() as stop:
             worker.execute(chunks, device, progress, stop)
@@ -350,7 +358,7 @@ def _execute(
     return progress.states
 
 
-class _RunProgress:
+class ChunkProgress:
     """How far the chunks are, and the states of the runs that are in shards."""
 
     def __init__(self, tasks: Sequence[_Task], whole: Path, tick: Tick | None, watch: Watch | None) -> None:
@@ -360,6 +368,7 @@ class _RunProgress:
         self.before = sum(len(shard_folders(task.folder)) * task.experiment.rounds for task in tasks if task.finished)
         self.total = self.before + sum(task.experiment.rounds for task, _ in self.shards.values())
         self.states: dict[Path, dict[str, Any]] = {}
+        """the last ones of chunks that this process has played to their end"""
         self._ticked = self._written = -STATE_SECONDS
         if watch is not None:
             for task in self.tasks:  # sees what is on disk before the first new row joins it
@@ -369,17 +378,13 @@ class _RunProgress:
     def done(self) -> int:
         return self.before + sum(shard.t for _, shard in self.shards.values())
 
-    def played(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        """Take the rows of a round that this process has played."""
+    def played(self, folder: Path, done: Round) -> None:
+        """Take a round that this process has played."""
         task, shard = self.shards[folder]
         shard.t += 1
         if self.watch is not None:
-            self.watch(task.folder, frame_of_rows(rows, "metrics").to_dicts())  # as others read them
+            self.watch(task.folder, frame_of_rows(done.metrics, "metrics").to_dicts())  # as others read them
         self._report()
-
-    def finished(self, folder: Path, state: dict[str, Any]) -> None:
-        """Take the last state of a chunk that this process has played to its end."""
-        self.states[folder] = state
 
     def look(self, at_once: bool = False) -> None:
         """Look for what other processes have written."""
@@ -407,7 +412,7 @@ class _RunProgress:
                     write_state(task.run, state, sum(rounds) // len(rounds), time.monotonic() - self.began)
 
 
-def _explained(error: HeadgateError, progress: _RunProgress, folder: Path) -> HeadgateError:
+def _explained(error: HeadgateError, progress: ChunkProgress, folder: Path) -> HeadgateError:
     """The error with the chunk it happened in, and how to go on with the whole."""
     go_on = f"go on with: {resume_command(folder)}"
     if isinstance(error, Interrupted):
@@ -423,3 +428,64 @@ def _explained(error: HeadgateError, progress: _RunProgress, folder: Path) -> He
         why, text = error.why, f"{error.folder.name} ({which}): {error.why}".replace(str(error.folder), str(folder))
     # What is wrong with files or settings stays wrong; where one can go on nevertheless, the error says so itself.
     return type(why)(text if go_on in text or isinstance(why, DataError | SettingError) else f"{text}; {go_on}")
+
+
+# policies of a comparison that were played before
+
+
+BESIDE = ",policies="
+"""between a point's label and the names of policies that were added to it"""
+
+
+class FinishedPolicies(NamedTuple):
+    """Where each wanted policy is, or is to be played."""
+
+    finished: dict[Path, list[str]]
+    """finished run folders, and which of their policies are meant"""
+    left: list[tuple[str, Experiment]]
+    """what is not there; a point that was begun with other settings is among it, and refused when it is played"""
+
+
+def find_finished(points: Points, folder: Path) -> FinishedPolicies:
+    """Look for each point in the folder of its label and in those beside it to which policies were added."""
+    there = points_of(folder) if (folder / SWEEP).is_file() else []
+    found = FinishedPolicies({}, [])
+    for label, wanted in points:
+        first, names = folder / folder_name(label), list(wanted.policies)
+        if label and first in there and _policies(first) != names:
+            for path in (first, *(each for each in there if each.name.startswith(first.name + BESIDE))):
+                common = [name for name in names if name in _policies(path)]
+                if common and _holds(path, wanted.only(common)):
+                    found.finished[path] = common
+                    names = [name for name in names if name not in common]
+        if len(names) == len(wanted.policies):
+            found.left.append((label, wanted))
+        elif names:
+            found.left.append((label + BESIDE + ",".join(names), wanted.only(names)))
+    return found
+
+
+def in_order(points: Points, shares: Mapping[Path, list[str]]) -> dict[Path, list[str]]:
+    """Return run folders as their points come, the first one's before those that were added to it."""
+    names = [folder_name(label) for label, _ in points]
+    if len(names) == 1:
+        return dict(shares)
+    return dict(sorted(shares.items(), key=lambda share: names.index(share[0].name.partition(BESIDE)[0])))
+
+
+def _policies(folder: Path) -> list[str]:
+    try:
+        return list(read_config(folder)["run"]["policies"])
+    except (HeadgateError, KeyError, TypeError):  # what is wrong is reported when it is played
+        return []
+
+
+def _holds(folder: Path, wanted: Experiment) -> bool:
+    """Return whether these policies, all of which a recipe can name, were played there to the end with the same settings."""
+    if not (folder / STATE).exists() or read_sealed(folder / STATE).get("state") != "finished":
+        return False
+    if wanted.unnamed or read_sealed(folder / ENVIRONMENT).get("unnamed"):
+        return False
+    said, names = read_config(folder), list(wanted.policies)
+    said["policies"] = {name: settings for name, settings in said["policies"].items() if name in names}
+    return {**said, "run": {**said["run"], "policies": names}} == tomllib.loads(tomli_w.dumps(wanted.tables()))

@@ -18,31 +18,18 @@ from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, load
 from headgate.learning.data import Data
 from headgate.records.reader import CONFIG
-from headgate.simulation.devices import give_back
+from headgate.simulation.cut import give_back
 
 if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
-    from headgate.simulation.rounds import Round
     from headgate.simulation.run import Tick
+    from headgate.simulation.schedule import ChunkProgress
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 LOOK = 0.2
 """seconds between looks at what the chunks have written"""
 LONGEST = 2000
 """bytes of a message: with its chunk's name it must fit into the 4,096 that a pipe takes in one piece"""
-
-
-class WatchedProgress(Protocol):
-    """What a worker reports to."""
-
-    def played(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        """Take the rows of a round that this process has played."""
-
-    def finished(self, folder: Path, state: dict[str, Any]) -> None:
-        """Take the last state of a chunk that this process has played to its end."""
-
-    def look(self) -> None:
-        """Look for what other processes have written; called every now and then."""
 
 
 class Worker(Protocol):
@@ -55,7 +42,7 @@ class Worker(Protocol):
         """See `run.examine`."""
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
         """Play all chunks, or raise an error that names the one which could not be; `Interrupted` when `stop` returns True.
 
@@ -88,10 +75,6 @@ class Datasets(dict[str, Any]):
         return self[data.key]
 
 
-def _report(progress: WatchedProgress, folder: Path, done: "Round") -> None:
-    progress.played(folder, done.metrics)
-
-
 class InProcess:
     """This process, one chunk after the other, by one thread: the same numbers as anywhere else."""
 
@@ -109,14 +92,14 @@ class InProcess:
         return facts
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
         for folder, experiment in chunks.items():
             if stop():
                 raise Interrupted("interrupted")
             try:
-                tick = partial(_report, progress, folder)
-                progress.finished(folder, self._play(folder, experiment, device, tick, stop))
+                tick = partial(progress.played, folder)
+                progress.states[folder] = self._play(folder, experiment, device, tick, stop)
             except Interrupted:
                 raise
             except HeadgateError as error:
@@ -147,7 +130,8 @@ class Processes:
         self.processes, self.where = processes, f"on {processes} processes"
         self._answers, given = os.pipe()
         path = os.pathsep.join(each for each in sys.path if each)
-        with _sigint_blocked():  # until it is ready to answer
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in the new process until it is ready to answer
+        try:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "headgate.simulation.forkserver", str(given)],
                 stdin=subprocess.PIPE,
@@ -155,6 +139,8 @@ class Processes:
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C at the terminal is the parent's business
             )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(given)
         self._half, self._at_work = b"", False
 
@@ -167,7 +153,7 @@ class Processes:
         return dict(answer["facts"])
 
     def execute(
-        self, chunks: Mapping[Path, Experiment | None], device: str, progress: WatchedProgress, stop: Callable[[], bool]
+        self, chunks: Mapping[Path, Experiment | None], device: str, progress: "ChunkProgress", stop: Callable[[], bool]
     ) -> None:
         self._ask(do="play", folders=[str(folder) for folder in chunks], device=device, processes=self.processes)
         why: dict[str, HeadgateError] = {}
@@ -225,16 +211,6 @@ class Processes:
         if stopped:
             return Interrupted("interrupted")
         return HeadgateError(f"the process that starts the others ended with {self._server.wait()}")
-
-
-@contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    """Block SIGINT meanwhile; a process that is started now begins with it blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def error_message(error: BaseException) -> list[str]:

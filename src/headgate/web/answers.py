@@ -13,16 +13,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.analysis.curves import heat, rounded, thinned
+from headgate.analysis.curves import heat, neighbours, rounded, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
-from headgate.analysis.summary import PolicySummary, breakdown_note, columns, summarise
+from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
 from headgate.escaping import cell
 from headgate.records.reader import WARN_AT, RunFolder
 from headgate.records.rows import Rows
-from headgate.web.runs import Head, Library, UnknownRun
+from headgate.web.runs import Library, UnknownRun
 
 Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
@@ -122,8 +122,9 @@ class RunList:
 
 def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
     """Return the runs that contain all words of `search`. Only what is shown, or sorted by, is read."""
-    heads, falling = library.heads(), order == "desc"
-    found = sorted((head for head in heads.values() if _matches(head, search)), key=lambda head: head.name)
+    heads, falling, words = library.heads(), order == "desc", search.lower().split()
+    texts = {name: " ".join([name, head.state, *head.run.state["policies"]]).lower() for name, head in heads.items()}
+    found = [heads[name] for name in sorted(heads) if all(word in texts[name] for word in words)]
     if sort in BY_HEAD:
         found.sort(key=BY_HEAD[sort], reverse=falling)
     else:
@@ -134,11 +135,6 @@ def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int
     rows = library.rows([head.name for head in found[offset : offset + limit]])
     unreadable = [UnreadableRun(*each) for each in list(library.unreadable().items())[:UNREADABLE]]
     return RunList(len(heads), len(found), offset, limit, rows, unreadable)
-
-
-def _matches(head: Head, search: str) -> bool:
-    text = " ".join([head.name, head.state, *head.run.state["policies"]]).lower()
-    return all(word in text for word in search.lower().split())
 
 
 # one run
@@ -248,6 +244,11 @@ def detail(library: Library, name: str) -> RunDetail:
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
+    known = columns(run.target, summaries)
+    table = SummaryTable(
+        [SummaryColumn(column.title, column.meaning) for column in known],
+        [[SummaryCell(column.text(each), column.broken(each)) for column in known] for each in summaries],
+    )
     return RunDetail(
         **_progress(library, run),
         data=run.kind("data"),
@@ -271,7 +272,7 @@ def detail(library: Library, name: str) -> RunDetail:
         conclusion=conclusion(found),
         warning=" ".join(filter(None, [breakdown_note([run]), *(_money_warning(run, one) for one in found)])),
         summary=[each.to_dict() for each in summaries],
-        table=_summary_table(summaries, run.target),
+        table=table,
     )
 
 
@@ -279,14 +280,6 @@ def _money_warning(run: RunFolder, one: Runs) -> str:
     """Where clients are real, so is the money."""
     share = float(np.nansum(one.values["spend"])) / max(run.budget * run.rounds * len(run.seeds), 1e-100)
     return f"{share:.0%} of the money is spent." if run.environment.get("executor") == "flower" and share >= WARN_AT else ""
-
-
-def _summary_table(summaries: Sequence[PolicySummary], target: float | None) -> SummaryTable:
-    known = columns(target, summaries)
-    return SummaryTable(
-        [SummaryColumn(column.title, column.meaning) for column in known],
-        [[SummaryCell(column.text(each), column.broken(each)) for column in known] for each in summaries],
-    )
 
 
 def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> RunCurves:
@@ -419,15 +412,14 @@ def gate_trace(
     **known: Any,
 ) -> GateTrace:
     """Return rounds from `first` on of a run or a rehearsal; `held` and `admitted` are (rounds, clients)."""
-    starts = np.unique(np.linspace(0, len(buffers), min(len(buffers), GATE_CLIENTS), endpoint=False).astype(np.int64))
-    ends = [*starts[1:].tolist(), len(buffers)]
+    starts, names = neighbours(len(buffers), GATE_CLIENTS)
     rows = slice(first - 1, first - 1 + limit)
     held, admitted = (None if each is None else np.add.reduceat(each, starts, axis=1)[rows] for each in (held, admitted))
     known |= {name: rounded(values[rows], None) for name, values in columns.items()}
     return GateTrace(
         first=first,
         t=list(range(first, first + len(columns["price"][rows]))),
-        clients=[str(a) if a == b - 1 else f"{a}–{b - 1}" for a, b in zip(starts.tolist(), ends, strict=True)],
+        clients=names,
         buffers=np.add.reduceat(np.asarray(buffers, dtype=np.int64), starts).tolist(),
         held=None if held is None else held.tolist(),
         admitted_by_client=None if admitted is None else admitted.tolist(),

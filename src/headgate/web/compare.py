@@ -130,11 +130,12 @@ def compare(
     base = next((line for line in lines if to[0] in (None, line.run) and to[1] in (None, line.policy)), None)
     if base is None and to != (None, None):
         raise SettingError(f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of this comparison")
+    keys = ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")
     settings = differing({name: library.open(name).config for name in names})
     return RunComparison(
         x=x,
         metric=metric,
-        runs=[_compared_run(library, name) for name in names],
+        runs=[ComparedRun(**{key: row[key] for key in keys}) for row in library.rows(names)],
         lines=[_compared_line(line, runs) for line, runs in zip(lines, found, strict=True)],
         differences=[_difference(line, base) for line in lines if base is not None and line is not base],
         settings=settings,
@@ -144,7 +145,11 @@ def compare(
 
 def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
     """Return the money for constant admission's accuracy in a sentence; empty where runs leave it open or are too large."""
-    known = [one for one in rankable(found) if one.finished and _determined(one)]
+    known = [
+        one  # whose money has a logarithm and each of whose seeds an accuracy: folders may hold anything
+        for one in rankable(found)
+        if one.finished and 0 < one.spend.mean() < np.inf and np.isfinite(one.last).all()
+    ]
     places = {(one.policy, one.budget) for one in known}
     large = max((len(one.seeds) for one in known), default=0) > MOST_SEEDS
     large = large or sum(len(one.seeds) * one.rounds for one in known) > MOST_CELLS
@@ -152,16 +157,6 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
     if large or others or len(places) < len(known) or "constant" not in {one.policy for one in known}:
         return ""
     return sentence(chosen_budget(savings(rows(known), "constant", "last")))
-
-
-def _determined(one: Runs) -> bool:
-    """Whether its money has a logarithm and each of its seeds an accuracy: folders may hold anything."""
-    return bool(0 < one.spend.mean() < np.inf and np.isfinite(one.last).all())
-
-
-def _compared_run(library: Library, name: str) -> ComparedRun:
-    row = library.row(name)
-    return ComparedRun(**{key: row[key] for key in ("name", "state", "budget", "round", "rounds", "data", "model", "seeds")})
 
 
 def _money(found: Sequence[Runs], points: int) -> Floats:

@@ -14,7 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from dataclasses import Field as Setting
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from headgate.analysis.curves import rounded, thinned
 from headgate.analysis.rehearsal import summarise_rehearsal
 from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
-from headgate.control.plan import Candidate, Plan, plan
+from headgate.control.plan import Plan, plan
 from headgate.control.policies import BudgetedPolicy
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.prices import Trace
@@ -55,6 +54,7 @@ FILE = "plan.toml"
 FORESIGHT = 3e7
 """rounds times samples that can be bought: beyond it the clairvoyant takes more than a moment"""
 POINTS = 500
+CANDIDATE = ("rate", "spend", "bound", "cost_violation", "buffer_violation")
 MOST_TEXT = 200
 NOT_ASKED = ("file", "folder", "column", "sha256")
 """keys that would name something on this machine"""
@@ -240,16 +240,15 @@ def choices() -> PlanChoices:
         if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
             recipes.append(PlanRecipe(name, system, raw["prices"], raw["run"]["rounds"], raw.get("bound", {})))
     prices = {
-        kind: [_price_key(each) for each in fields(PRICES.kinds[kind]) if each.name not in NOT_ASKED]
+        kind: [
+            PriceKey(each.name, each.default is MISSING, None if each.default is MISSING else each.default)
+            for each in fields(PRICES.kinds[kind])
+            if each.name not in NOT_ASKED
+        ]
         for kind in PRICES.kinds
         if kind != "per-client"
     }
     return PlanChoices(list(POLICY.kinds), prices, recipes, LIMITS)
-
-
-def _price_key(setting: Setting[Any]) -> PriceKey:
-    required = setting.default is MISSING and setting.default_factory is MISSING
-    return PriceKey(setting.name, required, None if required else setting.default)
 
 
 # the answer
@@ -365,10 +364,6 @@ class Planner:
 
         return work
 
-    def answer(self, raw: Mapping[str, Any]) -> PlanAnswer:
-        """Plan at once."""
-        return self.arrive(raw)()
-
     def _answer(self, asked: PlanRequest, tick: Callable[[int], None], began: float) -> PlanAnswer:
         experiment, recipe = built(asked)
         check_waiting(experiment)
@@ -421,7 +416,7 @@ def _outcome(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "rounds": rounds,
         "seeds": len(experiment.seeds),
         "budget": system.budget,
-        "spend_share": summary.spend_per_round / system.budget,
+        "spend_share": summary.spend_share,
         "runs_over_budget": summary.runs_over_budget,
         "dearest_share": summary.dearest_share,
         "memory": system.memory,
@@ -432,15 +427,17 @@ def _outcome(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
         "N": summary.N,
         "n_eff": finite(summary.n_eff),
         "surrogate": finite(result.penalty(k).sum(axis=-1).mean()),
-        "candidates": [_candidate(each, made.setting("K") == each.K) for each in made.candidates],
+        "candidates": [
+            PlanCandidate(
+                each.K,
+                peak_buffer=each.peak_buffer,
+                chosen=made.setting("K") == each.K,
+                **{name: finite(getattr(each, name)) for name in CANDIDATE},
+            )
+            for each in made.candidates
+        ],
         "curves": _curves(result, result.bound(k), oracle_bound(system.buffer, rounds, k)),
     }
-
-
-def _candidate(one: Candidate, chosen: bool) -> PlanCandidate:
-    names = ("rate", "spend", "bound", "cost_violation", "buffer_violation")
-    numbers = {name: finite(getattr(one, name)) for name in names}
-    return PlanCandidate(one.K, peak_buffer=one.peak_buffer, chosen=chosen, **numbers)
 
 
 def _curves(result: Rehearsal, bound: Floats, oracle: Floats) -> PlanCurves:

@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
 from headgate.limits import TABLE as MOST_BYTES
-from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder, read_state
+from headgate.records.reader import RunFolder
 from headgate.records.rows import Follower, Rows
-from headgate.records.sums import read_sealed
-from headgate.records.sweeps import STATE, FoundRun, find_runs
-from headgate.records.tables import Mark, mark_of, table_files
+from headgate.records.tables import STATE, Mark, find_runs, mark_of, table_files
 
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
@@ -108,7 +106,7 @@ class Library:
                     unreadable[name] = self._unreadable[name]
                 else:
                     try:
-                        found[name] = _read_head(each)
+                        found[name] = Head(each.mark, RunFolder.head(each.path, name, each.sweep))
                     except DataError as error:
                         unreadable[name] = (each.mark, self._short(error))
             self._heads, self._unreadable = found, unreadable
@@ -229,15 +227,6 @@ class Library:
                 return Progress(rounds * len(runs), rounds, rounds, head.state, diverged)
             done = int(self._followed(name, "metrics", LISTED).reached(runs).sum())
             return Progress(done, done // max(1, len(runs)), rounds, head.state, diverged)
-
-
-def _read_head(found: FoundRun) -> Head:
-    for file in (CONFIG, ENVIRONMENT):
-        if mark_of(found.path / file) is None:
-            raise DataError(f"{found.path}: not a run folder, {file} is missing or is a link")
-    environment, state = read_sealed(found.path / ENVIRONMENT), read_state(found.path)
-    run = RunFolder(found.path, {}, environment, state, found.name, found.sweep)
-    return Head(found.mark, run)
 
 
 def _marks(head: Head, tables: tuple[str, ...]) -> Marks:

@@ -7,9 +7,7 @@ its own name our address and read along. Reached from outside, everybody needs t
 import json
 import re
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -74,11 +72,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        asked, known = _asked_token(scope), False
-        refusal = self._refusal(headers, scope["method"])
+        request, known = Request(scope), False
+        asked, refusal = request.query_params.get("token"), self._refusal(request.headers, scope["method"])
         if refusal is None and self._token is not None:
-            known = any(_same(self._token, each) for each in (asked, _cookie(headers), _bearer(headers)))
+            kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+            given = asked, request.cookies.get(COOKIE), bearer.strip() if kind.lower() == "bearer" else None
+            known = any(_same(self._token, each) for each in given)
             if not known:
                 refusal = 401, "token: missing or wrong; open the link that headgate serve printed"
 
@@ -117,24 +116,6 @@ def _same(token: str, given: str | None) -> bool:
     return given is not None and compare_digest(token.encode(), given.encode("utf-8", "surrogateescape"))
 
 
-def _asked_token(scope: Scope) -> str | None:
-    given = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=None).get("token")
-    return given[0] if given else None
-
-
-def _cookie(headers: Headers) -> str | None:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None else None
-
-
-def _bearer(headers: Headers) -> str | None:
-    kind, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else None
-
-
 # what may be sent
 
 
@@ -166,14 +147,13 @@ async def body(request: Request, kind: str, most: int) -> bytes:
 
 
 def json_object(text: bytes) -> dict[str, Any]:
+    def refuse(name: str) -> float:
+        raise ValueError(f"{name} is no JSON")
+
     try:
-        value = json.loads(text.decode("utf-8"), parse_constant=_no_number)
+        value = json.loads(text.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"body: not valid JSON ({str(error)[:200]})") from None
     if not isinstance(value, dict):
         raise Refused(400, "body: must be a JSON object")
     return value
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

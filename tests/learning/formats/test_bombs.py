@@ -63,7 +63,7 @@ def test_pictures_of_mixed_sizes_the_first_a_large_one(tmp_path):
             (tmp_path / split / "one" / f"{i:03}.png").write_bytes(png((3000, 3000) if i == 0 else (8, 9), i))
     found = recognise(tmp_path)
     assert found is not None
-    assert found.read(channels=1, classes=1, size=16).train_images.shape == (40, 1, 16, 16)
+    assert found.read(channels=1, classes=1).train_images.shape == (40, 1, 64, 64)
 
 
 def test_many_pictures_of_one_shade_are_refused_before_room_is_made(tmp_path):

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from headgate.errors import DataError
-from headgate.learning import formats
 from headgate.learning.formats import decode
 
-from .written import Bytes, Sample, encoded, read, write_parquet
+from .written import Bytes, encoded, read
 
 Image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 
@@ -29,15 +28,6 @@ def test_pictures_of_different_sizes_are_squeezed(tmp_path: Path) -> None:
     for images in (pictures.train_images, pictures.test_images):
         assert images.shape == (1, 3, 64, 64)
         assert images[0, 0, 30].astype(int) == pytest.approx(np.linspace(0, 255, 64), abs=4)
-    assert read(tmp_path, size=16).train_images.shape == (1, 3, 16, 16)
-
-
-def test_progress_counts_up_to_the_total(tmp_path: Path, colour: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats.images, "_TICK_EVERY", 7)
-    write_parquet(tmp_path, colour)
-    calls: list[tuple[int, int]] = []
-    read(tmp_path, tick=lambda done, total: calls.append((done, total)))
-    assert calls == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
 
 
 def test_sixteen_bit_pictures_are_refused_not_clipped() -> None:

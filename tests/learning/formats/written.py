@@ -99,11 +99,11 @@ def write_parquet(folder: Path, sample: Sample, names: tuple[str, str] = ("train
         parquet_frame(images, labels, **how).write_parquet(folder / name, metadata=metadata)
 
 
-def read(folder: Path, channels: int = 3, **how: Any) -> Pictures:
+def read(folder: Path, channels: int = 3) -> Pictures:
     """What `folder` holds, read as ten classes; the counts promised beforehand are those read."""
     source = recognise(folder)
     assert source is not None
-    pictures = source.read(channels, 10, **how)
+    pictures = source.read(channels, 10)
     assert source.counts() == (len(pictures.train_images), len(pictures.test_images))
     return pictures
 

@@ -25,11 +25,11 @@ from headgate.learning.data import Digits
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import build_model, initial_parameters
-from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
+from headgate.simulation.nets import Evaluator
 
 from .worlds import CLASSES, ONE_RUN, THREE_RUNS, assert_same, task_of, world
 

@@ -10,10 +10,10 @@ from torch import nn
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
 from headgate.learning.networks import Residual, build_model
-from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors import RaggedBatch, choose
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
+from headgate.simulation.nets import Evaluator
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),

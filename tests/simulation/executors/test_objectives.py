@@ -18,7 +18,7 @@ from headgate.learning.objectives import (
     PlainLoss,
     RestrictedSoftmax,
 )
-from headgate.learning.slopes import ClientSlopes
+from headgate.learning.torch_client import ClientSlopes
 from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram

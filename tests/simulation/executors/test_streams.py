@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from headgate.learning.local import LocalTraining
-from headgate.simulation.evaluate import Evaluator
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
+from headgate.simulation.nets import Evaluator
 
 from .worlds import assert_same, world
 

@@ -8,7 +8,7 @@ import torch
 from headgate.errors import HeadgateError, Interrupted
 from headgate.experiment import load
 from headgate.records.tables import shard_folders
-from headgate.simulation import devices, run, schedule, workers
+from headgate.simulation import cut, run, schedule, workers
 from headgate.simulation.schedule import perform
 
 from .played import SETTINGS, Stopping, models, odd, tables
@@ -41,7 +41,7 @@ def small(tmp_path, monkeypatch):
 
 
 def test_memory_goes_back_between_chunks(tmp_path, monkeypatch, small):
-    plain, held = devices.give_back, []
+    plain, held = cut.give_back, []
 
     def watched(device):
         plain(device)

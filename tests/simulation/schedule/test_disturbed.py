@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.experiment import load
-from headgate.records.reader import RunFolder, list_runs
+from headgate.records.reader import RunFolder, look_for_runs
 from headgate.records.tables import shard_folders
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
@@ -105,7 +105,7 @@ def gone(pid):
 def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(tmp_path, long_run):
     folder = tmp_path / "run"
     process = begun(folder)
-    (run,) = list_runs(tmp_path)
+    (run,) = look_for_runs(tmp_path)[0]
     assert run.status == "running"
     assert run.state["policies"] == ["acdpp", "constant"]
     assert run.metrics().height > 20

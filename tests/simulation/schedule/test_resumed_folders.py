@@ -7,11 +7,10 @@ import pytest
 
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load, sweep_points
-from headgate.records.lock import FolderLock
 from headgate.records.reader import RunFolder
 from headgate.records.sums import read_sealed, sealed
-from headgate.records.sweeps import points_of
-from headgate.records.tables import shard_folders
+from headgate.records.tables import points_of, shard_folders
+from headgate.records.writer import FolderLock
 from headgate.simulation.schedule import perform
 
 from .played import SETTINGS, Stopping, tables

@@ -6,9 +6,9 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from headgate.analysis.pages import read_numbers
 from headgate.control.rehearse import rehearse
 from studies import HOME
+from studies.pages import read_numbers
 from studies.paper.batches import NAMES, batches
 from studies.paper.claims import claims
 from studies.paper.conclude import judged_claims, keep_claims

@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from headgate.theory.bound import generalisation_gap, gradient_mismatch, learning_error, mismatch
 from headgate.theory.recursion import local_constants, optimisation_bound
 from headgate.theory.reuse import effective_sample_size
-from studies.theory.constants import (
+from studies.theory.population import (
     Extremes,
+    Population,
     estimate_constants,
     exact_mismatch,
+    gradients,
+    risk,
     smoothness,
 )
-from studies.theory.population import Population, gradients, risk
 
 
 def on_axes(lengths):

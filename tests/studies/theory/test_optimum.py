@@ -11,12 +11,12 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Logistic
 from headgate.learning.networks import Flat, build_model
-from studies.theory.optimum import minimiser
 from studies.theory.population import (
     Population,
     as_matrix,
     as_vector,
     gradients,
+    minimiser,
     pooled,
     risk,
 )

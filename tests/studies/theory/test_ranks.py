@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from studies.theory.ranks import agreement, ranks, spearman
+from studies.theory.judge import agreement, ranks, spearman
 
 values = st.lists(st.integers(-5, 5), min_size=3, max_size=12)
 

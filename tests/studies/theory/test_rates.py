@@ -6,8 +6,7 @@ import pytest
 from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.theory.bound import penalty
-from studies.theory.rates import _fit, finer, fitted, horizons, measure
-from studies.theory.rates_view import print_rates
+from studies.theory.rates import _fit, finer, fitted, horizons, measure, print_rates
 
 
 @pytest.fixture(scope="module")

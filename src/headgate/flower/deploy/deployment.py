@@ -26,8 +26,8 @@ from headgate.flower.deploy.certificates import ensure_certificates
 from headgate.flower.keys import FILE, bind_key, make_key
 from headgate.flower.quiet import ENVIRONMENT
 from headgate.reading import read_object
-from headgate.records.lock import FolderLock
-from headgate.records.sweeps import STATE
+from headgate.records.tables import STATE
+from headgate.records.writer import FolderLock
 
 SERVER = ("superlink", "superlink-superexec", "nginx")
 RENEWAL = ("certificates.sh", "headgate-certificates.service", "headgate-certificates.timer")

@@ -9,4 +9,4 @@ Everything is read into memory as uint8; nothing is cached and nothing from a fi
 from headgate.learning.formats.detect import CifarRecords, ImageFolder, recognise
 from headgate.learning.formats.idx import IdxFiles, idx_shape, read_idx
 from headgate.learning.formats.images import decode
-from headgate.learning.formats.types import SIZE, Labels, PictureFiles, Pictures, Pixels, Tick
+from headgate.learning.formats.types import Labels, PictureFiles, Pictures, Pixels

@@ -14,14 +14,12 @@ from headgate.errors import DataError
 from headgate.learning.formats import idx
 from headgate.learning.formats.images import Encoded, decode_all
 from headgate.learning.formats.types import (
-    SIZE,
     TEST_NAMES,
     TRAIN_NAMES,
     Labels,
     PictureFiles,
     Pictures,
     Pixels,
-    Tick,
     check_labels,
     reason,
 )
@@ -45,11 +43,11 @@ class ImageFolder:
         classes = self._classes()
         return len(self._list(self.train, classes)[0]), len(self._list(self.test, classes)[0])
 
-    def read(self, channels: int, classes: int, size: int = SIZE, tick: Tick | None = None) -> Pictures:
+    def read(self, channels: int, classes: int) -> Pictures:
         names = self._classes()
         train, train_labels = self._list(self.train, names)
         test, test_labels = self._list(self.test, names)
-        train_images, test_images = decode_all(train, test, channels, size, tick)
+        train_images, test_images = decode_all(train, test, channels)
         return Pictures(train_images, train_labels, test_images, test_labels, classes=names)
 
     def _classes(self) -> tuple[str, ...]:
@@ -112,12 +110,16 @@ class CifarRecords:
     format = "cifar-10-batches-bin"
 
     def counts(self) -> tuple[int, int]:
-        return sum(map(self._count, self.train)), sum(map(self._count, self.test))
+        train, test = (sum(path.stat().st_size // RECORD for path in files) for files in (self.train, self.test))
+        return train, test
 
-    def read(self, channels: int, classes: int, size: int = SIZE, tick: Tick | None = None) -> Pictures:
-        names = None if self.meta is None else self._names(self.meta)
-        known = len(names) if names else classes
-        return Pictures(*self._join(self.train, known), *self._join(self.test, known), classes=names)
+    def read(self, channels: int, classes: int) -> Pictures:
+        names = None
+        if self.meta is not None:
+            with self.meta.open("rb") as file:
+                names = tuple(file.read(_META).decode("utf-8", "replace").split()) or None
+        train, test = (self._join(files, len(names or ()) or classes) for files in (self.train, self.test))
+        return Pictures(*train, *test, classes=names)
 
     def _join(self, files: Iterable[Path], classes: int) -> tuple[Pixels, Labels]:
         """The images and labels of all files, in their order."""
@@ -125,18 +127,6 @@ class CifarRecords:
         return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
 
     def _batch(self, path: Path, classes: int) -> tuple[Pixels, Labels]:
-        images, labels = self._read(path)
-        check_labels(path, labels, classes)
-        return images, labels
-
-    def _count(self, path: Path) -> int:
-        return path.stat().st_size // RECORD
-
-    def _names(self, meta: Path) -> tuple[str, ...] | None:
-        with meta.open("rb") as file:
-            return tuple(file.read(_META).decode("utf-8", "replace").split()) or None
-
-    def _read(self, path: Path) -> tuple[Pixels, Labels]:
         try:
             check_growth(path, 3 * path.stat().st_size, path.stat().st_size)  # read, joined, and as they are handed on
             data = np.frombuffer(path.read_bytes(), np.uint8)
@@ -145,7 +135,9 @@ class CifarRecords:
         if not data.size or data.size % RECORD:
             raise DataError(f"{path}: {data.size} bytes are not whole records of {RECORD}")
         records = data.reshape(-1, RECORD)
-        return records[:, 1:].reshape(-1, *_SHAPE), records[:, 0].astype(np.int64)
+        labels = records[:, 0].astype(np.int64)
+        check_labels(path, labels, classes)
+        return records[:, 1:].reshape(-1, *_SHAPE), labels
 
 
 def refuse_python(folder: Path, files: Sequence[Path] = ()) -> NoReturn:

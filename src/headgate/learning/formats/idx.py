@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from headgate.errors import DataError
-from headgate.learning.formats.types import SIZE, Labels, Pictures, Pixels, Tick, check_labels, reason
+from headgate.learning.formats.types import Labels, Pictures, Pixels, check_labels, reason
 from headgate.limits import check_growth
 
 MAGIC = (b"\x00\x00\x08\x01", b"\x00\x00\x08\x03")
@@ -35,7 +35,7 @@ class IdxFiles:
     def counts(self) -> tuple[int, int]:
         return _count(*self.train), _count(*self.test)
 
-    def read(self, channels: int, classes: int, size: int = SIZE, tick: Tick | None = None) -> Pictures:
+    def read(self, channels: int, classes: int) -> Pictures:
         self.counts()
         return Pictures(*_read_pair(*self.train, classes), *_read_pair(*self.test, classes))
 
@@ -43,8 +43,9 @@ class IdxFiles:
 def assemble(folder: Path, files: list[Path]) -> IdxFiles:
     """The four files among `files`, identified by their shape and their names or lengths."""
     by_rank: dict[int, list[Path]] = {1: [], 3: []}
-    for path in _without_twins(files):
-        by_rank[len(idx_shape(path))].append(path)
+    for path in files:
+        if path.suffix != ".gz" or path.with_suffix("") not in files:  # some tools leave x.gz beside the x unpacked from it
+            by_rank[len(idx_shape(path))].append(path)
     train_images, test_images = _train_and_test(folder, "image", by_rank[3])
     train_labels, test_labels = _train_and_test(folder, "label", by_rank[1])
     return IdxFiles((train_images, train_labels), (test_images, test_labels))
@@ -109,11 +110,6 @@ def _read_pair(images: Path, labels: Path, classes: int) -> tuple[Pixels, Labels
     pixels, marks = read_idx(images), read_idx(labels).astype(np.int64)
     check_labels(labels, marks, classes)
     return pixels[:, np.newaxis], marks
-
-
-def _without_twins(files: list[Path]) -> list[Path]:
-    """Some tools leave x.gz beside the x they unpacked from it: the unpacked one is taken."""
-    return [path for path in files if path.suffix != ".gz" or path.with_suffix("") not in files]
 
 
 def _train_and_test(folder: Path, what: str, files: list[Path]) -> tuple[Path, Path]:

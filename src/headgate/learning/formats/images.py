@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headgate.errors import DataError, HeadgateError, SettingError
-from headgate.learning.formats.types import Pixels, Tick, reason
+from headgate.learning.formats.types import SIZE, Pixels, reason
 from headgate.limits import PIXELS, SMALL, check_growth
 
 if TYPE_CHECKING:
     from PIL import Image
-
-_TICK_EVERY = 100
 
 
 @dataclass(frozen=True)
@@ -33,35 +31,30 @@ class _SizesDifferError(Exception):
     """Not all pictures have the size of the first."""
 
 
-def decode_all(
-    train: Sequence[Encoded], test: Sequence[Encoded], channels: int, size: int, tick: Tick | None
-) -> tuple[Pixels, Pixels]:
-    """Both splits as arrays: in the size all pictures share, otherwise size x size.
+def decode_all(train: Sequence[Encoded], test: Sequence[Encoded], channels: int) -> tuple[Pixels, Pixels]:
+    """Both splits as arrays: in the size all pictures share, otherwise SIZE x SIZE.
 
     Decoding starts in the hope of one size, because a first pass over all headers would cost more
     than starting over: where sizes differ, the first few pictures already tell.
     """
     pictures = [*train, *test]
     try:
-        pixels = _decode_to(None, pictures, channels, tick)
+        pixels = _decode_to(None, pictures, channels)
     except _SizesDifferError:
-        pixels = _decode_to(size, pictures, channels, tick)
+        pixels = _decode_to(SIZE, pictures, channels)
     return pixels[: len(train)], pixels[len(train) :]
 
 
-def _decode_to(size: int | None, pictures: Sequence[Encoded], channels: int, tick: Tick | None) -> Pixels:
-    total = len(pictures)
-    pixels = np.empty((total, channels, 1, 1), np.uint8)
-    for done, picture in enumerate(pictures, start=1):
+def _decode_to(size: int | None, pictures: Sequence[Encoded], channels: int) -> Pixels:
+    pixels = np.empty((len(pictures), channels, 1, 1), np.uint8)
+    for place, picture in enumerate(pictures):
         image = decode(picture.name, picture.data, channels, size)
-        if done == 1:
+        if place == 0:
             _check_room(pictures, image, size is not None)
-            pixels = np.empty((total, *image.shape), np.uint8)
+            pixels = np.empty((len(pictures), *image.shape), np.uint8)
         if image.shape != pixels.shape[1:]:
             raise _SizesDifferError
-        pixels[done - 1] = image
-        if tick is not None and (done % _TICK_EVERY == 0 or done == total):
-            tick(done, total)
+        pixels[place] = image
     return pixels
 
 

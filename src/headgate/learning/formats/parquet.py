@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headgate.errors import DataError
 from headgate.learning.formats.images import Encoded, decode_all
-from headgate.learning.formats.types import SIZE, TEST_NAMES, TRAIN_NAMES, Labels, Pictures, Tick, check_labels, reason
+from headgate.learning.formats.types import TEST_NAMES, TRAIN_NAMES, Labels, Pictures, check_labels, reason
 from headgate.limits import TEXT, check_growth
 from headgate.reading import check_parquet
 
@@ -33,11 +33,11 @@ class ParquetFiles:
     def counts(self) -> tuple[int, int]:
         return sum(map(_rows, self.train)), sum(map(_rows, self.test))
 
-    def read(self, channels: int, classes: int, size: int = SIZE, tick: Tick | None = None) -> Pictures:
+    def read(self, channels: int, classes: int) -> Pictures:
         names = self._names()
         known = len(names) if names else classes
         train, test = (_Rows.join([_Rows.read(path, known) for path in files]) for files in (self.train, self.test))
-        train_images, test_images = decode_all(train.pictures, test.pictures, channels, size, tick)
+        train_images, test_images = decode_all(train.pictures, test.pictures, channels)
         return Pictures(train_images, train.labels, test_images, test.labels, classes=names, columns=train.columns)
 
     def _names(self) -> tuple[str, ...] | None:

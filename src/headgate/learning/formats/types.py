@@ -1,6 +1,6 @@
 """What every layout has in common: the arrays read, the source they come from, the names of the splits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,8 +13,6 @@ from headgate.escaping import one_line
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
-Tick = Callable[[int, int], None]
-"""Progress: called with what is done and the total."""
 
 SIZE = 64
 """Side to which pictures are brought when they differ in size; pictures of one size keep it."""
@@ -49,7 +47,7 @@ class PictureFiles(Protocol):
     def counts(self) -> tuple[int, int]:
         """Training and test images, without decoding any of them."""
 
-    def read(self, channels: int, classes: int, size: int = SIZE, tick: Tick | None = None) -> Pictures:
+    def read(self, channels: int, classes: int) -> Pictures:
         """Everything, with `channels` (1 or 3) where the layout leaves it open.
 
         Labels must lie in 0..classes-1, or within the class names where the files bring their own.

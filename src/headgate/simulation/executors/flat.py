@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from headgate.learning.descent import descend
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.slopes import ClientSlopes
+from headgate.learning.torch_client import ClientSlopes, descend
 from headgate.simulation.executors.executor import Executor, Work
 from headgate.simulation.executors.types import Task, native_kernels
 
