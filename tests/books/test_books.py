@@ -145,6 +145,9 @@ def test_an_amendment_while_a_round_is_open_holds_from_the_next_one(tmp_path):
         assert [each.client for each in own.begin(3.0)] == [1, 2]
         assert own.ledger.occupancy[0, 0] == 0
         own.settle()
+        own.begin(3.0)
+        with pytest.raises(LedgerError, match="client 0: has left or is none"):
+            own.settle({0: 1})
         (made,) = own.audit().amendments
         assert (made.by, made.why, made.round) == ("anna", "moved away", 1)
 

@@ -1,10 +1,21 @@
 """Terms that change while a run on Flower goes on: money, horizon, clients that join and leave."""
 
+import os
+import random
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import scenario
 from grids import Node
 from worlds import World, an_experiment, counting_app
 
+from headgate.books.accounts import Accounts
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
+from headgate.flower.quiet import ENVIRONMENT
 
 
 def test_a_run_takes_up_amendments_with_its_next_round(tmp_path):
@@ -42,3 +53,39 @@ def test_what_an_absent_client_would_have_got_goes_to_the_others(tmp_path):
         world.play(until=t)
     ledger = world.audit()
     assert 0.95 * 360 < ledger.spent[0] <= 360
+
+
+def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agree(tmp_path):
+    moments, script = random.Random(5), Path(scenario.__file__)
+    for kill in range(11):
+        command = [sys.executable, script, tmp_path]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT}) as process:
+            if kill < 10:
+                for _ in range(moments.randint(1, 3)):
+                    process.stdout.readline()
+                time.sleep(moments.random() * 0.05)
+                process.kill()
+            else:
+                process.communicate(timeout=300)
+                assert process.returncode == 0
+    run = tmp_path / "run"
+    with opened(run) as store:
+        found = statement(store)
+        found.check(store.spent())
+        ledger, name, rows = Accounts.of(scenario.made(), store).ledger, store.experiment, store.clients()
+    assert found.rounds == scenario.ROUNDS
+    assert found.approved == Decimal("509.75")
+    assert 0.9 * 509.75 < found.spent <= 509.75
+    assert [each.why for each in found.amendments] == ["after 10", "after 15", "after 20", "refund", "after 30"]
+    assert found.system.amended.left == (1,)
+    assert rows[0].erased == 2
+    world = World(tmp_path, scenario.made())
+    for client in (0, 2, 3, 4, 5):
+        with world.buffer(client) as buffer:
+            done = {one.round: one.admitted for one in buffer.admissions(name)}
+            state = buffer.state(name)
+        delivered = {line.round: line.delivered for line in found.lines if line.client == client}
+        assert {t: n for t, n in done.items() if n} == {t: n for t, n in delivered.items() if n}
+        assert state.position == ledger.admitted[0, client]
+    with world.buffer(1) as buffer:
+        assert not buffer.positions(name)

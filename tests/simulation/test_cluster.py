@@ -56,30 +56,41 @@ def content(folder):
     return [(folder / name).read_bytes() for name in names] + [path.read_bytes() for path in tensors]
 
 
+def settings(*more):
+    return [word for setting in (*SETTINGS, *more) for word in ("--set", setting)]
+
+
 @needs_ray
-def test_a_ray_cluster_plays_the_same_bytes_and_stops_when_told(tmp_path):
-    long = [*SETTINGS, "run.rounds=150"]
-    here = perform(load("digits", long), tmp_path / "here", processes=1)[0].path
+def test_a_ray_cluster_plays_the_same_bytes(tmp_path):
+    here = perform(load("digits", SETTINGS), tmp_path / "here", processes=1)[0].path
+    process = command("digits", *settings(), "--ray", "local", "--out", str(tmp_path / "there"))
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert "report:" in out
+    assert content(tmp_path / "there") == content(here)
+    states = [json.loads(path.read_text()) for path in (tmp_path / "there").glob("shards/*/state.json")]
+    assert os.getpid() not in {state["pid"] for state in states} != set()
+
+
+@needs_ray
+@pytest.mark.long
+def test_a_ray_cluster_stops_when_told_and_goes_on(tmp_path):
+    here = perform(load("digits", [*SETTINGS, "run.rounds=150"]), tmp_path / "here", processes=1)[0].path
     there = tmp_path / "there"
-    changed = [word for setting in long for word in ("--set", setting)]
-    process = command("digits", *changed, "--ray", "local", "--out", str(there))
+    process = command("digits", *settings("run.rounds=150"), "--ray", "local", "--out", str(there))
     end = time.monotonic() + 240
     while not list(there.glob("shards/*/state.json")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.05)
-    workers = {json.loads(path.read_text())["pid"] for path in there.glob("shards/*/state.json")}
-    assert os.getpid() not in workers
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert f"go on with: headgate run --resume {there}" in err
     assert RunFolder.open(there).status == "interrupted"
     assert not list(there.rglob(".stop"))
-    process = command("--resume", str(there), "--ray", "local")
-    out, err = process.communicate(timeout=240)
+    _, err = (process := command("--resume", str(there), "--ray", "local")).communicate(timeout=240)
     assert process.returncode == 0, err
-    assert "report:" in out
     assert content(there) == content(here)
 
 

@@ -17,7 +17,7 @@ def simulation(*settings, executor="reference"):
     return Simulation(load("digits", [*SMALL, *settings]), load_dataset("digits"), "cpu", executor)
 
 
-@pytest.mark.parametrize("executor", ["reference", "gram"])
+@pytest.mark.parametrize("executor", ["flat", "gram"])
 def test_the_mean_model_is_judged_and_never_trained_on(executor):
     plain, averaged = simulation(executor=executor), simulation("training.average=3", executor=executor)
     mean = np.zeros_like(plain.theta)

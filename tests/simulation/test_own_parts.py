@@ -171,6 +171,7 @@ main()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="several processes need Linux")
+@pytest.mark.long  # test_cli_learning.py plays the same recipe in one process
 def test_parts_beside_a_recipe_run_from_any_folder_by_any_number_of_processes(tmp_path):
     """Rule, prices, server update, data, model, policy and a subclass of the buyers' base, each in a file of its own."""
     beside, elsewhere = tmp_path / "beside", tmp_path / "elsewhere"

@@ -109,7 +109,7 @@ def after_a_round(world):
     return own
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [pytest.param(name, marks=[pytest.mark.long] * (name == "resnet9")) for name in WORLDS])
 def test_scores_are_those_of_each_sample_by_autograd(world):
     data, kind, _ = WORLDS[world]
     own = after_a_round(world)
@@ -136,7 +136,7 @@ def test_scores_are_those_of_each_sample_by_autograd(world):
     assert few.error.shape == (0, 10)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [name for name in WORLDS if name != "resnet9"])
 def test_what_a_run_is_told_hangs_on_no_other_run(world):
     data, kind, _ = WORLDS[world]
     own = after_a_round(world)

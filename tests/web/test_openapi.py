@@ -85,7 +85,7 @@ WAYS = [
 
 @pytest.mark.parametrize(("path", "way", "mode"), WAYS, ids=lambda part: getattr(part, "value", part))
 def test_answers_are_as_described_and_nothing_breaks(api, path, way, mode):
-    @settings(max_examples=30, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+    @settings(max_examples=15, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
     @given(case=api[path][way].as_strategy(generation_mode=mode))
     def holds(case):
         case.call_and_validate(headers={"Host": "127.0.0.1"}, checks=CHECKS)

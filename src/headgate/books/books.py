@@ -103,6 +103,10 @@ class Books:
         """What is given, by the latest amendment."""
         return self._accounts.system
 
+    @property
+    def _left(self) -> set[int]:
+        return set() if self.system.amended is None else set(self.system.amended.left)
+
     def begin(
         self,
         price: ArrayLike,
@@ -137,8 +141,7 @@ class Books:
         if self._store.begun() is None:
             self._accounts.take_up()
         clients = self.system.clients
-        left = () if self.system.amended is None else self.system.amended.left
-        there = sorted(set(range(clients) if present is None else present) - set(left))
+        there = sorted(set(range(clients) if present is None else present) - self._left)
         if not all(0 <= client < clients for client in there):
             raise SettingError(f"present = {there}: clients are 0 to {clients - 1}")
         paid: Floats = np.asarray(price, dtype=np.float64)
@@ -169,6 +172,8 @@ class Books:
         answers, keys = [], list[tuple[int, int, str]]()
         for client, report in sorted(reports.items()):
             told = report if isinstance(report, Delivery) else Delivery(report)
+            if client in self._left or not 0 <= client < self.system.clients:
+                raise LedgerError(f"round {now.t}: client {client}: has left or is none; nothing was settled")
             try:
                 answers.append(self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, told)))
             except DataError as error:

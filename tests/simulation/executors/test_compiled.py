@@ -96,8 +96,8 @@ def check(case, training, tolerance=1e-9):
 @pytest.mark.parametrize("sizes", [ONE_RUN, THREE_RUNS], ids=["one run", "three runs"])
 @pytest.mark.parametrize(
     ("model", "shape"),
-    [(like_lenet, GREY), (like_lenet, COLOUR), (averaged, GREY), (wide_windows, COLOUR), (without_convolution, GREY),
-     (one_layer, COLOUR)],
+    [(like_lenet, GREY), pytest.param(like_lenet, COLOUR, marks=pytest.mark.long), (averaged, GREY), (wide_windows, COLOUR),
+     (without_convolution, GREY), (one_layer, COLOUR)],
 )  # fmt: skip
 def test_it_does_what_the_reference_does(model, shape, sizes, momentum, decay, steps):
     check(world(model(shape[0]), sizes, shape), LocalTraining(0.1, steps, momentum, decay))
@@ -154,7 +154,7 @@ OTHERS = [
     (wide_rows, (1, 18, 17)),
     (named_layers, (1, 6, 6)),
     (one_activation_for_all, (1, 6, 6)),
-    (seen_together, (1, 9, 8)),
+    pytest.param(seen_together, (1, 9, 8), marks=pytest.mark.long),
     (without_linear, (1, 6, 4)),
     pytest.param(without_biases, (1, 13, 12), marks=pytest.mark.long),
     pytest.param(many_channels, (1, 10, 7), marks=pytest.mark.long),  # test_vector_widths has it in every run
@@ -179,7 +179,7 @@ def test_any_buffers_in_any_mini_batches(sizes, batch_size, epochs):
     check(world(like_lenet(), sizes, GREY), LocalTraining(0.05, epochs, momentum=0.5, batch_size=batch_size))
 
 
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("k", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_of_several_largest_the_first_is_chosen(k):
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(k), nn.Flatten(), nn.Linear(2 * (6 // k) ** 2, CLASSES))
     case = world(model, ONE_RUN, GREY)
@@ -214,7 +214,10 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, batch_size):
 
 @pytest.mark.parametrize(
     ("dtype", "model", "shape", "batch_size"),
-    [(torch.float32, like_lenet, GREY, None), (torch.float64, wide_rows, (1, 18, 17), 4)],
+    [
+        pytest.param(torch.float32, like_lenet, GREY, None, marks=pytest.mark.long),
+        (torch.float64, wide_rows, (1, 18, 17), 4),
+    ],
 )
 def test_memory_of_a_larger_round_that_broke_down_does_not_tell_in_the_next(dtype, model, shape, batch_size):
     small = world(model(), [[3, 1, 2], [4, 1, 5]], shape, dtype=dtype, spread=0.1)

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
+ALL = pytest.param("", marks=pytest.mark.long)
+
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-def test_the_kernels_do_what_torch_does():
+@pytest.mark.parametrize("which", ["reference and training1 or logits or 9-True", ALL], ids=["some", "all"])
+def test_the_kernels_do_what_torch_does(which):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-W", "ignore::RuntimeWarning"]
     checks = Path(__file__).with_name("interpreted_kernels.py")
     done = subprocess.run(
-        [*command, str(checks)], env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+        [*command, str(checks), "-k", which],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skipped" not in done.stdout

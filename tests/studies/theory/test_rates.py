@@ -105,6 +105,7 @@ def test_what_is_fitted_is_said(rates, capsys):
     assert "luck of the prices taken out" in out
 
 
+@pytest.mark.long
 def test_the_command_measures_and_draws_rates(studies, tmp_path):
     figure = tmp_path / "rates.svg"
     words = ("theory", "rates", "--from", "20", "--to", "200", "--set", "run.seeds=2", "--figure", str(figure), "-q")

@@ -1,0 +1,66 @@
+"""Forty rounds on Flower in which everything changes, by a server and clients in one process that may be killed at any moment.
+
+python scenario.py FOLDER        plays on from where it was killed; prints the rounds that are settled
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from grids import Node
+from worlds import World, an_experiment, counting_app
+
+from headgate.books.statement import amend, opened, statement
+from headgate.control import Amendment
+
+ROUNDS, CLIENTS = 40, 5
+CHANGES = {
+    10: Amendment(join=3),
+    15: Amendment(money=90.25),
+    20: Amendment(leave=1),
+    30: Amendment(money=-60.5),
+}
+"""after so many rounds"""
+REFUND, ERASED = 25, (12, 28)
+
+
+def made():
+    return an_experiment("fifo", ROUNDS, clients=CLIENTS, budget=12.0)
+
+
+def play(folder):
+    logging.disable()
+    world, run = World(folder, made()), folder / "run"
+    app = counting_app(folder / "stores")
+    for t in range(ROUNDS):
+        if (run / "ledger.sqlite").exists():
+            with opened(run) as store:
+                settled, done = store.settled, {each.why for each in store.amendments()}
+                lines = statement(store).lines
+        else:
+            settled, done, lines = 0, set(), []
+        if settled > t:
+            continue
+        if t in CHANGES and f"after {t}" not in done:
+            amend(run, CHANGES[t], "the tests", f"after {t}")
+        if t == REFUND and "refund" not in done:
+            line = next(line for line in lines if line.charged > 1)
+            amend(run, Amendment(adjust=-0.75), "the tests", "refund", (line.round, line.client))
+        if t in ERASED:
+            with world.buffer(0) as buffer:
+                held = buffer.positions(world.name())
+                if held:
+                    buffer.erase([f"0/{held[-1]}"])
+        away = np.random.default_rng([7, t]).random() < 0.5
+        clients = [client for client in range(CLIENTS + (t >= 10)) if not (client == 3 and away)]
+        world.grid.nodes = {100 + client: Node(app, client, {"headgate-keep": client != 1}) for client in clients}
+        world.play(until=t + 1)
+        print(t + 1, flush=True)
+
+
+if __name__ == "__main__":
+    play(Path(sys.argv[1]))
