@@ -376,3 +376,17 @@ def test_with_sampling_the_whole_budget_is_used(tmp_path):
     world = GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=12, buffers=(30,))
     world.result()
     assert 0.97 * 18.0 * 12 <= world.audit().spent[0] <= 18.0 * 12
+
+
+@pytest.mark.parametrize("moment", ["before sending", "after sending"])
+def test_a_round_that_was_cut_off_may_be_played_by_other_clients(tmp_path, moment):
+    """Clients are drawn again; orders that were given stay, and are settled when their clients are heard of."""
+    world = GatedWorld(tmp_path, INNER["FedAvg, two of six"], rounds=10)
+    for until in range(1, 11):
+        world.grid.server_dies = moment
+        with pytest.raises(ServerDied):
+            world.result(until=until)
+        world.grid.server_dies = ""
+        world.result(until=until)
+        world.audit()
+    nobody_is_blamed(world)
