@@ -8,12 +8,16 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from headgate.errors import DataError
+
+if sys.platform != "win32":
+    import fcntl
 
 PARTIAL = ".partial"
 """ends the names of what is not whole yet; they begin with a dot"""
@@ -81,3 +85,32 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class FolderLock(ExitStack):
+    """What this process plays: one process at a time writes a run, until it ends, however it ends.
+
+    The whole of a run is held by its folder, a part by its config: they may be the same run. The locks are the kernel's; a file
+    system that knows none is gone without.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paths: set[Path] = set()
+
+    def take(self, path: Path, folder: Path) -> None:
+        """Hold `path`, a folder or file of the run in `folder`; refused where another process does."""
+        if path in self._paths or sys.platform == "win32":
+            return
+        try:
+            descriptor = os.open(path, os.O_RDONLY | (NOFOLLOW if path != folder else 0))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be opened ({error.strerror})") from None
+        self.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"{folder}: is being played by another process; wait for it to end") from None
+        except OSError:  # no locks here
+            pass
+        self._paths.add(path)

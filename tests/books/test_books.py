@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 
 from headgate import Books, Delivery, System
-from headgate.books.statement import opened, statement
+from headgate.books.statement import amend, opened, statement
+from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate
 from headgate.control.prices import Uniform
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import DataError, LedgerError, SettingError
 
 from . import scenario
 
@@ -182,3 +183,13 @@ def test_the_rest_is_rehearsed_from_the_ledger_under_the_amended_terms(tmp_path)
         after = own.rest(Uniform(1.0, 10.0))
         assert after["spend"][0] == pytest.approx(before["spend"][0] + 500.0, abs=30.0)
         assert after["samples"][0] > before["samples"][0]
+
+
+def test_of_two_processes_one_plays_and_another_may_amend(tmp_path):
+    with books(tmp_path) as own:
+        with pytest.raises(DataError, match="is being played by another process"):
+            books(tmp_path)
+        amend(tmp_path, Amendment(money=10.0), "anna", "from outside")
+        own.begin(3.0)
+        assert own.statement().approved == Decimal("2010.0")
+    books(tmp_path).close()

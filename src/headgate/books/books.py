@@ -21,6 +21,7 @@ from headgate.control.supply import Supply
 from headgate.control.types import Floats, Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.field_docs import fields_in_help
+from headgate.writing import FolderLock
 
 
 @fields_in_help
@@ -64,7 +65,7 @@ class Books:
     Parameters
     ----------
     folder : path
-        Where the accounts are; made where there is none. One process at a time may write.
+        Where the accounts are; made where there is none. One process at a time plays; others may amend.
     system : System
         Buffers, budget and horizon as they were at the beginning; later changes are amendments.
     policy : AdmissionPolicy
@@ -85,11 +86,15 @@ class Books:
     """
 
     def __init__(self, folder: Path | str, system: System, policy: AdmissionPolicy, seed: int = 0) -> None:
-        self._store = LedgerStore(Path(folder) / LEDGER)
+        path = Path(folder)
+        self._held = FolderLock()
         try:
+            self._store = LedgerStore(path / LEDGER)
+            self._held.callback(self._store.close)
+            self._held.take(path, path)
             self._accounts = Accounts(self._store, system, held(policy), seed)
         except BaseException:
-            self._store.close()
+            self._held.close()
             raise
         self._now: OpenRound | None = None
 
@@ -279,8 +284,8 @@ class Books:
         return found
 
     def close(self) -> None:
-        """Close the files."""
-        self._store.close()
+        """Close the files, and let another process write."""
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self

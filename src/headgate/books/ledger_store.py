@@ -75,7 +75,7 @@ class BegunRound(NamedTuple):
     supply: Supply
 
 
-class Amended(NamedTuple):
+class AmendmentRow(NamedTuple):
     """An amendment as it was made."""
 
     id: int
@@ -278,7 +278,7 @@ class LedgerStore(Durable):
                 self._note([Event(self.settled, client, "lifted", "gets orders again")])
         return bool(done.rowcount)
 
-    def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> Amended:
+    def amend(self, change: Amendment, by: str, why: str, order: tuple[int, int] | None = None) -> AmendmentRow:
         """Write an amendment, which holds from the round after the one that is begun or settled."""
         if not self.meta("keeps"):
             raise SettingError("the policy does not keep to its money: terms can be amended with one that does, as headgate")
@@ -291,7 +291,7 @@ class LedgerStore(Durable):
             done = self._db.execute(
                 "INSERT INTO amendments (round, made, by, why, change, of_round, of_client) VALUES (?, ?, ?, ?, ?, ?, ?)", row
             )
-        return Amended(int(done.lastrowid or 0), row[0], row[1], row[2], row[3], change, order)
+        return AmendmentRow(int(done.lastrowid or 0), row[0], row[1], row[2], row[3], change, order)
 
     def _check_adjusted(self, order: tuple[int, int], amount: float) -> None:
         t, client = order
@@ -303,11 +303,11 @@ class LedgerStore(Durable):
         if (paid := sum(row.charge for row in rows) + sum(earlier)) + amount < 0:
             raise LedgerError(f"adjust = {amount:g}: is more than the {paid:g} that were paid on this order")
 
-    def amendments(self, after: int = 0) -> list[Amended]:
+    def amendments(self, after: int = 0) -> list[AmendmentRow]:
         """The amendments, the oldest first; `after` is the id of the last one that is known."""
         rows = self._db.execute("SELECT * FROM amendments WHERE id > ? ORDER BY id", (after,))
         return [
-            Amended(id, t, made, by, why, Amendment(**json.loads(change)), None if of is None else (of, client))
+            AmendmentRow(id, t, made, by, why, Amendment(**json.loads(change)), None if of is None else (of, client))
             for id, t, made, by, why, change, of, client in rows
         ]
 

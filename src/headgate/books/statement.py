@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.books.ledger_store import LEDGER, Amended, LedgerStore
+from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
 from headgate.books.replay import reserve
 from headgate.control.amendments import Amendment, amended
 from headgate.control.types import System
@@ -17,7 +17,7 @@ from headgate.errors import DataError, LedgerError
 CENT = Decimal("0.01")
 
 
-class Line(NamedTuple):
+class OrderLine(NamedTuple):
     """One order. Amounts are exact."""
 
     round: int
@@ -45,8 +45,8 @@ class Line(NamedTuple):
 class Statement(NamedTuple):
     """What was ordered and paid, and what is left."""
 
-    lines: list[Line]
-    amendments: list[Amended]
+    lines: list[OrderLine]
+    amendments: list[AmendmentRow]
     system: System
     """as the latest amendment leaves it"""
     rounds: int
@@ -77,7 +77,7 @@ def statement(store: LedgerStore) -> Statement:
     for each in amendments:
         if each.order is not None:
             adjusted[each.order] = adjusted.get(each.order, Decimal(0)) + _exact(each.change.adjust)
-    currency, lines = store.system().currency, list[Line]()
+    currency, lines = store.system().currency, list[OrderLine]()
     for row in sorted(orders):
         own = row[:2]
         delivered = (row.admitted or 0) + more.get(own, 0)
@@ -86,7 +86,7 @@ def statement(store: LedgerStore) -> Statement:
         free = min(row.free, delivered)
         told = " ".join(keys.get(own, ()))
         lines.append(
-            Line(*own, begun[row.round], currency, _exact(row.price), row.ordered, delivered, free, charged, change,
+            OrderLine(*own, begun[row.round], currency, _exact(row.price), row.ordered, delivered, free, charged, change,
                  charged + change, row.learned, told)
         )  # fmt: skip
     loose = sum((_exact(each.change.adjust) for each in amendments if each.order is None), Decimal(0))
@@ -96,7 +96,7 @@ def statement(store: LedgerStore) -> Statement:
     return Statement(lines, amendments, system, settled, approved, spent, _exact(reserve(store.outstanding())))
 
 
-def _now(store: LedgerStore, amendments: Iterable[Amended]) -> System:
+def _now(store: LedgerStore, amendments: Iterable[AmendmentRow]) -> System:
     """The system after all amendments."""
     system, spent = store.system(), {past.round: past.spent for past in store.rounds()}
     later = 0.0
@@ -140,8 +140,8 @@ def export(found: Statement, path: Path, kind: str) -> None:
     if kind == "parquet":
         import polars as pl
 
-        money = [name for name, hint in Line.__annotations__.items() if hint is Decimal]
-        pl.DataFrame(rows, schema=list(Line._fields)).with_columns(pl.col(money).cast(pl.Float64)).write_parquet(path)
+        money = [name for name, hint in OrderLine.__annotations__.items() if hint is Decimal]
+        pl.DataFrame(rows, schema=list(OrderLine._fields)).with_columns(pl.col(money).cast(pl.Float64)).write_parquet(path)
         return
     for row in rows:
         row |= {name: f"{value:f}" for name, value in row.items() if isinstance(value, Decimal)}
@@ -149,6 +149,6 @@ def export(found: Statement, path: Path, kind: str) -> None:
         if kind == "json":
             json.dump({"lines": rows, "spent": f"{found.spent:f}", "reserved": f"{found.reserved:f}"}, file, indent=1)
         else:
-            table = csv.DictWriter(file, Line._fields)
+            table = csv.DictWriter(file, OrderLine._fields)
             table.writeheader()
             table.writerows(rows)

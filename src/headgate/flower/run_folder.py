@@ -25,7 +25,8 @@ from headgate.records.shards import clear_killed_start, create, left_by_a_killed
 from headgate.records.sums import read_sealed
 from headgate.records.tables import STATE
 from headgate.records.trackers import SeedMeans, check_installed, make_trackers
-from headgate.records.writer import FolderLock, RunWriter, commit
+from headgate.records.writer import RunWriter, commit
+from headgate.writing import FolderLock
 
 PARAMETERS = "parameters"
 EXECUTOR = "flower"

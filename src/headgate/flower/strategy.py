@@ -41,9 +41,9 @@ from headgate.flower.run_folder import RunRecord
 from headgate.flower.senders import ClientGrid, TooFewNodes, guarded, sorted_out
 from headgate.flower.validation import NamedArrays
 from headgate.learning.concepts import ConceptSchedule
-from headgate.records.writer import FolderLock
 from headgate.theory.bound import learning_error
 from headgate.theory.reuse import effective_sample_size
+from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 FEW = 1_000

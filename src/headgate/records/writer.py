@@ -10,9 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +29,7 @@ from headgate.reading import read_bytes
 from headgate.records.reader import CHECKPOINTS, CHECKSUMS, CONFIG, ENVIRONMENT, HEAD, newest_checkpoint, read_head
 from headgate.records.sums import checksum, file_checksum, read_sealed, sealed
 from headgate.records.tables import STATE, TABLES, part_files, part_name
-from headgate.writing import NOFOLLOW, check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
+from headgate.writing import check_no_link, clear_partial, json_bytes, partial_of, replace_file, sync
 
 TENSORS = "tensors.safetensors"
 Fact = TypeVar("Fact")
@@ -263,36 +261,3 @@ def _git(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         ["git", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )
-
-
-if sys.platform != "win32":
-    import fcntl
-
-
-class FolderLock(ExitStack):
-    """What this process plays: one process at a time writes a run, until it ends, however it ends.
-
-    The whole of a run is held by its folder, a part by its config: they may be the same run. The locks are the kernel's; a file
-    system that knows none is gone without.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._paths: set[Path] = set()
-
-    def take(self, path: Path, folder: Path) -> None:
-        """Hold `path`, a folder or file of the run in `folder`; refused where another process does."""
-        if path in self._paths or sys.platform == "win32":
-            return
-        try:
-            descriptor = os.open(path, os.O_RDONLY | (NOFOLLOW if path != folder else 0))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be opened ({error.strerror})") from None
-        self.callback(os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(f"{folder}: is being played by another process; wait for it to end") from None
-        except OSError:  # no locks here
-            pass
-        self._paths.add(path)

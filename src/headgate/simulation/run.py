@@ -18,12 +18,13 @@ from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.reader import CONFIG, MEAN_PRICE
 from headgate.records.shards import disk_errors, resume_command
 from headgate.records.sums import read_scored
-from headgate.records.writer import Checkpoint, FolderLock, RunWriter, commit
+from headgate.records.writer import Checkpoint, RunWriter, commit
 from headgate.registry import in_one_line
 from headgate.simulation.cut import choose_device, footprint, give_back, most_runs, runs_of
 from headgate.simulation.engine import Simulation, streams_of
 from headgate.simulation.learner import EVALUATED
 from headgate.simulation.rounds import Round
+from headgate.writing import FolderLock
 
 Tick = Callable[[Round], None]
 CHECKPOINT_SECONDS = 15.0

@@ -43,12 +43,12 @@ from headgate.records.tables import (
     shard_folders,
     sweep_text,
 )
-from headgate.records.writer import Checkpoint, FolderLock, make_folder
+from headgate.records.writer import Checkpoint, make_folder
 from headgate.registry import Search, Untrusted
 from headgate.simulation.cut import LIGHT, Footprint, choose_device, cut, most_runs, runs_of, work
 from headgate.simulation.rounds import Round
 from headgate.simulation.workers import ChunkError, InProcess, Processes, Worker, cores, stop_requested
-from headgate.writing import clear_partial, replace_file
+from headgate.writing import FolderLock, clear_partial, replace_file
 
 STATE_SECONDS = 2.0
 """between two states of a run in shards"""

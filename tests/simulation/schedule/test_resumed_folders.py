@@ -10,8 +10,8 @@ from headgate.experiment import load, sweep_points
 from headgate.records.reader import RunFolder
 from headgate.records.sums import read_sealed, sealed
 from headgate.records.tables import points_of, shard_folders
-from headgate.records.writer import FolderLock
 from headgate.simulation.schedule import perform
+from headgate.writing import FolderLock
 
 from .played import SETTINGS, Stopping, tables
 

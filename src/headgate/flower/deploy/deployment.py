@@ -27,7 +27,7 @@ from headgate.flower.keys import FILE, bind_key, make_key
 from headgate.flower.quiet import ENVIRONMENT
 from headgate.reading import read_object
 from headgate.records.tables import STATE
-from headgate.records.writer import FolderLock
+from headgate.writing import FolderLock
 
 SERVER = ("superlink", "superlink-superexec", "nginx")
 RENEWAL = ("certificates.sh", "headgate-certificates.service", "headgate-certificates.timer")
