@@ -20,6 +20,7 @@ BUDGETS = {
     "src/headgate/simulation/executors": 1_570,
     "src/headgate/kernels": 3_890,
     "src/headgate/flower": 3_500,
+    "src/headgate/nvflare": 200,
     "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_300,
     "src/headgate/cli": 1_170,

@@ -47,6 +47,7 @@ EXTRAS = {
         ["flower", "new", "app", "--clients", "2"],
         ["flower", "deploy-example", "deployed", "--nodes", "1", "--rounds", "3", "--training", "own"],
     ),
+    "nvflare": (),
     "ray": (["run", "digits", "--ray", "local", *SHORT, "on-ray"],),
     "web": (),
     "hub": (),
