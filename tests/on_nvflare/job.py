@@ -3,6 +3,7 @@
 python job.py FOLDER EXPORTED       writes the job to EXPORTED; what it keeps lies in FOLDER
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -34,11 +35,13 @@ class Scenario(AdmissionController):
 def main(folder, exported):
     job = FedJob(name="scenario", min_clients=3)
     job.to_server(Scenario(f"{folder}/server", SITES, SYSTEM, prices=PRICES))
-    job.to_server({"server": {"task_request_interval": 0.2}})  # seconds after which clients ask for the next task
     script = str(Path(__file__).with_name("client.py"))
     for site in SITES:
         job.to(ScriptRunner(script=script, script_args=f"{folder} {site}", framework=FrameworkType.NUMPY), site)
     job.export_job(exported)
+    (server,) = Path(exported).rglob("config_fed_server.json")
+    often = {"server": {"task_request_interval": 0.2}}  # seconds after which clients ask for the next task
+    server.write_text(json.dumps(json.loads(server.read_text()) | often))
 
 
 if __name__ == "__main__":

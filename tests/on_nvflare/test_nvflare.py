@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from headgate import Books, System
-from headgate.books.statement import opened
+from headgate.books.statement import opened, statement
 from headgate.control.policies import Headgate
 from headgate.errors import DataError
 from headgate.nvflare import META, Admissions, _delivery, _params
@@ -100,6 +100,21 @@ def test_six_rounds_and_a_killed_server_later_accounts_and_clients_agree(tmp_pat
     ]
     assert [path.name for path in (tmp_path / "server").glob("model*")] == ["model-00000006.safetensors"]
     assert load_file(tmp_path / "server" / "model-00000006.safetensors")["w"].tolist() == [6, 6, 6], "each round trains once"
+
+
+@pytest.mark.long
+def test_the_example_buys_within_its_money(tmp_path):
+    """examples/nvflare_app: digits in NVFlare's simulator."""
+    path = Path(__file__).parents[2] / "examples" / "nvflare_app" / "job.py"
+    program = f"import sys; sys.path.insert(0, {str(path.parent)!r}); import job; sys.exit(job.main({str(tmp_path)!r}, 2))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with opened(tmp_path / "server") as store:
+        found = statement(store)
+    assert found.rounds == 2
+    assert {line.client for line in found.lines if 0 < line.delivered == min(line.asked, (20, 8, 20)[line.client])} == {0, 1, 2}
+    assert 0 < found.spent <= 120
+    assert load_file(tmp_path / "server" / "model-00000002.safetensors")["w"].any()
 
 
 def purchase(**changed):

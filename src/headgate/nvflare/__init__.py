@@ -30,7 +30,7 @@ class Admissions:
 
     Parameters
     ----------
-    folder : path
+    folder : str or Path
         Where the count lies; made where there is none. It must outlast the job's workspace, which NVFlare empties.
     """
 
