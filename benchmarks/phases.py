@@ -102,7 +102,7 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     clock.watch("control", engine.Simulation, "_prepare")
     clock.watch("train", Executor, "advance")
     clock.watch("evaluate", Learner, "judge")
-    clock.watch("record", RunWriter, "append", "checkpoint", "state", "replace")
+    clock.watch("record", RunWriter, "append", "checkpoint", "state")
     clock.watch("record", schedule, "create", "finish")
     clock.watch("record", learning, "show_and_conclude")
     commands.app(words, standalone_mode=False)

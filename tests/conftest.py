@@ -23,7 +23,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "headgate"))
 
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
-EXTRAS = {"torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web", "ray": "ray"}
+EXTRAS = {
+    "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web", "ray": "ray",
+    "nvflare": "nvflare", "psutil": "nvflare",
+}  # fmt: skip
 """in which extra is what tests import"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 

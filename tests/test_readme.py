@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import headgate
+from headgate.control.policies import Headgate
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
 SH = re.compile(r"```sh\n(.*?)```", re.DOTALL)
@@ -37,6 +40,14 @@ def put_files(page, folder):
         shutil.copy(ROOT / "examples" / name, folder)
 
 
+def make_accounts(folder):
+    """Books of a few rounds, such as the page on accounts speaks of."""
+    with headgate.Books(folder, headgate.System([9] * 5, budget=100.0, horizon=100), Headgate()) as books:
+        for _ in range(8):
+            books.begin(4.0)
+            books.settle()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("readme")
@@ -59,6 +70,8 @@ def test_command_blocks_run_in_the_order_of_the_page(folder):
 def test_command_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, typed, forgets_modules):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
+    if page.stem == "books":
+        make_accounts(tmp_path / "accounts")
     lines = [line for block in SH.findall(page.read_text("utf-8")) for line in block.splitlines()]
     assert lines
     for line in lines:

@@ -108,3 +108,9 @@ save_ledger(after, path)
 again = load_ledger(path, controller)
 same = np.array_equal(controller.decide(again, 2.0).admitted, controller.decide(after, 2.0).admitted)
 print("the same orders:", same)
+
+# %%
+# In a job of NVFlare
+# -------------------
+#
+# ``headgate.nvflare`` is such a loop for NVFlare, with accounts that survive a kill: :doc:`/reference/python` shows it.

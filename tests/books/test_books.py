@@ -113,6 +113,38 @@ def test_a_report_that_cannot_be_is_refused_and_the_round_stays_open(tmp_path, r
         own.settle()
 
 
+def test_a_refused_report_is_an_event_and_its_purchase_stays_open(tmp_path):
+    with books(tmp_path) as own:
+        first = own.begin(3.0)
+        assert own.check(1, Delivery(9)) == 9
+        with pytest.raises(LedgerError, match=r"client 1: admitted 10 samples in round 1, 9 of 9 ordered ones were left$"):
+            own.check(1, Delivery(10))
+        for _ in range(3):
+            own.settle({0: 8}, {1: "ten of nine"})
+            own.begin(0.5, present=[0, 1])
+        assert own.statement().reserved >= Decimal("27.0") + Decimal("30.0")
+        assert [each.held(each.last).stop for each in first] == [8, 9, 10]
+        own.settle({0: 0, 1: Delivery(0, earlier={1: 7})})
+        assert own.audit().lines[1].delivered == 7
+    with opened(tmp_path) as store:
+        assert [(each.kind, each.reason) for each in store.events() if each.client == 1][:3] == [
+            ("rejected", "ten of nine")
+        ] * 3
+
+
+def test_a_short_delivery_leaves_what_the_accounts_say(tmp_path):
+    with books(tmp_path) as own:
+        held = {}
+        for price, short in ((3.0, 0), (0.1, 3), (0.2, 2), (9.0, 0), (0.1, 4)):
+            purchases = own.begin(price)
+            reports = {each.client: max(each.samples - short, 0) for each in purchases}
+            held = {each.client: each.held(each.last - each.samples + reports[each.client]) for each in purchases}
+            own.settle(reports)
+            assert [len(held[client]) for client in range(3)] == own.ledger.occupancy[0].tolist()
+            assert [held[client].start for client in range(3)] == own.ledger.dropped[0].tolist()
+        assert max(own.start for own in held.values()) > 0
+
+
 def test_a_month_costs_no_more_than_its_budget(tmp_path):
     with books(tmp_path, budget=100.0) as own:
         own.amend(month=60.0)

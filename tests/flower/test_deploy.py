@@ -97,7 +97,7 @@ def audit(staged, deployment):
     rounds = store.rounds()
     assert [past.round for past in rounds] == list(range(1, experiment.rounds + 1))
     for past in rounds:
-        decided = controller.decide(ledger, past.price, np.array([past.reserved]))
+        decided = controller.decide(ledger, past.price, np.array([past.reserved]), past.supply)
         admitted, late, charge = np.zeros_like(decided.admitted), np.zeros_like(decided.admitted), 0.0
         for (t, client), row in sorted(orders.items(), key=lambda entry: (entry[0][1], entry[0][0])):
             if t == past.round:

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.records.reader import RunFolder
 from headgate.records.sums import read_sealed
-from headgate.records.writer import RunWriter
+from headgate.writing import replace_file
 
 from .folders import MadeUp, change_state
 from .served import Served
@@ -76,7 +76,7 @@ def test_counts_that_are_none_are_left_out(runs):
 def test_the_page_warns_where_the_money_of_real_clients_comes_to_its_end(tmp_path):
     folder = MadeUp(tmp_path / "real", policies=("headgate",), seeds=1).finish().folder
     facts = read_sealed(folder / "environment.json")
-    RunWriter(folder).replace("environment.json", json.dumps(facts | {"executor": "flower"}).encode())
+    replace_file(folder / "environment.json", json.dumps(facts | {"executor": "flower"}).encode())
     share = RunFolder.open(folder).metrics()["spend"].sum() / 240
     assert share > 0.8
     with Served(tmp_path) as page:

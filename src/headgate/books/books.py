@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.books.accounts import Accounts, OpenRound
+from headgate.books.accounts import Accounts, Answer, OpenRound
 from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.books.messages import Receipt
 from headgate.books.statement import Statement, statement
@@ -22,6 +22,9 @@ from headgate.control.types import Floats, Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.field_docs import fields_in_help
 from headgate.writing import FolderLock
+
+NEVER = 2**31
+"""offences: a client whose reports are refused is not quarantined here"""
 
 
 @fields_in_help
@@ -38,6 +41,18 @@ class Purchase(NamedTuple):
     """the client holds the samples first..last−1 of its admissions, where its rule is a window"""
     last: int
     """until it has ever admitted so many; doing this twice admits nothing twice"""
+    oldest: int
+    """it holds none before this one, however few it admits"""
+
+    def held(self, position: int) -> range:
+        """Return the samples that a client holds which has ever admitted `position` of them.
+
+        Examples
+        --------
+        >>> Purchase(0, 4, samples=5, price=2.0, first=5, last=15, oldest=0).held(12)       # three less than was ordered
+        range(2, 12)
+        """
+        return range(max(self.oldest, self.first - (self.last - position)), position)
 
 
 @fields_in_help
@@ -64,7 +79,7 @@ class Books:
 
     Parameters
     ----------
-    folder : path
+    folder : str or pathlib.Path
         Where the accounts are; made where there is none. One process at a time plays; others may amend.
     system : System
         Buffers, budget and horizon as they were at the beginning; later changes are amendments.
@@ -102,6 +117,11 @@ class Books:
     def ledger(self) -> Ledger:
         """The ledger after the last settled round."""
         return self._accounts.ledger
+
+    @property
+    def name(self) -> str:
+        """A random name, by which clients know these accounts from others."""
+        return self._store.experiment
 
     @property
     def system(self) -> System:
@@ -159,34 +179,66 @@ class Books:
         order = self._accounts.order(now, client)
         price = now.orders.price[0] if now.orders.price.ndim == 1 else now.orders.price[0, client]
         ordered = now.ordered(client)
-        return Purchase(client, now.t, ordered, float(price), order.last - now.expected(client, ordered), order.last)
+        first = order.last - now.expected(client, ordered)
+        oldest = max(int(now.before.dropped[0, client]), order.kept_from)
+        return Purchase(client, now.t, ordered, float(price), first, order.last, oldest)
 
-    def settle(self, reports: Mapping[int, int | Delivery] | None = None) -> None:
+    def settle(
+        self, reports: Mapping[int, int | Delivery] | None = None, refused: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
         """Write what came of the round. A purchase without a report stays open, and its money reserved.
 
         Parameters
         ----------
         reports : mapping of int to int or Delivery, optional
             By client, how many samples it admitted. Left out: everybody did as ordered.
+        refused : mapping of int to str, optional
+            By client, why its report does not count: an event in the accounts. Its purchases stay open.
         """
-        now = self._now
-        if now is None:
-            raise SettingError("settle: no round was begun")
+        now = self._begun()
         if reports is None:
             reports = {row.client: row.ordered for row in self._store.orders(now.t)}
-        answers, keys = [], list[tuple[int, int, str]]()
-        for client, report in sorted(reports.items()):
-            told = report if isinstance(report, Delivery) else Delivery(report)
-            if client in self._left or not 0 <= client < self.system.clients:
-                raise LedgerError(f"round {now.t}: client {client}: has left or is none; nothing was settled")
-            try:
-                answers.append(self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, told)))
-            except DataError as error:
-                raise LedgerError(f"round {now.t}: client {client}: {error}; nothing was settled") from None
-            keys += [(now.t, client, key) for key in told.keys]
-        done = self._accounts.settled(now, answers, offences=1)
+        told = {client: each if isinstance(each, Delivery) else Delivery(each) for client, each in sorted(reports.items())}
+        try:
+            answers = [self._judged(now, client, each) for client, each in told.items()]
+        except LedgerError as error:
+            raise LedgerError(f"{error}; nothing was settled") from None
+        answers += [Answer(client, reason=why, offence=True) for client, why in refused.items()]
+        done = self._accounts.settled(now, answers, offences=NEVER)
+        keys = [(now.t, client, key) for client, each in told.items() for key in each.keys]
         self._accounts.commit(done, ("", ""), {}, None, keys=keys)
         self._now = None
+
+    def check(self, client: int, report: Delivery) -> int:
+        """Return how many samples a client holds after its report. Writes nothing.
+
+        Parameters
+        ----------
+        client : int
+            Whose report it is.
+        report : Delivery
+            What it says.
+
+        Raises
+        ------
+        LedgerError
+            Where `settle` would refuse the report.
+        """
+        receipt = self._judged(self._begun(), client, report).receipt
+        return 0 if receipt is None else receipt.occupancy
+
+    def _begun(self) -> OpenRound:
+        if self._now is None:
+            raise SettingError("settle: no round was begun")
+        return self._now
+
+    def _judged(self, now: OpenRound, client: int, told: Delivery) -> Answer:
+        if client in self._left or not 0 <= client < self.system.clients:
+            raise LedgerError(f"round {now.t}: client {client}: has left or is none")
+        try:
+            return self._accounts.judge(now, self._accounts.order(now, client), self._receipt(now, client, told))
+        except DataError as error:
+            raise LedgerError(f"round {now.t}: client {client}: {error}") from None
 
     def _receipt(self, now: OpenRound, client: int, told: Delivery) -> Receipt:
         if told.keys and len(told.keys) != told.admitted:

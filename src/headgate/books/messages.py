@@ -174,7 +174,7 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
             if key in MAY_BE_MISSING:
                 continue
             raise DataError(f"{name}.{key}: is missing")
-        values[key] = _checked(f"{name}.{key}", hint, record[key])
+        values[key] = checked(f"{name}.{key}", hint, record[key])
     return kind(**values)
 
 
@@ -182,11 +182,12 @@ _FIELDS: dict[type, dict[str, Any]] = {kind: get_type_hints(kind) for kind in (O
 """name → type of every field, in their order; worked out once, for thousands of messages a round"""
 
 
-def _checked(name: str, hint: Any, value: Any) -> Any:
+def checked(name: str, hint: Any, value: Any) -> Any:
+    """A stranger's value, which must be of that type and within bounds; refused with its name."""
     if hint == tuple[int, ...]:
         if not isinstance(value, list) or len(value) > LISTED:
             raise DataError(f"{name} = {_short(value)}: must be a list of whole numbers, at most {LISTED}")
-        return tuple(_checked(name, int, entry) for entry in value)
+        return tuple(checked(name, int, entry) for entry in value)
     if hint is int:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
             raise DataError(f"{name} = {_short(value)}: must be a whole number, 0 or more")

@@ -250,7 +250,7 @@ def erase(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...")],
     store: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the stores.", show_default=False)] = None,
 ) -> None:
-    """Erase samples from the stores of this machine's clients, now and for good.
+    """Erase the samples with these KEYs from the stores of this machine's clients, now and for good.
 
     DIR holds the stores: DIR/store of `headgate flower supernode`; without it $HEADGATE_STORE, or ~/.local/state/headgate.
     A run that is still played goes on without the samples, and its server is told how many. They are not admitted again. Each

@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 @commands.command()
 def show(folder: Folder, format_: AsFormat = Format.table) -> None:
-    """Show the money, the amendments and the latest orders."""
+    """Show the money, the amendments and the latest orders of the accounts in DIR."""
     from headgate.books.statement import opened, statement
 
     with opened(folder) as store:
@@ -57,7 +57,7 @@ def amend(
     why: Why = "",
     format_: AsFormat = Format.table,
 ) -> None:
-    """Change the terms from the next round on.
+    """Change the terms of the accounts in DIR from the next round on.
 
     A cut below what is spent already stops purchases; it reclaims nothing. docs/understand/guarantees.md has the rules.
     """
@@ -81,7 +81,7 @@ def adjust(
     why: Why = "",
     format_: AsFormat = Format.table,
 ) -> None:
-    """Correct what an order cost by its invoice, up or down to nothing."""
+    """Correct what an order in DIR cost by its invoice, up or down to nothing."""
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
 
@@ -94,7 +94,7 @@ def export(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: orders.csv and so on.", show_default=False)] = None,
     kind: Annotated[Kind, typer.Option("--format", help="Of the file.")] = Kind.csv,
 ) -> None:
-    """Write one line for each order. The column `paid` comes to what is spent, to the cent."""
+    """Write one line for each order in DIR. The column `paid` comes to what is spent, to the cent."""
     from headgate.books import statement as books
 
     with books.opened(folder) as store:

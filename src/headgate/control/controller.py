@@ -133,7 +133,8 @@ class Controller:
         """
         self._check_terms(ledger)
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
-        open_ = supply.places(self.system, self.buffers.limit, t)
+        usual = supply is EVERYTHING and self.system.amended is None
+        open_ = None if usual else supply.places(self.system, self.buffers.limit, t)
         if open_ is not None and not open_.any():
             return self._nothing(ledger, t, price)
         kept_from = self.buffers.kept_from(ledger, t)
