@@ -116,7 +116,7 @@ def audit(staged, deployment):
         )
         assert ledger.debt[0] == past.debt, f"Z after round {past.round}"
         assert ledger.spent[0] == past.spent
-    again = replay(store, controller)
+    _, again = replay(store, controller)
     assert again.debt.tobytes() == ledger.debt.tobytes()
     # every sample that a client has bought is charged, at the price of its round, once
     price = {past.round: float(past.price[0]) for past in rounds}
