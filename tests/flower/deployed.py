@@ -6,6 +6,7 @@ missed after twenty, not after a minute. Flower gives apps half a minute to star
 where an app takes longer than that to start, Flower starts it anew, for ever.
 """
 
+import json
 import os
 import threading
 import time
@@ -13,8 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.replay import replay
+from headgate.control.controller import Controller
+from headgate.control.types import Report
+from headgate.experiment import load
 from headgate.flower.app.write import OWN, write_app
+from headgate.flower.buffer_store import BufferStore, stores_in
 from headgate.flower.deploy.deployment import Loopback
+from headgate.records.reader import CONFIG
+from headgate.records.tables import STATE
 
 PATIENCE = 900
 PASSING = '''
@@ -88,11 +100,8 @@ class Stage:
     def release(self, point):
         (self.points / point).unlink()
 
-    def reached(self, point):
-        return (self.points / f"{point}.reached").exists()
-
     def await_point(self, point):
-        patiently(lambda: self.reached(point) or self.failed, point)
+        patiently(lambda: (self.points / f"{point}.reached").exists() or self.failed, point)
         assert not self.failed, self.failed
 
 
@@ -129,8 +138,7 @@ def brought_up(folder, staged):
     said, first = [], folder / "first"
     first.mkdir()
     (first / "sitecustomize.py").write_text(LIVELY)  # what every Python imports before anything else
-    path = os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
-    more = {**staged.environment, "PYTHONPATH": path}
+    more = staged.environment | {"PYTHONPATH": os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])}
     with Loopback(staged.app / "deployment", staged.nodes, said.append, more) as deployment:
         deployment.bring_up()
         deployment.said = said
@@ -159,3 +167,48 @@ def playing(deployment, staged):
         thread.join(PATIENCE)
     assert not thread.is_alive(), deployment.said
     assert not staged.failed, (staged.failed, deployment.said)
+
+
+def audit(out, folders):
+    """The ledger and what clients bought. It, Z and buffers are those of a replay by control alone of what clients wrote."""
+    experiment = load(out / CONFIG)
+    store = LedgerStore(out / LEDGER)
+    buffers = [BufferStore(path, client) for client, path in sorted(each for folder in folders for each in stores_in(folder))]
+    assert [buffer.client for buffer in buffers] == list(range(experiment.system.clients))
+    bought = [{one.round: one.admitted for one in buffer.admissions(store.experiment)} for buffer in buffers]
+    controller = Controller(experiment.system, *experiment.policies.values(), 1, experiment.seeds)
+    ledger, rounds = controller.open(), store.rounds()
+    assert [past.round for past in rounds] == list(range(1, experiment.rounds + 1))
+    for past in rounds:
+        decided = controller.decide(ledger, past.price, np.array([past.reserved]), past.supply)
+        admitted, late, charge = np.zeros_like(decided.admitted), np.zeros_like(decided.admitted), 0.0
+        for row in sorted(store.orders(), key=lambda row: (row.client, row.round)):
+            t, client = row.round, row.client
+            if t == past.round:
+                assert row.ordered == decided.admitted[0, client]
+            if row.learned != past.round:
+                continue
+            real = bought[client].get(t, 0)
+            assert row.admitted == real, f"client {client} bought {real} in round {t}, and was charged for {row.admitted}"
+            if t == past.round:
+                admitted[0, client] = real
+            else:
+                late[0, client] += real
+                charge += row.price * real
+        ledger = controller.post(ledger, decided, Report(admitted, late, np.array([charge])))
+        assert ledger.debt[0] == past.debt, f"Z after round {past.round}"
+        assert ledger.spent[0] == past.spent
+    _, again = replay(store, controller)
+    assert again.debt.tobytes() == ledger.debt.tobytes()
+    # every sample that a client has bought is charged, at the price of its round, once
+    price = {past.round: float(past.price[0]) for past in rounds}
+    paid = sum(price[t] * count for own in bought for t, count in own.items())
+    assert ledger.spent[0] == pytest.approx(paid, rel=1e-12)
+    for client, buffer in enumerate(buffers):
+        state = buffer.state(store.experiment)
+        assert state.lost == 0
+        assert state.position == sum(bought[client].values()) == ledger.admitted[0, client]
+        assert buffer.positions(store.experiment) == list(range(ledger.dropped[0, client], ledger.admitted[0, client]))
+    state = json.loads((out / STATE).read_text())
+    assert (state["round"], state["state"]) == (experiment.rounds, "finished")
+    return store, bought

@@ -10,22 +10,14 @@ import signal
 import ssl
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
-from deployed import brought_up, patiently, playing, stage
+from deployed import audit, brought_up, patiently, playing, stage
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from headgate.books.ledger_store import LedgerStore
-from headgate.books.replay import replay
-from headgate.control.controller import Controller
-from headgate.control.types import Report
-from headgate.experiment import load
-from headgate.flower.buffer_store import BufferStore
 from headgate.flower.deploy.deployment import AGAIN, SERVER_APP
 
 pytestmark = [
@@ -70,74 +62,12 @@ def sent_its_update(deployment, client):
     return "Sent successfully" in log.partition("Sending: train message")[2]
 
 
-@dataclass
-class Books:
-    """What the server wrote and what the clients wrote, side by side."""
-
-    store: LedgerStore
-    clients: list
-    experiment: object
-    late: list = field(default_factory=list)
-
-
-def audit(staged, deployment):
-    """Ledger, buffers and Z are those of an undisturbed replay by control alone of what the clients' own books say."""
-    (recipe,) = staged.app.glob("staged/recipe.toml")
-    experiment = load(str(recipe))
-    (policy,) = experiment.policies.values()
-    store = LedgerStore(staged.out / "ledger.sqlite")
-    buffers = [
-        BufferStore(next((deployment.folder / f"node-{client}" / "store").glob("*.sqlite")), client)
-        for client in range(staged.nodes)
-    ]
-    bought = [{one.round: one.admitted for one in buffer.admissions(store.experiment)} for buffer in buffers]
-    orders = {(row.round, row.client): row for row in store.orders()}
-    controller = Controller(experiment.system, policy, 1, experiment.seeds)
-    ledger = controller.open()
-    rounds = store.rounds()
-    assert [past.round for past in rounds] == list(range(1, experiment.rounds + 1))
-    for past in rounds:
-        decided = controller.decide(ledger, past.price, np.array([past.reserved]), past.supply)
-        admitted, late, charge = np.zeros_like(decided.admitted), np.zeros_like(decided.admitted), 0.0
-        for (t, client), row in sorted(orders.items(), key=lambda entry: (entry[0][1], entry[0][0])):
-            if t == past.round:
-                assert row.ordered == decided.admitted[0, client]
-            if row.learned != past.round:
-                continue
-            real = bought[client].get(t, 0)
-            assert row.admitted == real, f"client {client} bought {real} in round {t}, and was charged for {row.admitted}"
-            if t == past.round:
-                admitted[0, client] = real
-            else:
-                late[0, client] += real
-                charge += row.price * real
-        ledger = controller.post(
-            ledger, decided, Report(admitted, late, np.array([charge])) if late.any() else Report(admitted)
-        )
-        assert ledger.debt[0] == past.debt, f"Z after round {past.round}"
-        assert ledger.spent[0] == past.spent
-    _, again = replay(store, controller)
-    assert again.debt.tobytes() == ledger.debt.tobytes()
-    # every sample that a client has bought is charged, at the price of its round, once
-    price = {past.round: float(past.price[0]) for past in rounds}
-    paid = sum(price[t] * count for own in bought for t, count in own.items())
-    assert ledger.spent[0] == pytest.approx(paid, rel=1e-12)
-    for client, buffer in enumerate(buffers):
-        state = buffer.state(store.experiment)
-        assert state.lost == 0
-        assert state.position == sum(bought[client].values()) == ledger.admitted[0, client]
-        assert buffer.positions(store.experiment) == list(range(ledger.dropped[0, client], ledger.admitted[0, client]))
-    state = json.loads((staged.out / "state.json").read_text())
-    assert (state["round"], state["state"]) == (experiment.rounds, "finished")
-    return Books(store, bought, experiment, [row for row in store.orders() if row.learned not in (None, row.round)])
-
-
 def charged(books, t):
     """In words, what the clients' books and the server's say of a round."""
-    rows = [row for row in books.store.orders() if row.round == t]
+    rows, clients = books[0].orders(t), books[1]
     late = [row for row in rows if row.learned not in (t, None)]
     told = [f"those of client {row.client} in round {row.learned}, at the price of round {t}" for row in late]
-    bought = sum(own.get(t, 0) for own in books.clients)
+    bought = sum(own.get(t, 0) for own in clients)
     paid = sum(row.admitted or 0 for row in rows)
     return f"round {t}: {bought} samples bought, {paid} charged" + (f", {' and '.join(told)}" if told else "")
 
@@ -203,12 +133,12 @@ def test_with_the_certificate_alone_nobody_gets_anything(killed):
 def test_services_are_killed_and_everything_adds_up(killed):
     staged, deployment = killed
     assert list(deployment.running()) == []
-    books = audit(staged, deployment)
+    books = audit(staged.out, deployment.folder.glob("node-*/store"))
     assert sum("submitted again" in line for line in deployment.said) == 1
     assert "nginx: ended (137)" in (deployment.folder / "nginx.log").read_text()
     assert "supernode-1: ended (137)" in (deployment.folder / "supernode-1.log").read_text()
-    assert all(sum(own.get(t, 0) for own in books.clients) > 0 for t in range(1, 4)), "every round admits something"
-    assert (1, 1) in {(row.round, row.client) for row in books.late}, "bought before the kill, told after it"
+    assert all(sum(own.get(t, 0) for own in books[1]) > 0 for t in range(1, 4)), "every round admits something"
+    assert {row.client: row.learned for row in books[0].orders(1)}[1] > 1, "bought before the kill, told after it"
     write_row("SuperNode and nginx", "while its client trains", COMES_BACK, charged(books, 1))
     write_row("ServerApp", "while clients train", GOES_ON, charged(books, 2))
     write_row("a SuperNode with an unregistered key", "none", "refused", f"refused, Flower's code {REFUSED}")
@@ -259,7 +189,7 @@ def test_every_process_is_killed_at_every_place(tmp_path):
             staged.release("client-1-9")
             staged.await_point("ordered-10")
             staged.release("ordered-10")
-        books = audit(staged, deployment)
+        books = audit(staged.out, deployment.folder.glob("node-*/store"))
         assert sum("submitted again" in line for line in deployment.said) == 3
     write_row("client process", "while it trains", "its SuperNode answers with an error, or not at all", charged(books, 2))
     write_row("SuperNode and its client process", "while the client trains", COMES_BACK, charged(books, 3))

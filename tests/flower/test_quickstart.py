@@ -1,18 +1,19 @@
-"""An app of the shape of Flower's quickstart gains headgate in twelve lines, and plays on Flower's simulation engine."""
+"""An app of the shape of Flower's quickstart gains headgate in twelve lines, and plays in simulation and deployment alike."""
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from deployed import audit
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from grids import FakeGrid, Node
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
-from headgate.flower.buffer_store import BufferStore, stores_in
+from headgate.flower.deploy.deployment import Loopback
 from headgate.records.reader import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -44,27 +45,48 @@ def test_the_app_before_runs_too(monkeypatch):
     assert 0 < reply.content["metrics"]["train_loss"] < 3
 
 
-def test_the_changed_app_plays_on_flower_s_simulation_engine(tmp_path):
+def changed(folder):
     pytest.importorskip("torch", reason="needs PyTorch: pip install 'headgate[sim]'")
-    app, out = tmp_path / "app", tmp_path / "run"
-    shutil.copytree(APP, app, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["git", "apply", "headgate.patch"], cwd=app, check=True)
+    shutil.copytree(APP, folder / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(["git", "apply", "headgate.patch"], cwd=folder / "app", check=True)
+    return folder / "app", folder / "run"
+
+
+def orders_of(out, stores, said):
+    """All orders of a run that has come to its end, with accounts that agree with what the clients hold."""
+    (ledger, bought), metrics = audit(out, stores), RunFolder.open(out).metrics()
+    assert metrics["t"].to_list() == [1, 2, 3]
+    assert metrics["n"][-1] == sum(sum(own.values()) for own in bought), "there is room for all"
+    assert 0 < metrics["spend"].sum() <= 3 * 150.0
+    assert metrics["test_accuracy"].is_not_null().all()
+    assert "eval_acc" in said, "clients evaluate"
+    with closing(ledger):
+        assert ledger.events() == []
+        assert sum(order.charge for order in ledger.orders()) == pytest.approx(metrics["spend"].sum())
+        return ledger.orders()
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    app, out = changed(tmp_path_factory.mktemp("simulated"))
     script = [sys.executable, str(Path(__file__).with_name("played_app.py")), str(app), str(out)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300, env=os.environ)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "eval_acc" in done.stdout
-    metrics = RunFolder.open(out).metrics()
-    assert metrics["t"].to_list() == [1, 2, 3]
-    assert 0 < metrics["spend"].sum() <= 3 * 150.0
-    assert metrics["test_accuracy"].is_not_null().all()
-    with closing(LedgerStore(out / LEDGER)) as ledger:
-        charged = sum(order.charge for order in ledger.orders())
-        assert charged == pytest.approx(metrics["spend"].sum())
-        held = 0
-        for client, path in stores_in(Path(f"{out}-stores")):
-            with closing(BufferStore(path, client)) as store:
-                held += len(store.positions(ledger.experiment))
-                assert store.state(ledger.experiment).position == sum(
-                    order.admitted or 0 for order in ledger.orders() if order.client == client
-                )
-    assert held == metrics["n"][-1]
+    return orders_of(out, [Path(f"{out}-stores")], done.stdout)
+
+
+def test_the_changed_app_plays_on_flower_s_simulation_engine(simulated):
+    assert {order.client for order in simulated} == {0, 1, 2, 3}
+
+
+@pytest.mark.long
+@pytest.mark.deploy
+@pytest.mark.skipif(not shutil.which("nginx"), reason="no nginx on this machine: apt-get install nginx")
+def test_the_changed_app_plays_in_a_deployment_as_on_the_simulation_engine(simulated, tmp_path):
+    app, out = changed(tmp_path)
+    with Loopback(tmp_path / "deployment", 4, print, {"HEADGATE_KEEP": "true"}) as deployment:
+        deployment.bring_up()
+        deployment.run(app, out)
+    with closing(sqlite3.connect(deployment.link / "state.db")) as flower:  # what apps print is nowhere else
+        said = str(flower.execute("SELECT log FROM task_logs").fetchall())
+    assert orders_of(out, deployment.folder.glob("node-*/store"), said) == simulated
