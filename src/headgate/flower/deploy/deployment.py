@@ -213,7 +213,7 @@ class Loopback(ExitStack):
                 self.say(f"run {run}: its ServerApp is gone; submitted again")
                 flwr(self.link, "stop", run, NAME)
         if status != "finished:completed":
-            raise HeadgateError(f"run {run}: {status}; {self.folder / 'superlink-superexec.log'} has the reason")
+            raise HeadgateError(f"run {run}: {status}; the table task_logs in {self.link / 'state.db'} has the reason")
 
 
 def _line(out: Path) -> str:
