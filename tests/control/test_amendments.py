@@ -69,7 +69,7 @@ def test_with_client_sampling_the_whole_budget_is_used():
     for price in random.uniform(1, 10, 200):
         there[:] = False
         there[random.choice(12, 4, replace=False)] = True
-        ledger = controller.post(ledger, controller.decide(ledger, price, supply=Supply(present=there)))
+        ledger = controller.post(ledger, controller.decide(ledger, price, present=there))
     assert 0.98 * 4000 < ledger.spent[0] <= 4000
     assert ledger.admitted[0].min() > 0.5 * ledger.admitted[0].max()
 

@@ -110,7 +110,16 @@ class Controller:
             looks=zeros if self.looks else None,
         )
 
-    def decide(self, ledger: Ledger, price: ArrayLike, reserved: Floats | None = None, supply: Supply = EVERYTHING) -> Orders:
+    def decide(
+        self,
+        ledger: Ledger,
+        price: ArrayLike,
+        reserved: Floats | None = None,
+        supply: Supply = EVERYTHING,
+        *,
+        present: ArrayLike | None = None,
+        most: ArrayLike | None = None,
+    ) -> Orders:
         """Return the orders of the next round. Changes nothing.
 
         Parameters
@@ -125,6 +134,8 @@ class Controller:
         supply : Supply, optional
             Who is there and what can be had in this round. The policy sees the places that can be filled and no others, so
             what an absent client would have been given goes to the others.
+        present, most : array_like, optional
+            The fields of `supply` of these names.
 
         Returns
         -------
@@ -133,6 +144,8 @@ class Controller:
         """
         self._check_terms(ledger)
         t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
+        if present is not None or most is not None:
+            supply = supply._replace(present=present, most=most)
         usual = supply is EVERYTHING and self.system.amended is None
         open_ = None if usual else supply.places(self.system, self.buffers.limit, t)
         if open_ is not None and not open_.any():
