@@ -45,8 +45,16 @@ class Prices:
         self.taken.add(seen_as(felt, self.bits))
         self.seen.append((felt, cost))
 
-    def deserve(self, prices, spend):
-        """The share of its places that each of these prices deserves where a place may cost `spend` a round."""
+    def known(self):
+        """Whether a price is among those remembered so far, as a function."""
+        bits, seen = self.bits, {seen_as(felt, self.bits) for felt, _ in self.seen}
+        return lambda price: seen_as(price, bits) in seen
+
+    def deserve(self, prices, spend, near, ahead, known):
+        """The share of its places that each of these prices deserves where a place may cost `spend` a round.
+
+        At a price that came before, a share `near` 0 or 1 becomes 0 or 1; 0 only `ahead` of the floor.
+        """
         seen = sorted((seen_as(felt, self.bits), cost) for felt, cost in self.seen)
         money, total, theta = spend * len(seen), 0.0, math.inf
         for felt, cost in seen:
@@ -57,6 +65,8 @@ class Prices:
         below = sum(cost for felt, cost in seen if felt < theta)
         at = sum(cost for felt, cost in seen if felt == theta)
         edge = within(0.0, (money - below) / at, 1.0) if at else 1.0
+        if near and any(known(price) for price in prices if seen_as(price, self.bits) == theta):
+            edge = 1.0 if edge >= 1 - near else 0.0 if edge < near and ahead else edge
         return [1.0 if price < theta else edge if price == theta else 0.0 for price in (seen_as(c, self.bits) for c in prices)]
 
 
@@ -97,6 +107,8 @@ def headgate(
         one = not isinstance(c, list)
         F = S if t == 2 else F
 
+        known = prices.known()
+
         # Prices as they are felt: of ten parts of the places, or of each client.
         if not one:
             a_m = [(1 - min(n[m] / b[m], 1.0)) ** 2 * a_m[m] + 1 for m in clients]
@@ -126,9 +138,11 @@ def headgate(
             m_t = ((P(t) - P(t - 1)) / (1 - P(t - 1)) if P(t - 1) < 1 else 1.0) * max(C * T - S, 0.0)
 
         # 2. Limit, 3. floor, 4. turnover
-        shares = prices.deserve([felt for felt, _ in today], m_t / renewable)
         mean = c if one else sum(c[m] * b[m] for m in clients) / places
         E += min(C / mean if mean > 0 else math.inf, renewable)
+        rounds = min(t, max(t, 20) if T is None else max(T - t + 1, 1))
+        near = 0.0 if smooth else min(0.5, 2 * rounds**-0.25)
+        shares = prices.deserve([felt for felt, _ in today], m_t / renewable, near, (N - E) / renewable >= 1, known)
         floor = within(0.0, (E - N) / renewable, 1.0)
         if one:
             shares = [sum(shares) / len(shares)]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from headgate.control import Controller, System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import all_prices
-from headgate.control.prices import Markov
+from headgate.control.policies.budgeted.headgate import _all_or_nothing
+from headgate.control.prices import Markov, UniformInteger
 
 _spec = importlib.util.spec_from_file_location("theorem", Path(__file__).parents[2] / "tools" / "theorem.py")
 theorem = importlib.util.module_from_spec(_spec)
@@ -102,14 +103,48 @@ def test_the_constant_that_is_proven_is_the_one_on_the_page():
     assert all(f"{number:,.0f}" in said for number in theorem.proven(PLACES, BUDGET))
 
 
-def test_with_two_prices_the_distance_to_hindsight_grows_like_the_root_of_T_only_where_the_budget_is_degenerate():
-    """1 or 9: with 50 a round every purchase at 1 and none at 9 spends the budget, and the limit sits at an edge."""
-    policy, two = Headgate(early=0.0, fill=0.0), Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5)))
-    short = {
-        budget: [theorem.behind(policy, two, budget, rounds, 24).mean() for rounds in (64, 576)] for budget in (40.0, 50.0)
-    }
-    assert short[50.0][1] > 2 * short[50.0][0]  # nine times the rounds: three times as much
-    assert short[40.0][1] < 1.5 * short[40.0][0]
+TWO = Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5)))
+THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
+
+
+@pytest.mark.parametrize(
+    ("prices", "budget"),
+    [
+        (TWO, 10.0),
+        (TWO, 20.0),
+        (TWO, 50.0),
+        (TWO, 60.0),
+        (THREE, 5.0),
+        (THREE, 30.0),
+        (THREE, 105.0),
+        (UniformInteger(1, 10), 60.0),
+    ],
+)
+def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(prices, budget):
+    """At degenerate budgets (two prices 50, three 5 and 105, ten 60), and where buying nothing would meet the floor."""
+    short = [theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean() for rounds in (64, 1024)]
+    assert short[1] < short[0] + 80  # a share at the limit in every round: four times as much with two prices and 50
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8),
+    st.booleans(),
+    st.floats(-2.0, 3.0),
+    st.floats(1.0, 1e6),
+)
+def test_shares_are_rounded_only_where_the_price_came_before_and_to_nothing_only_ahead_of_the_floor(
+    shares, again, lead, rounds
+):
+    share = np.array([shares])
+    found = _all_or_nothing(share, np.array([again]), np.array([lead]), rounds)
+    near = min(0.5, 2 * rounds**-0.25)
+    moved = found != share
+    assert again or not moved.any()
+    assert np.isin(found[moved], [0.0, 1.0]).all()
+    assert (np.abs(found - share) <= near).all()
+    assert lead >= 1 or (found >= share).all()
+    if again and lead >= 1:
+        assert not ((found > 0) & (found < near) | (found < 1) & (found > 1 - near)).any()
 
 
 def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():

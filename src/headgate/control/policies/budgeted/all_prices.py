@@ -8,6 +8,7 @@ continuous prices from ℓ to u is about log2(u/ℓ)·2/`BINS` wide, relative to
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge, todays
 from headgate.control.types import Arrays, Floats, Ints, View
@@ -64,6 +65,11 @@ def _widen(bins: Ints, sums: Floats, counts: Ints, bits: Ints, run: int) -> None
 def remembered(memory: Arrays) -> Ints:
     """How many prices have been seen, (R,)."""
     return np.asarray(memory["price_counts"].sum(axis=-1))
+
+
+def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
+    """Whether this price, (R,), is among the remembered ones."""
+    return np.asarray((memory["price_bins"] == bin_of(price, memory["price_bits"])[:, None]).any(axis=-1))
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:

@@ -10,12 +10,13 @@ from functools import cache
 from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.control.checks import zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import spread
-from headgate.control.policies.budgeted.purse import ceiling, pace
+from headgate.control.policies.budgeted.purse import ceiling, pace, rounds_left
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
@@ -103,14 +104,17 @@ class Headgate(BudgetedPolicy):
             else:
                 share = np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0)
         else:
-            memory = prices.observe(memory, view)
+            before, memory = memory, prices.observe(memory, view)
             share = prices.deserved(memory, view.price, self.allowed(view, memory) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / self.all_places(view.system)
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, renewed)
-        behind = np.clip((even - view.admitted) / renewed, 0.0, 1.0)
-        floor = behind if view.price.ndim == 1 else behind[:, None]
-        return self.turnover * np.maximum(share, floor), {**memory, "even": even}
+        lead = (view.admitted - even) / renewed
+        if not self.smooth:
+            again = prices.holds(before, _price_at_limit(view.price, share))
+            share = _all_or_nothing(share, again, lead, min(view.t, rounds_left(view)))
+        floor = np.clip(-lead, 0.0, 1.0)
+        return self.turnover * np.maximum(share, floor if view.price.ndim == 1 else floor[:, None]), {**memory, "even": even}
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """Not more than `ahead` allows after round 1, which may fill the buffers."""
@@ -132,3 +136,22 @@ class Headgate(BudgetedPolicy):
 
     def _spent_by(self, time: float) -> float:
         return (1 - self.early) * time + self.early * float(np.interp(time, *_early_path()))
+
+
+def _price_at_limit(price: Floats, share: Floats) -> Floats:
+    """The price of which a part is bought, (R,); any other where there is none."""
+    if price.ndim == 1:
+        return price
+    return np.take_along_axis(price, ((share > 0) & (share < 1)).argmax(axis=-1)[:, None], axis=-1)[:, 0]
+
+
+def _all_or_nothing(share: Floats, again: NDArray[np.bool_], lead: Floats, rounds: float) -> Floats:
+    """The shares, (R,) or (R, M), with those near 0 and 1 rounded where the price at the limit came before.
+
+    Where prices take few values, a share at the limit in every round loses √T samples if the budget pays for all of some prices
+    and for nothing else. Near is a half at first and less the more rounds are known and left. Nothing is bought only where
+    that leaves at least one purchase of all places before the floor.
+    """
+    near = min(0.5, 2 * rounds**-0.25)
+    up, down = (each if share.ndim == 1 else each[:, None] for each in (again, again & (lead >= 1)))
+    return np.where(up & (share >= 1 - near), 1.0, np.where(down & (share < near), 0.0, share))

@@ -1,6 +1,7 @@
 """The latest prices and no others: for prices that drift, where older ones say little about today's."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge, todays
 from headgate.control.types import Arrays, Floats, Ints, View
@@ -44,6 +45,11 @@ def seen_prices(memory: Arrays) -> Floats:
     """The remembered prices, (R, window); infinite where there is none yet."""
     prices = memory["prices"]
     return np.where(np.arange(prices.shape[-1]) < remembered(memory)[:, None], prices, np.inf)
+
+
+def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
+    """Whether this price, (R,), is among the remembered ones."""
+    return np.asarray((seen_prices(memory) == price[:, None]).any(axis=-1))
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
