@@ -158,7 +158,7 @@ class DriftingStream:
         where, owners = f"data.concepts[{number}]", self._whole.owners
         if not isinstance(owners, OwnerTable):
             raise SettingError(f"{where}: holds images back; of so many clients it is not written down who owns which")
-        if self._whole.kind == "stop":
+        if self._whole.rule.ends:
             raise SettingError(f"{where}: holds images back; a stream that stops would end at another place in every concept")
         stays = there[owners.table]
         client = np.repeat(np.arange(owners.lengths.size), owners.lengths)
@@ -169,7 +169,7 @@ class DriftingStream:
         owned = [rows if rows.size else np.zeros(1, np.int64) for rows in np.split(owners.table[stays], edges)]
         numbers = np.zeros(int(spare.sum()), dtype=np.int64)
         numbers[np.arange(left.sum()) + np.repeat(np.cumsum(spare - left) - (spare - left), left)] = np.flatnonzero(stays)
-        return Stream(owned, self._whole.seed, self._whole.kind), numbers
+        return Stream(owned, self._whole.seed, self._whole.rule, self._whole.labels), numbers
 
     def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
         """Refuses clients who own nothing of what comes by in a concept that they will be in."""
