@@ -20,7 +20,12 @@ MOVING = (
     "drift-fixed-recurring",
 )
 CALM = "drift-calm"
-DRIFT = (*MOVING, CALM, "drift-keeping")
+STREAMS = (
+    *(f"streams-{each}" for each in ("1", "10", "50", "200", "flow-50")),
+    *(f"streams-lenet-{each}" for each in ("1", "50", "flow-50")),
+)
+"""where the next sample depends on the last one"""
+DRIFT = (*MOVING, CALM, "drift-keeping", *STREAMS)
 OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
 KEYS = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0}
 """measures of a world that moves, and what makes them points, rounds or money"""
