@@ -11,7 +11,7 @@ from headgate.control.scores import Scores
 from headgate.control.selection import KINDS
 from headgate.learning.data import Data
 from headgate.learning.purchases import ChoosingSource, PurchaseSource, find_all, held_admissions
-from headgate.learning.streams import Markov, StreamRows
+from headgate.learning.streams import MarkovStream, StreamRows
 from studies.zoo.kcentre import KCentre
 
 CLIENTS, CONCEPTS = 3, 8
@@ -67,7 +67,7 @@ def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(
     window, keep = (1, 0) if rule == "" else (window, keep)
     passing = passing if end is None else 0
     ends = None if end is None else np.full((2, CLIENTS), end)
-    source = source_of(rule, Data(window=window, keep=keep, late=late, stream=Markov(5.0, passing)), ends)
+    source = source_of(rule, Data(window=window, keep=keep, late=late, stream=MarkovStream(5.0, passing)), ends)
     known, ledger = source.open(), ledger_of(np.zeros((2, CLIENTS), np.int64), held, places)
     bought = {(s, m): [] for s in range(2) for m in range(CLIENTS)}
     spare, looked, next_ = {key: [] for key in bought}, dict.fromkeys(bought, 0), dict.fromkeys(bought, 0)

@@ -7,11 +7,11 @@ from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
 from headgate.learning import streams
 from headgate.learning.partition import Pairs
-from headgate.learning.streams import RESHUFFLE, Markov, Replacement, Stop, Stream
+from headgate.learning.streams import RESHUFFLE, MarkovStream, Replacement, Stop, Stream
 
 OWNED = [np.array([5, 7, 9]), np.array([1, 2, 3, 4, 6, 8])]
 LABELS = np.array([0, 0, 0, 1, 1, 0, 2, 1, 2, 0, 1, 1])
-RULES = [RESHUFFLE, Replacement(), Markov(1), Markov(2.5), Markov(100)]
+RULES = [RESHUFFLE, Replacement(), MarkovStream(1), MarkovStream(2.5), MarkovStream(100)]
 
 
 def samples(stream, client, first, last):
@@ -24,22 +24,6 @@ def rows(stream):
     """Row of the training set for every sample number."""
     clients = np.repeat(np.arange(stream.lengths.size), stream.lengths)
     return stream.owners.rows(clients, np.arange(clients.size) - stream.starts[clients])
-
-
-def test_reshuffle_passes_over_everything_each_time_in_a_new_order():
-    stream = Stream(OWNED, seed=4)
-    passes = [samples(stream, 1, 6 * p, 6 * p + 6) for p in range(8)]
-    assert all(sorted(rows(stream)[p]) == [1, 2, 3, 4, 6, 8] for p in passes)
-    assert len({tuple(p) for p in passes}) > 4
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_position_does_not_depend_on_how_it_is_asked_for(rule):
-    forward, backward = Stream(OWNED, 4, rule, LABELS), Stream(OWNED, 4, rule, LABELS)
-    late = samples(backward, 0, 20, 25)
-    assert np.array_equal(samples(forward, 0, 0, 25)[20:], late)
-    assert np.array_equal(samples(backward, 0, 0, 5), samples(forward, 0, 0, 5))
-    assert not np.array_equal(samples(Stream(OWNED, 5, rule, LABELS), 1, 0, 30), samples(forward, 1, 0, 30))
 
 
 def test_replacement_draws_evenly():
@@ -64,7 +48,7 @@ def plainly(owned, seed, rule, client, position):
         return owned[client][int(uniform(seed, Purpose.STREAM, position, client) * length)]
     first = position // length * length
     draws = [float(uniform(seed, Purpose.STREAM, first + i, client)) for i in range(length)]
-    if isinstance(rule, Markov):
+    if isinstance(rule, MarkovStream):
         cut, inside = (
             [float(uniform(seed, Purpose.STREAM_RUN, 2 * (first + i) + j, client)) for i in range(length)] for j in (0, 1)
         )
@@ -99,40 +83,31 @@ def test_many_positions_at_once_are_those_one_by_one(rule, seed, rounds):
 
 
 @given(
-    st.integers(0, 50),
-    st.floats(1, 1e6),
-    st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array),
+    st.integers(0, 50), st.sampled_from([1, 1.5, 7, 1e6]), st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
 )
-def test_a_pass_has_every_image_once_so_shares_are_the_clients_own_and_nothing_comes_again_before_its_class_is_used_up(
-    seed, mixing, labels
-):
+def test_every_pass_has_every_image_once_and_every_class_in_its_share(seed, mixing, labels):
+    """So nothing comes again before its class is used up; with a mixing time of 1 it is `reshuffle`."""
     n = len(labels)
-    stream = Stream([np.arange(n)], seed, Markov(mixing), labels)
-    came = samples(stream, 0, 0, 4 * n).reshape(4, n)
+    came = samples(Stream([np.arange(n)], seed, MarkovStream(mixing), labels), 0, 0, 4 * n).reshape(4, n)
     assert (np.sort(came, axis=1) == np.arange(n)).all()
-    if mixing == 1:
-        assert np.array_equal(came.ravel(), samples(Stream([np.arange(n)], seed), 0, 0, 4 * n))
-    changes = (np.diff(labels[came], axis=1) != 0).sum(axis=1)
-    assert (changes >= len(set(labels.tolist())) - 1).all()
+    runs = 1 + (np.diff(labels[came], axis=1) != 0).sum(axis=1)
+    assert mixing < 1e6 or (runs == len(set(labels.tolist()))).all()
+    assert mixing > 1 or np.array_equal(came.ravel(), samples(Stream([np.arange(n)], seed), 0, 0, 4 * n))
 
 
 @pytest.mark.parametrize("mixing", [1, 4, 20, 100])
 def test_classes_forget_as_a_chain_with_that_mixing_time_does(mixing):
-    """Correlation (1 − 1/mixing)^k at lag k; and the first sample of a pass is of a class by the client's shares."""
+    """Correlation (1 − 1/mixing)^k at lag k; and either half of a pass has the client's shares."""
     share = np.array([0.5, 0.3, 0.2])
     labels = np.repeat(np.arange(3), (20_000 * share).astype(int))
-    streams = [Stream([np.arange(20_000)], seed, Markov(mixing), labels) for seed in range(6)]
+    streams = [Stream([np.arange(20_000)], seed, MarkovStream(mixing), labels) for seed in range(6)]
     came = np.stack([labels[samples(stream, 0, 0, 20_000)] for stream in streams])
     by_chance = (share**2).sum()
     for k in (1, 2, 10, 40, 200):
         same = (came[:, k:] == came[:, :-k]).mean()
         assert (same - by_chance) / (1 - by_chance) == pytest.approx((1 - 1 / mixing) ** k, abs=0.04), k
-    ends = np.flatnonzero(np.diff(came.ravel()) != 0)
-    assert np.diff(ends).mean() == pytest.approx(mixing / (1 - by_chance), rel=0.1)  # a new run may be of the same class
-    firsts = Stream([np.arange(200)], 1, Markov(mixing), labels[::100])
-    begun = labels[::100][samples(firsts, 0, 0, 200 * 600)[::200]]
-    if mixing <= 20:  # classes that are one run each come first alike
-        assert np.bincount(begun) / 600 == pytest.approx(share, abs=0.08)
+    for half in (came[:, :10_000], came[:, 10_000:]):
+        assert np.bincount(half.ravel()) / half.size == pytest.approx(share, abs=0.03)
 
 
 def test_what_is_kept_of_passes_stays_small(monkeypatch):

@@ -99,7 +99,7 @@ class RecipeTask:
     def served(self, client: int, positions: Ints, t: int | None) -> StreamRows:
         """What comes at these positions of a client's stream when it is read in round t."""
         clients = np.full_like(positions, client)
-        if t is None and (self.experiment.data.changes is not None or self.stream.rule.flows):
+        if t is None and (self.experiment.data.changes is not None or self.stream.rule.passing):
             raise SettingError("data.changes, data.stream.passing: a stream that goes on by itself must be told the round")
         return self.stream_in_rounds.at(clients, positions, self.world.at(t or 0)[0, clients])
 
@@ -226,7 +226,7 @@ class RecipeSource:
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
         stream, data = self.task.stream, self.task.seen
-        first = max(cursor, stream.rule.earliest(self.t or 1))
+        first = max(cursor, stream.rule.passing * ((self.t or 1) - 1))
         last = first + count
         if stream.rule.ends:
             last = max(min(last, int(stream.lengths[self.client])), first)

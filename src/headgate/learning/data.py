@@ -12,7 +12,7 @@ from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.learning.concepts import CHANGES, CONCEPT, THRESHOLD, Concept, DriftKind, above, features
 from headgate.learning.partition import PARTITION, Pairs, Partition
-from headgate.learning.streams import RESHUFFLE, STREAM, StreamRule
+from headgate.learning.streams import RESHUFFLE, STREAM, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
 from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
@@ -155,7 +155,7 @@ class Data:
 
     source: DataSource = field(default_factory=Digits)
     partition: Partition = field(default_factory=Pairs)
-    stream: StreamRule = RESHUFFLE
+    stream: Reshuffle = RESHUFFLE
     validation: float = 0.0
     """share of the training images of each class that no client gets; models are judged by them too, beside the test set"""
     concepts: tuple[Concept, ...] = ()
@@ -190,11 +190,6 @@ class Data:
     @property
     def kind(self) -> str:
         return self.source.kind
-
-    @property
-    def as_admitted(self) -> bool:
-        """Whether the i-th admission of a client that has no choice is the i-th sample of its stream, labelled at once."""
-        return self.changes is None and not self.late and not self.stream.flows
 
     def chooses(self, rule: Selection | None) -> bool:
         """Whether clients have a choice under this buying rule."""

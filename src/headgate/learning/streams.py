@@ -6,7 +6,7 @@ time counts as the same sample: "distinct" stays honest.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,55 +22,36 @@ KEPT = 1 << 14
 """places of passes that nobody asked for last, kept in case somebody will; when there are more, they all go"""
 
 
-class StreamRule:
-    """In which order a client's images come by: pass after pass, each in a new order."""
+@dataclass(frozen=True)
+class Reshuffle:
+    """A client's images pass by again and again, each time in a new order."""
 
-    ends: ClassVar[bool] = False
+    ends = False
     """whether there is one pass only"""
-
-    def earliest(self, t: int) -> int:
-        """Return the first position that has not gone by unbought before round t."""
-        return 0
-
-    @property
-    def flows(self) -> bool:
-        """Whether samples go by unbought."""
-        return self.earliest(2) > 0
+    passing = 0
+    """samples that come by in each round, bought or not; 0: the stream waits for the buyer"""
 
     def orders(
         self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
     ) -> Iterator[tuple[slice, Ints]]:
-        """Yield (which clients, the orders of their images) of passes that begin at these positions of clients' streams.
-
-        Parameters
-        ----------
-        length
-            Images of each of these clients.
-        classes
-            The classes of a client's images.
-        """
+        """Yield (which clients, orders of their `length` images) of the passes that begin at the positions `first`."""
         return permutations(seed, Purpose.STREAM, np.arange(length), clients, first)
 
 
 @dataclass(frozen=True)
-class Reshuffle(StreamRule):
-    """A client's images pass by again and again, each time in a new order."""
-
-
-@dataclass(frozen=True)
-class Replacement(StreamRule):
+class Replacement(Reshuffle):
     """Each position is an independent draw among the client's images."""
 
 
 @dataclass(frozen=True)
-class Stop(StreamRule):
+class Stop(Reshuffle):
     """The stream ends after one pass."""
 
     ends = True
 
 
 @dataclass(frozen=True)
-class Markov(StreamRule):
+class MarkovStream(Reshuffle):
     """The next sample is mostly of the same class as the last one; in each pass every image of the client comes by once.
 
     Each class is shuffled and cut into runs, and the runs come in a random order: the finite form of a chain that keeps its
@@ -88,9 +69,6 @@ class Markov(StreamRule):
         if not 0 <= self.passing <= WINDOW:
             raise SettingError(f"passing = {self.passing}: must be a whole number, 0 to {WINDOW:,}")
 
-    def earliest(self, t: int) -> int:
-        return self.passing * (t - 1)
-
     def orders(
         self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
     ) -> Iterator[tuple[slice, Ints]]:
@@ -102,14 +80,13 @@ class Markov(StreamRule):
             begins, inside[least] = cut * self.mixing < 1, -1.0
             begins[least] = True
             order = np.lexsort((inside, label))
-            heads = order[begins[order]]
-            drawn = uniform(seed, Purpose.STREAM, begin + heads, client)[np.cumsum(begins[order]) - 1]
+            drawn = uniform(seed, Purpose.STREAM, at[order[begins[order]]], client)[np.cumsum(begins[order]) - 1]
             yield slice(place, place + 1), order[np.argsort(drawn, kind="stable")][None]
 
 
-KINDS = {"reshuffle": Reshuffle, "replacement": Replacement, "stop": Stop, "markov": Markov}
-STREAM = Slot("stream", StreamRule, KINDS)
-RESHUFFLE = Reshuffle()
+KINDS = {"reshuffle": Reshuffle, "replacement": Replacement, "stop": Stop, "markov": MarkovStream}
+STREAM = Slot("stream", Reshuffle, KINDS)
+RESHUFFLE, NONE = Reshuffle(), np.empty(0, np.int64)
 
 
 class StreamRows(NamedTuple):
@@ -124,9 +101,7 @@ class StreamRows(NamedTuple):
 class Stream:
     """The endless stream of every client for one seed; `labels`, of the training set, are for rules by class."""
 
-    def __init__(
-        self, owned: Owners | Sequence[Ints], seed: int, rule: StreamRule = RESHUFFLE, labels: Ints | None = None
-    ) -> None:
+    def __init__(self, owned: Owners | Sequence[Ints], seed: int, rule: Reshuffle = RESHUFFLE, labels: Ints = NONE) -> None:
         self.seed, self.rule, self.labels = seed, rule, labels
         self.owners: Owners = OwnerTable(owned) if isinstance(owned, Sequence) else owned
         self.lengths = self.owners.lengths
@@ -161,7 +136,7 @@ class Stream:
         self._draw(wanted)
         orders = [self._orders[key] for key in wanted.tolist()]
         starts = np.cumsum([0, *map(len, orders)])
-        own: Ints = np.concatenate([np.empty(0, np.int64), *orders])[starts[which] + place]
+        own: Ints = np.concatenate([NONE, *orders])[starts[which] + place]
         return own
 
     def _draw(self, wanted: Ints) -> None:
@@ -177,7 +152,6 @@ class Stream:
                 self._orders |= zip(new[alike[some]].tolist(), drawn.astype(np.int32), strict=True)
 
     def _classes(self, client: int) -> Ints:
-        assert self.labels is not None
         own = np.arange(self.lengths[client])
         return np.asarray(self.labels[self.owners.rows(np.full_like(own, client), own)])
 

@@ -145,7 +145,8 @@ class Simulation:
         rule = self.experiment.policies[name].selection
         if rule is not None and data.chooses(rule):
             return ChoosingSource(*shared, self.world, data, rule, self.seeds)
-        return StreamSource(*shared) if data.as_admitted else PurchaseSource(*shared, self.world, data)
+        in_order = data.changes is None and not data.late and not data.stream.passing
+        return StreamSource(*shared) if in_order else PurchaseSource(*shared, self.world, data)
 
     # one round
 
