@@ -121,7 +121,7 @@ def digits(seed):
         return ((images.reshape(len(images), -1) / 255.0) - data.mean[0]) / data.std[0]
 
     x, y = pixels(data.train_images), data.train_labels
-    owners = Stream(Pairs().split(y, 10, seed, {}), seed, "reshuffle")
+    owners = Stream(Pairs().split(y, 10, seed, {}), seed)
 
     def stream(m, i):
         (row,) = owners.at(np.array([m]), np.array([i])).rows

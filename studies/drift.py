@@ -3,24 +3,26 @@
 from functools import partial
 from pathlib import Path
 
-from headgate.analysis.formatting import DASH, plus_minus
+from headgate.analysis.formatting import DASH, listed, plus_minus
 from headgate.analysis.intervals import Difference
 from headgate.analysis.limits import holm
 from headgate.analysis.savings import Row, paired
-from studies.comparisons import clear, rows_of, title
+from studies.comparisons import Found, clear, gap, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 
-MOVING = (
-    "drift-sudden",
-    "drift-gradual",
-    "drift-recurring",
-    "drift-wandering-sudden",
-    "drift-wandering-recurring",
-    "drift-fixed-sudden",
-    "drift-fixed-recurring",
-)
+_TWO = [f"{prices}-{world}" for prices in ("wandering", "fixed") for world in ("sudden", "recurring")]
+MOVING = tuple(f"drift-{world}" for world in ("sudden", "gradual", "recurring", *_TWO))
 CALM = "drift-calm"
-DRIFT = (*MOVING, CALM, "drift-keeping")
+STREAMS = ("streams-1", "streams-10", "streams-50", "streams-200", "streams-flow-50")
+"""where the next sample depends on the last one"""
+BESIDE = {
+    "less even": ("whole", "even"),
+    "less constant": ("whole", "constant"),
+    "reservoir": ("reservoir", "headgate"),
+    "class balance": ("class-balanced", "headgate"),
+    "class balance, even": ("even-class-balanced", "even"),
+}
+DRIFT = (*MOVING, CALM, "drift-keeping", *STREAMS)
 OURS, RIVALS = "alert", ("headgate", "constant", "rccda")
 KEYS = {"daily": 100.0, "depth": 100.0, "length": 1.0, "money": 1.0, "last": 100.0}
 """measures of a world that moves, and what makes them points, rounds or money"""
@@ -54,22 +56,29 @@ def drift_content(folder: Path) -> StudyContent:
         "calm": plus_minus(paired(calm[OURS], calm["headgate"], "mean"), 2, signs=True),
         **{rival: counts(worlds, rival) for rival in RIVALS},
     }
-    return StudyContent(table(["world", "beside", "daily", "dip", "lasts", "costs", "last"], lines), numbers, draw)
+    header = ["world", "beside", "daily", "dip", "lasts", "costs", "last"]
+    streams, more = dependent(found)
+    return StudyContent(table(header, lines), {**numbers, "streams": streams}, draw, more=f"## Dependent streams\n\n{more}")
+
+
+def dependent(found: Found) -> tuple[dict[str, str], str]:
+    """What dependence does to whole buffers and to the newest: every difference by its name, and a table of them."""
+    said, lines = dict[str, str](), []
+    for name in (name for name in STREAMS if name in found):
+        rows = {row["policy"]: row for row in found[name]}
+        rows = {"whole": rows["headgate"], **rows}
+        for key in ("best", "last"):
+            gaps = [gap(rows[one], rows[other], key) for one, other in BESIDE.values()]
+            lines.append([title(name).partition(", ")[2], key, f"{100 * rows['whole'][key][0]:.1f}", *gaps])
+            said |= {f"{name} {key} {which}": each for which, each in zip(BESIDE, gaps, strict=True)}
+    return said, table(["stream", "by", "whole (%)", *BESIDE], lines)
 
 
 def counts(worlds: dict[str, dict[str, Row]], rival: str) -> str:
     """In how many worlds it clearly loses less, is back sooner, ends higher and ends lower."""
-    signs = {
-        key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in worlds.values()]
-        for key in ("daily", "length", "last")
-    }
-    less, sooner, higher, lower = (
-        signs["daily"].count(1),
-        signs["length"].count(-1),
-        signs["last"].count(1),
-        signs["last"].count(-1),
-    )
-    return f"{less}, {sooner}, {higher} and {lower}"
+    asked = (("daily", 1), ("length", -1), ("last", 1), ("last", -1))
+    signs = {key: [clear(paired(rows[OURS], rows[rival], key, KEYS[key])) for rows in worlds.values()] for key, _ in asked}
+    return listed([str(signs[key].count(sign)) for key, sign in asked])
 
 
 def _gap(gap: Difference | None, key: str) -> str:

@@ -13,14 +13,7 @@ from studies import recipe
 from studies.comparisons import Found, clear, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 
-SELECTION = (
-    "looking-calm",
-    "looking-sudden",
-    "looking-lenet-calm",
-    "looking-lenet-sudden",
-    "looking-cifar10-calm",
-    "looking-cifar10-sudden",
-)
+SELECTION = tuple(f"looking-{net}{world}" for net in ("", "lenet-", "cifar10-") for world in ("calm", "sudden"))
 COMES_ROUND = "looking-cifar10-calm"
 """where clients have so few samples that they see each of them more than once"""
 BUYING = ("entropy", "margin", "vessal", "coreset")

@@ -25,6 +25,7 @@ SLOTS = {
     "prices": "headgate.registry:PRICES",
     "data": "headgate.learning.data:DATA",
     "partition": "headgate.learning.partition:PARTITION",
+    "stream": "headgate.learning.streams:STREAM",
     "concept": "headgate.learning.concepts:CONCEPT",
     "change": "headgate.learning.concepts:CHANGES",
     "model": "headgate.learning.models:MODEL",

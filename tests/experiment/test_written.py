@@ -17,6 +17,7 @@ from headgate.experiment import build, load
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
+from headgate.learning.streams import STREAM
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,6 +136,10 @@ PARTITIONS = {
     "dirichlet": table("dirichlet", {"alpha": st.floats(0.1, 9)}),
     "column": table("column", {"column": st.just("writer")}),
 }
+STREAMS = {
+    **{kind: st.just(kind) for kind in ("reshuffle", "replacement", "stop")},
+    "markov": table("markov", {"mixing": st.floats(1, 99)}, passing=st.integers(0, 9)),
+}
 SERVERS = {
     "average": table("average", {}),
     "momentum": table("momentum", {}, momentum=SOME, lr=SOME),
@@ -183,7 +188,7 @@ def recipes(draw):
         "run": run,
         "bound": draw(st.fixed_dictionaries({}, optional={"pdim": st.floats(1, 200), "D": st.floats(1, 900)})),
         "policies": {f"my {name}": {"kind": name, **draw(settings_of(name, known[name]))} for name in names},
-        "data": {"partition": draw(st.one_of(*PARTITIONS.values())), "stream": draw(st.sampled_from(["reshuffle", "stop"]))},
+        "data": {"partition": draw(st.one_of(*PARTITIONS.values())), "stream": draw(st.one_of(*STREAMS.values()))},
         "server": draw(st.one_of(*SERVERS.values())),
         "objective": objective,
         "training": draw(st.fixed_dictionaries({}, optional={"lr": SOME, "average": SOME, **cohort})),
@@ -195,6 +200,7 @@ def test_the_recipes_below_have_every_kind_there_is():
     assert {*COMMON, "per-client"} == set(PRICES)
     assert {"fifo", "kstep", "reservoir", "class-balanced", "static", "dynamic"} == set(RULES)
     assert PARTITIONS.keys() == PARTITION.kinds.keys()
+    assert STREAMS.keys() == STREAM.kinds.keys()
     assert SERVERS.keys() == SERVER.kinds.keys()
     assert OBJECTIVES.keys() == OBJECTIVE.kinds.keys()
 

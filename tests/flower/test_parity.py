@@ -134,6 +134,18 @@ CASES = {
         "data.partition=iid",
         "data.partition.per_client=4",
     ],
+    "a dependent stream": ['run.policies=["headgate"]', "data.stream={kind='markov', mixing=4}", "data.partition=iid"],
+    **{
+        f"a dependent stream that flows, buying by {rule}": [
+            "run.policies=['one']",
+            f"policies.one={{kind='headgate', rule='class-balanced', selection='{rule}'}}",
+            "data.window=2",
+            "data.keep=3",
+            "data.stream={kind='markov', mixing=4, passing=3}",
+            "data.partition=iid",
+        ]
+        for rule in ("first", "random", "margin")
+    },
     "a cohort in mini-batches": [
         'run.policies=["acdpp"]',
         "training.cohort=4",
@@ -193,8 +205,10 @@ def test_the_simulator_and_flower_do_the_same(case, tmp_path, no_fsync):
     task = task_of(recipe, tuple(overrides))
     app = recipe_client(recipe, overrides, store=tmp_path / "stores")
     grid = FakeGrid({100 + m: Node(app, m) for m in range(task.experiment.system.clients)})
-    with closing(AdmissionStrategy(task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0))) as strategy:
-        strategy.start(grid, task.start(), evaluate_fn=task.evaluate)
+    for until in (2, None):  # the server begins again after round 2, and so do clients: they know what their stores hold
+        with closing(AdmissionStrategy(task.experiment, tmp_path / "run", discipline=Discipline(gather=0.0))) as strategy:
+            strategy.start(grid, task.start(), num_rounds=until, evaluate_fn=task.evaluate)
+        task_of.cache_clear()
     assert_same(task, tmp_path / "run", tmp_path / "stores")
 
 

@@ -11,7 +11,7 @@ from headgate.learning.concepts import Concept, OfClasses, Prior, Rotated, SeaTh
 from headgate.learning.data import Sea
 from headgate.learning.datasets import dataset_of, hold_out, load_dataset
 from headgate.learning.drift import DriftingData
-from headgate.learning.streams import Stream
+from headgate.learning.streams import RESHUFFLE, Stop, Stream
 
 DIGITS = load_dataset("digits")
 SWAP = (1, 0, 3, 2, 5, 4, 7, 6, 9, 8)
@@ -23,9 +23,10 @@ def moving(concepts, *more, dataset=DIGITS):
     return DriftingData(e.data, dataset, e.seeds[:2], e.system.clients)
 
 
-def stream_of(made, seed=3, kind="reshuffle", dataset=DIGITS):
+def stream_of(made, seed=3, rule=RESHUFFLE, dataset=DIGITS):
     owners = load("digits").data.partition.split(dataset.train_labels, 10, seed, {})
-    return Stream(owners, seed, kind), made.stream(Stream(owners, seed, kind), 20)
+    stream = Stream(owners, seed, rule, dataset.train_labels)
+    return stream, made.stream(stream, 20)
 
 
 def test_a_quarter_to_the_left_is_exact():
@@ -127,8 +128,8 @@ def test_a_client_who_would_have_nothing_is_refused_and_one_who_never_gets_there
 def test_what_holds_images_back_is_refused_where_streams_end_or_owners_are_not_written_down():
     made = moving("['same', {kind='prior', weights=[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}]")
     with pytest.raises(SettingError, match="a stream that stops"):
-        stream_of(made, kind="stop")
-    lazy = Stream(load("digits").data.partition.owners(DIGITS.train_labels, 10, 0, {}), 0, "reshuffle")
+        stream_of(made, rule=Stop())
+    lazy = Stream(load("digits").data.partition.owners(DIGITS.train_labels, 10, 0, {}), 0)
     with pytest.raises(SettingError, match="not written down"):
         made.stream(lazy, 5)
 

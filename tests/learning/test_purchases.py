@@ -11,7 +11,7 @@ from headgate.control.scores import Scores
 from headgate.control.selection import KINDS
 from headgate.learning.data import Data
 from headgate.learning.purchases import ChoosingSource, PurchaseSource, find_all, held_admissions
-from headgate.learning.streams import StreamRows
+from headgate.learning.streams import MarkovStream, StreamRows
 from studies.zoo.kcentre import KCentre
 
 CLIENTS, CONCEPTS = 3, 8
@@ -56,17 +56,21 @@ def ledger_of(admitted, held, places):
     keep=st.integers(0, 5),
     end=st.none() | st.integers(0, 30),
     late=st.integers(0, 2),
+    passing=st.sampled_from([0, 0, 3, 9]),
     rounds=st.lists(st.lists(st.integers(0, 4), min_size=2 * CLIENTS, max_size=2 * CLIENTS), min_size=1, max_size=8),
     held=st.integers(1, 6),
 )
-def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(places, rule, window, keep, end, late, rounds, held):
-    """As many as were ordered or could be had; the newest of the rest are kept; labels come late."""
+def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(
+    places, rule, window, keep, end, late, passing, rounds, held
+):
+    """As many as were ordered or could be had; the newest of the rest are kept; labels come late; streams may flow on."""
     window, keep = (1, 0) if rule == "" else (window, keep)
+    passing = passing if end is None else 0
     ends = None if end is None else np.full((2, CLIENTS), end)
-    source = source_of(rule, Data(window=window, keep=keep, late=late), ends)
+    source = source_of(rule, Data(window=window, keep=keep, late=late, stream=MarkovStream(5.0, passing)), ends)
     known, ledger = source.open(), ledger_of(np.zeros((2, CLIENTS), np.int64), held, places)
     bought = {(s, m): [] for s in range(2) for m in range(CLIENTS)}
-    spare, looked = {key: [] for key in bought}, dict.fromkeys(bought, 0)
+    spare, looked, next_ = {key: [] for key in bought}, dict.fromkeys(bought, 0), dict.fromkeys(bought, 0)
     everybody = np.tile(np.arange(CLIENTS), (2, 1))
     for t, orders in enumerate(rounds, start=1):
         ordered, before = np.array(orders).reshape(2, CLIENTS), ledger
@@ -74,10 +78,11 @@ def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(places, ru
         after = source.after_purchase(t, known, before, count)
         ledger = ledger_of(before.admitted + count, held, places)
         for (s, m), own in bought.items():
+            next_[s, m] = max(next_[s, m], passing * (t - 1))
             fresh = window * int(count[s, m] if end is None else ordered[s, m])
             fresh = fresh if end is None else min(window * int(count[s, m]), max(end - looked[s, m], 0))
-            before_it = [*spare[s, m], *((looked[s, m] + i, t % CONCEPTS) for i in range(fresh))]
-            looked[s, m] += fresh
+            before_it = [*spare[s, m], *((next_[s, m] + i, t % CONCEPTS) for i in range(fresh))]
+            looked[s, m], next_[s, m] = looked[s, m] + fresh, next_[s, m] + fresh
             assert after.looked[s, m] == (looked[s, m] if rule else 0)
             each = np.arange(before.admitted[s, m], ledger.admitted[s, m])
             rows = source.find(after, each * 0 + s, each * 0 + m, each).rows
@@ -92,7 +97,7 @@ def test_nothing_is_bought_twice_and_what_is_held_is_known_as_it_came(places, ru
                 left = [one for one in before_it if one not in found]
                 spare[s, m] = left[max(len(left) - keep, 0) :] if keep else []
             kept = after.spare[s, m]
-            assert [(p, row // CLIENTS % CONCEPTS) for p, _, row in kept.tolist() if p >= 0] == spare[s, m]
+            assert [divmod(row // CLIENTS, CONCEPTS) for p, _, row in kept.tolist() if p >= 0] == spare[s, m]
         known = source.after_round(after, ledger)
         owner, admissions = held_admissions(ledger, everybody)
         assert len(known.key) == len(owner)  # of samples that are held, and of no others

@@ -178,6 +178,13 @@ def test_what_is_refused():
         ("data.keep=-1", r"data\.keep = -1: must be"),
         ("data.late=-1", r"data\.late = -1: must be"),
         ("data.look=-0.5", r"data\.look = -0\.5: must be"),
+        ("data.stream=markof", r"data\.stream\.kind = markof: no such stream; did you mean markov"),
+        ("data.stream={kind='markov'}", r"data\.stream\.mixing: is missing"),
+        ("data.stream={kind='markov', mixing=0.5}", r"data\.stream\.mixing = 0\.5: must be at least 1 sample"),
+        (
+            "data.stream={kind='markov', mixing=5, passing=-1}",
+            r"data\.stream\.passing = -1: must be a whole number, 0 to 1,000",
+        ),
         ("policies.headgate.selection='entrpy'", r"policies\.headgate\.selection\.kind = entrpy: .*did you mean entropy"),
     ):
         with pytest.raises(SettingError, match=match):

@@ -135,20 +135,6 @@ def test_an_image_in_another_look_is_a_new_sample_and_one_that_merely_comes_late
     assert later[-1]["N"] == 200
 
 
-@pytest.mark.parametrize("changes", CHANGES)
-def test_a_run_that_goes_on_later_or_prepares_ahead_is_the_same(changes):
-    settings = [THREE, CHANGES[changes], *POLICIES]
-    whole, broken = simulation_of(*settings), simulation_of(*settings)
-    whole.overlap = True
-    rows = [whole.step().metrics for _ in range(12)]
-    for _ in range(7):
-        broken.step()
-    later = simulation_of(*settings)
-    later.restore(7, broken.tensors(), broken.ledgers)
-    for t in range(7, 12):
-        np.testing.assert_equal(later.step().metrics, rows[t])
-
-
 def test_a_cohort_of_many_clients_in_a_world_that_changes():
     more = ["system.clients=1500", "training.cohort=20", "run.policies=['constant']", "run.rounds=4", "system.budget=9000"]
     rows = played(simulation_of(THREE, "data.changes={kind='sudden', rounds=[3]}", *more))

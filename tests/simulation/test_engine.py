@@ -45,18 +45,6 @@ def test_all_policies_meet_the_same_samples_and_start_from_the_same_model():
     assert not np.array_equal(simulation.theta[0], simulation.theta[1])
 
 
-def test_runs_together_equal_runs_alone():
-    _, together, rounds = played('run.policies=["acdpp", "oracle"]')
-    for p, name in enumerate(("acdpp", "oracle")):
-        for s in range(2):
-            _, alone, own = played(f'run.policies=["{name}"]', "run.seeds=1", f"run.first_seed={s}")
-            assert np.allclose(alone.theta[0], together.theta[2 * p + s], rtol=1e-10, atol=1e-12)
-            for ours, theirs in zip(rounds, own, strict=True):
-                row = ours.metrics[2 * p + s]
-                assert row["test_accuracy"] == pytest.approx(theirs.metrics[0]["test_accuracy"], abs=1e-12)
-                assert ours.clients[2 * p + s]["held"] == theirs.clients[0]["held"]
-
-
 def test_an_image_that_comes_by_again_is_not_a_new_sample():
     """The oracle empties streams of a hundred or so images quickly; N cannot exceed what clients own."""
     _, simulation, rounds = played(

@@ -64,6 +64,8 @@ FEATURES = {
     "clients that choose": CHOOSING,
     "clients that choose, in a world that changes": [*CHOOSING, CONCEPTS, RECURRING],
     "clients that choose, labels late": [*CHOOSING, "data.late=2"],
+    "dependent streams": ["data.stream={kind='markov', mixing=8}"],
+    "dependent streams that flow": [*CHOOSING, "data.stream={kind='markov', mixing=8, passing=7}"],
     "many clients": ["system.clients=20000", "system.budget=110000", "data.partition={kind='pairs'}", "training.cohort=40"],
 }  # fmt: skip
 

@@ -29,7 +29,11 @@ def same_state(one, other):
             assert np.array_equal(getattr(ledger, field), getattr(other.ledgers[name], field)), field
 
 
-@pytest.mark.parametrize("settings", [[], ["training.lr=1e38"], ["data.stream=stop", "data.partition.per_class=10"]])
+FLOWING = ["data.stream={kind='markov', mixing=5, passing=9}", "data.concepts=['same', 'rotated']"]
+FLOWING += ["data.changes={kind='gradual', start=2, stop=7}"]
+
+
+@pytest.mark.parametrize("settings", [[], ["training.lr=1e38"], ["data.stream=stop", "data.partition.per_class=10"], FLOWING])
 def test_rounds_and_states_are_the_same_either_way(settings):
     plain, ahead = begun(False, *settings), begun(True, *settings)
     for _ in range(8):

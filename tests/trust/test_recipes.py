@@ -21,6 +21,7 @@ from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
+from headgate.learning.streams import STREAM
 from headgate.reading import parse_toml
 from headgate.registry import POLICY, PRICES, RETENTION
 from headgate.theory.bound import BoundConstants
@@ -32,7 +33,8 @@ LARGE = [1e3, 10**6, 10**9, 1e9, 1e12, 10**15, 1e16, 10**18, 2**63, 2**64, 10**2
 ODD = [1e-9, 1e-90, 1e-300, 5e-324, -0.0, -1, -0.5, -1e300, -(10**20), *map(float, ("nan", "inf", "-inf")), True, False, None]
 TEXTS = ["", "x", "buffer", "none", "open", "fifo", "os:system", "a[/b]", "\x1b[2J", "x" * 500, "x" * 20_000, "\u202e", "../.."]
 TABLES = {"system": SystemTable, "run": RunTable, "bound": BoundConstants, "training": Training}
-PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER, "objective": OBJECTIVE, "data.partition": PARTITION}
+PARTS = {"prices": PRICES, "model": MODEL, "server": SERVER, "objective": OBJECTIVE}
+PARTS |= {"data.partition": PARTITION, "data.stream": STREAM}
 BROKEN = ["[", "]", '"', "\0", "9" * 5000, "[" * 3000, "=", "\n", "\u2028"]
 NUMBERS = st.one_of(*[st.sampled_from(each) for each in (FINE, FINE, LARGE, ODD)])
 ANY = st.recursive(

@@ -44,6 +44,7 @@ class Purpose(IntEnum):
     GENERATED = 16
     SELECTION = 17
     TEST = 18
+    STREAM_RUN = 19
 
 
 def philox(

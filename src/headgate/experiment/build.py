@@ -19,6 +19,7 @@ from headgate.learning.models import MODEL
 from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
+from headgate.learning.streams import STREAM
 from headgate.registry import POLICY, PRICES, Search, Untrusted, fill, make, nearest
 from headgate.theory.bound import BoundConstants
 
@@ -94,12 +95,11 @@ def _bound(table: Mapping[str, Any]) -> BoundConstants:
 def _data(table: Mapping[str, Any], search: Search) -> Data:
     source = {"kind": "digits"} | {key: value for key, value in table.items() if key not in DEALT}
     own = {key: table[key] for key in DEALT if key in table}
-    if "partition" in own:
-        own["partition"] = make(PARTITION, own["partition"], "data.partition", search)
+    for key, slot in (("partition", PARTITION), ("stream", STREAM), ("changes", CHANGES)):
+        if key in own:
+            own[key] = make(slot, own[key], f"data.{key}", search)
     if "concepts" in own:
         own["concepts"] = _concepts(own["concepts"], search)
-    if "changes" in own:
-        own["changes"] = make(CHANGES, own["changes"], "data.changes", search)
     made: Data = fill(Data, {"source": make(DATA, source, "data", search), **own}, "data", search)
     return made
 

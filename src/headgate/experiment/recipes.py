@@ -131,7 +131,7 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     table = raw
     for part in parts[:-1]:
         said = table.setdefault(part, {})
-        if isinstance(said, str) and part in ("rule", "partition", "changes"):
+        if isinstance(said, str) and part in ("rule", "partition", "stream", "changes"):
             said = table[part] = {"kind": said}
         if not isinstance(said, dict):
             raise SettingError(f"{shown('.'.join(parts))}: {shown(part)} is not a section")

@@ -89,7 +89,7 @@ class RecipeTask:
         """Where the world stands still."""
         data, clients = self.experiment.data, self.experiment.system.clients
         owners = data.partition.split(self.dataset.train_labels, clients, self.seed, self.dataset.columns)
-        return Stream(owners, self.seed, data.stream)
+        return Stream(owners, self.seed, data.stream, self.dataset.train_labels)
 
     @cached_property
     def stream_in_rounds(self) -> Stream | DriftingStream:
@@ -99,8 +99,8 @@ class RecipeTask:
     def served(self, client: int, positions: Ints, t: int | None) -> StreamRows:
         """What comes at these positions of a client's stream when it is read in round t."""
         clients = np.full_like(positions, client)
-        if t is None and self.experiment.data.changes is not None:
-            raise SettingError("data.changes: a stream that changes must be told the round")
+        if t is None and (self.experiment.data.changes is not None or self.stream.rule.passing):
+            raise SettingError("data.changes, data.stream.passing: a stream that goes on by itself must be told the round")
         return self.stream_in_rounds.at(clients, positions, self.world.at(t or 0)[0, clients])
 
     def model(self) -> nn.Module:
@@ -226,10 +226,11 @@ class RecipeSource:
 
     def read(self, cursor: int, count: int, taken: Taken) -> Batch:
         stream, data = self.task.stream, self.task.seen
-        last = cursor + count
-        if stream.kind == "stop":
-            last = max(min(last, int(stream.lengths[self.client])), cursor)
-        positions: Ints = np.arange(cursor, last)
+        first = max(cursor, stream.rule.passing * ((self.t or 1) - 1))
+        last = first + count
+        if stream.rule.ends:
+            last = max(min(last, int(stream.lengths[self.client])), first)
+        positions: Ints = np.arange(first, last)
         numbers, rows = self.task.served(self.client, positions, self.t)
         samples = [
             Sample(str(number), pack(data.train_images[row]), int(data.train_labels[row]))

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from headgate.control.checks import checksum, inside_unit, zero_or_more
 from headgate.control.selection import FirstCome, Selection
@@ -12,6 +12,7 @@ from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.learning.concepts import CHANGES, CONCEPT, THRESHOLD, Concept, DriftKind, above, features
 from headgate.learning.partition import PARTITION, Pairs, Partition
+from headgate.learning.streams import RESHUFFLE, STREAM, Reshuffle
 from headgate.limits import CONCEPTS, ROUNDS, SAMPLES, WINDOW, memory
 from headgate.reading import read_bytes
 from headgate.registry import Search, Slot, call_outside, fill, find_outside, shown_kind, table_of
@@ -154,7 +155,7 @@ class Data:
 
     source: DataSource = field(default_factory=Digits)
     partition: Partition = field(default_factory=Pairs)
-    stream: Literal["reshuffle", "replacement", "stop"] = "reshuffle"
+    stream: Reshuffle = RESHUFFLE
     validation: float = 0.0
     """share of the training images of each class that no client gets; models are judged by them too, beside the test set"""
     concepts: tuple[Concept, ...] = ()
@@ -210,8 +211,9 @@ class Data:
         return dataset_of(self.kind, self.source.load())
 
     def table(self) -> dict[str, Any]:
-        dealt = table_of(PARTITION, self.partition)
-        own = {**table_of(DATA, self.source), "partition": dealt, "stream": self.stream, "validation": self.validation}
+        dealt, stream = table_of(PARTITION, self.partition), table_of(STREAM, self.stream)
+        said = stream if len(stream) > 1 else stream["kind"]
+        own = {**table_of(DATA, self.source), "partition": dealt, "stream": said, "validation": self.validation}
         if self.changes is not None:
             own["concepts"] = [table_of(CONCEPT, each) for each in self.concepts]
             own["changes"] = table_of(CHANGES, self.changes)

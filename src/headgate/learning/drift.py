@@ -158,18 +158,15 @@ class DriftingStream:
         where, owners = f"data.concepts[{number}]", self._whole.owners
         if not isinstance(owners, OwnerTable):
             raise SettingError(f"{where}: holds images back; of so many clients it is not written down who owns which")
-        if self._whole.kind == "stop":
+        if self._whole.rule.ends:
             raise SettingError(f"{where}: holds images back; a stream that stops would end at another place in every concept")
-        stays = there[owners.table]
-        client = np.repeat(np.arange(owners.lengths.size), owners.lengths)
-        left = np.bincount(client[stays], minlength=owners.lengths.size)
-        self._check_nobody_is_idle(number, np.flatnonzero(left == 0), rounds)
-        spare = np.maximum(left, 1)  # one who is never in the concept: nobody will ask
-        edges = np.cumsum(left)[:-1]
-        owned = [rows if rows.size else np.zeros(1, np.int64) for rows in np.split(owners.table[stays], edges)]
-        numbers = np.zeros(int(spare.sum()), dtype=np.int64)
-        numbers[np.arange(left.sum()) + np.repeat(np.cumsum(spare - left) - (spare - left), left)] = np.flatnonzero(stays)
-        return Stream(owned, self._whole.seed, self._whole.kind), numbers
+        kept = [own[there[own]] for own in np.split(owners.table, owners.starts[1:])]
+        self._check_nobody_is_idle(number, np.flatnonzero([not own.size for own in kept]), rounds)
+        nobodys = np.zeros(1, np.int64)  # of one who is never in the concept: nobody will ask
+        each = np.split(np.flatnonzero(there[owners.table]), np.cumsum([own.size for own in kept])[:-1])
+        numbers = np.concatenate([own if own.size else nobodys for own in each])
+        rule, labels = self._whole.rule, self._whole.labels
+        return Stream([own if own.size else nobodys for own in kept], self._whole.seed, rule, labels), numbers
 
     def _check_nobody_is_idle(self, number: int, empty: Ints, rounds: int) -> None:
         """Refuses clients who own nothing of what comes by in a concept that they will be in."""

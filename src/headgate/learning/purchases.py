@@ -68,7 +68,10 @@ class PurchaseTable:
     looked: Ints
     """samples of its stream that each client has had before it, (S, M)"""
     spare: Ints
-    """(position, number, row) of unlabelled samples that each client keeps, the newest last, then −1, (S, M, keep, 3)"""
+    """(place among those it has had before it, number, row) of unlabelled samples that each client keeps, the newest last, then
+    −1, (S, M, keep, 3)"""
+    passed: Ints | None = None
+    """samples of its stream that have gone by before each client without its having them, (S, M); None: streams wait"""
 
     def find(self, keys: Ints) -> Ints:
         """Return the places of these samples in the table."""
@@ -88,14 +91,14 @@ class PurchaseTable:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return all that `restored` needs."""
-        return {own.name: getattr(self, own.name) for own in fields(self)}
+        return {own.name: array for own in fields(self) if (array := getattr(self, own.name)) is not None}
 
     def restored(self, saved: Mapping[str, NDArray[Any]]) -> "PurchaseTable":
         """Return the table that was saved; refused where it is not of as many runs, clients and places."""
         for name in ("looked", "spare"):
             if saved[name].shape != getattr(self, name).shape:
                 raise ValueError(f"{name} is {saved[name].shape}, must be {getattr(self, name).shape}")
-        return PurchaseTable(**{own.name: saved[own.name].astype(getattr(self, own.name).dtype) for own in fields(self)})
+        return PurchaseTable(**{name: saved[name].astype(array.dtype) for name, array in self.tensors().items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,15 +182,24 @@ class PurchaseSource(StreamSource):
     def _empty(self, keep: int) -> PurchaseTable:
         shape, none = (len(self.streams), self.clients), np.zeros(0, np.int32)
         spare = np.full((*shape, keep, 3), -1, np.int64)
-        return PurchaseTable(np.zeros(0, np.int64), none, none, none, np.zeros(shape, np.int64), spare)
+        looked = np.zeros(shape, np.int64)
+        passed = looked if self.data.stream.passing else None
+        return PurchaseTable(np.zeros(0, np.int64), none, none, none, looked, spare, passed)
 
     def after_purchase(self, t: int, known: PurchaseTable | None, before: Ledger, admitted: Ints) -> PurchaseTable | None:
         assert known is not None
         each, count = np.arange(admitted.size), admitted.ravel()
         seeds, clients = np.divmod(np.repeat(each, count), self.clients)
-        keys = spans((each << ADMISSIONS) + before.admitted.ravel(), count)
+        keys, known = spans((each << ADMISSIONS) + before.admitted.ravel(), count), self._later(t, known, before.admitted)
         positions = keys & (1 << ADMISSIONS) - 1
+        if known.passed is not None:
+            positions += known.passed[seeds, clients]
         return known.with_new(t, keys, *self._serve(seeds, clients, positions, self.world.at(t)[seeds, clients]))
+
+    def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
+        """What is known in round t of streams that flow on, of which clients have had so many samples, (S, M)."""
+        by_now = self.data.stream.passing * (t - 1)
+        return known if known.passed is None else replace(known, passed=np.maximum(known.passed, by_now - had))
 
     def after_round(self, known: PurchaseTable | None, after: Ledger) -> PurchaseTable:
         assert known is not None
@@ -239,6 +251,7 @@ class ChoosingSource(PurchaseSource):
         assert known is not None
         spare, keys, bought = known.spare.copy(), [np.zeros(0, np.int64)], [np.zeros((0, 3), np.int64)]
         fresh, concepts = self._fresh(known, admitted), self.world.at(t)
+        known = self._later(t, known, known.looked)
         for s, stream in enumerate(self.streams):
             clients = np.flatnonzero(admitted[s])
             if not clients.size:
@@ -256,13 +269,15 @@ class ChoosingSource(PurchaseSource):
     def _offer(
         self, stream: Stream | DriftingStream, known: PurchaseTable, s: int, clients: Ints, fresh: Ints, concepts: Ints
     ) -> Ints:
-        """(position, number, row) of what these clients have before them: what they kept, and new samples; −1 at empty places,
+        """(place, number, row) of what these clients have before them: what they kept, and new samples; −1 where there is none,
         (C, W, 3)."""
         nth = np.arange(int(fresh.max(initial=0)))
         owner, place = np.nonzero(nth < fresh[:, None])
-        position = known.looked[s, clients[owner]] + place
+        whose = clients[owner]
+        had = known.looked[s, whose] + place
+        position = had if known.passed is None else had + known.passed[s, whose]
         new = np.full((len(clients), nth.size, 3), -1, np.int64)
-        new[owner, place] = np.stack([position, *stream.at(clients[owner], position, concepts[clients[owner]])], axis=1)
+        new[owner, place] = np.stack([had, *stream.at(whose, position, concepts[whose])], axis=1)
         return np.concatenate([known.spare[s, clients], new], axis=1)
 
     def _candidates(self, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints) -> Candidates:
@@ -316,26 +331,19 @@ def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
 # how often every run has trained on every sample
 
 
-MOST_WRITTEN_OUT = 1 << 24
-"""counts for which there is a place whether they are used or not: 64 MiB"""
-
-
 class UseCounts:
-    """The counts of all runs: one place for each sample of each run, or, if these are too many, for those ever used.
+    """The counts of all runs, one for each sample that a run ever used.
 
     What counts is training: a sample that lies in memory while its client sits a round out is not used in that round, and
     one that is in memory twice is used twice. An image that leaves a client's memory and returns with a later pass of its
-    stream is the same sample and goes on with its old count, so a sample once used is remembered for good. A table of those
-    ever used therefore grows with N, at most to the images that the clients own, and by no more than a cohort's samples a
-    round.
+    stream is the same sample and goes on with its old count, so a sample once used is remembered for good. The table
+    therefore grows with N, at most to the images that the clients own.
     """
 
     def __init__(self, runs: int, samples: int) -> None:
         self.runs, self.samples = runs, samples
-        written_out = runs * samples <= MOST_WRITTEN_OUT
-        self._keys: Ints | None = None if written_out else np.array([-1])
-        """run·samples + sample for each place, ascending, from one that is nobody's; None: the place is the key"""
-        self._counts = np.zeros(runs * samples if written_out else 1, dtype=np.int32)
+        self._keys, self._counts = np.array([-1]), np.zeros(1, dtype=np.int32)
+        """run·samples + sample, ascending, from one that is nobody's, and its count"""
         self.distinct, self.total, self.squares = (np.zeros(runs, dtype=np.int64) for _ in range(3))
 
     def use(self, runs: Ints, samples: Ints) -> None:
@@ -345,8 +353,7 @@ class UseCounts:
 
     def table(self) -> tuple[Ints, NDArray[np.int32]]:
         """(run·samples + sample, count) of all that were ever used: what `restored` needs."""
-        places = np.flatnonzero(self._counts)
-        return (places if self._keys is None else self._keys[places]), self._counts[places]
+        return self._keys[1:], self._counts[1:]
 
     @classmethod
     def restored(cls, runs: int, samples: int, keys: Ints, counts: NDArray[np.int32]) -> "UseCounts":
@@ -356,20 +363,12 @@ class UseCounts:
         return uses
 
     def _add(self, keys: Ints, times: Ints) -> None:
-        places = self._places(keys)
+        places = np.asarray(np.searchsorted(self._keys, keys))
+        new = self._keys.take(places, mode="clip") != keys
+        self._keys, self._counts = np.insert(self._keys, places[new], keys[new]), np.insert(self._counts, places[new], 0)
+        places += np.cumsum(new) - new  # each moved by those put in before it
         before = self._counts[places].astype(np.int64)
         self._counts[places] += times.astype(np.int32)
         edges = np.searchsorted(keys, np.arange(self.runs + 1) * self.samples)
         for sums, terms in ((self.distinct, before == 0), (self.total, times), (self.squares, times * (2 * before + times))):
             sums += np.diff(np.concatenate([[0], np.cumsum(terms, dtype=np.int64)])[edges])
-
-    def _places(self, keys: Ints) -> Ints:
-        """Where the counts of these keys are, which ascend; places are made for those that have none yet."""
-        if self._keys is None:
-            return keys
-        places = np.asarray(np.searchsorted(self._keys, keys))
-        new = self._keys.take(places, mode="clip") != keys
-        if new.any():
-            self._keys, self._counts = np.insert(self._keys, places[new], keys[new]), np.insert(self._counts, places[new], 0)
-            places += np.cumsum(new) - new  # each moved by those put in before it
-        return places

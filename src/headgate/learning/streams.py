@@ -4,7 +4,8 @@ A sample is known by its number among all images of all clients, so that an imag
 time counts as the same sample: "distinct" stays honest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,78 @@ from headgate.control.randomness import Purpose, permutations, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError
 from headgate.learning.partition import Owners, OwnerTable
+from headgate.limits import WINDOW
+from headgate.registry import Slot
 
-KINDS = ("reshuffle", "replacement", "stop")
 KEPT = 1 << 14
 """places of passes that nobody asked for last, kept in case somebody will; when there are more, they all go"""
+
+
+@dataclass(frozen=True)
+class Reshuffle:
+    """A client's images pass by again and again, each time in a new order."""
+
+    ends = False
+    """whether there is one pass only"""
+    passing = 0
+    """samples that come by in each round, bought or not; 0: the stream waits for the buyer"""
+
+    def orders(
+        self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
+    ) -> Iterator[tuple[slice, Ints]]:
+        """Yield (which clients, orders of their `length` images) of the passes that begin at the positions `first`."""
+        return permutations(seed, Purpose.STREAM, np.arange(length), clients, first)
+
+
+@dataclass(frozen=True)
+class Replacement(Reshuffle):
+    """Each position is an independent draw among the client's images."""
+
+
+@dataclass(frozen=True)
+class Stop(Reshuffle):
+    """The stream ends after one pass."""
+
+    ends = True
+
+
+@dataclass(frozen=True)
+class MarkovStream(Reshuffle):
+    """The next sample is mostly of the same class as the last one; in each pass every image of the client comes by once.
+
+    Each class is shuffled and cut into runs, and the runs come in a random order: the finite form of a chain that keeps its
+    class with probability 1 − 1/`mixing` and else draws one by the client's shares. With `mixing` = 1 it is `reshuffle`.
+    """
+
+    mixing: float
+    """mean length of a run, in samples; a class that has fewer images comes in one run"""
+    passing: int = 0
+    """samples that come by in each round, bought or not; 0: the stream waits for the buyer"""
+
+    def __post_init__(self) -> None:
+        if not self.mixing >= 1:
+            raise SettingError(f"mixing = {self.mixing:g}: must be at least 1 sample")
+        if not 0 <= self.passing <= WINDOW:
+            raise SettingError(f"passing = {self.passing}: must be a whole number, 0 to {WINDOW:,}")
+
+    def orders(
+        self, seed: int, clients: Ints, first: Ints, length: int, classes: Callable[[int], Ints]
+    ) -> Iterator[tuple[slice, Ints]]:
+        for place, (client, begin) in enumerate(zip(clients.tolist(), first.tolist(), strict=True)):
+            at, label = begin + np.arange(length), classes(client)
+            cut, inside = uniform(seed, Purpose.STREAM_RUN, np.stack([2 * at, 2 * at + 1]), client)
+            by_class = np.lexsort((cut, label))
+            least = by_class[np.flatnonzero(np.diff(label[by_class], prepend=-1))]  # a class begins where its draw is least
+            begins, inside[least] = cut * self.mixing < 1, -1.0
+            begins[least] = True
+            order = np.lexsort((inside, label))
+            drawn = uniform(seed, Purpose.STREAM, at[order[begins[order]]], client)[np.cumsum(begins[order]) - 1]
+            yield slice(place, place + 1), order[np.argsort(drawn, kind="stable")][None]
+
+
+KINDS = {"reshuffle": Reshuffle, "replacement": Replacement, "stop": Stop, "markov": MarkovStream}
+STREAM = Slot("stream", Reshuffle, KINDS)
+RESHUFFLE, NONE = Reshuffle(), np.empty(0, np.int64)
 
 
 class StreamRows(NamedTuple):
@@ -30,21 +99,16 @@ class StreamRows(NamedTuple):
 
 
 class Stream:
-    """The endless stream of every client for one seed.
+    """The endless stream of every client for one seed; `labels`, of the training set, are for rules by class."""
 
-    `reshuffle` passes over the client's images again and again, each time in a new order;
-    `replacement` draws each position independently; `stop` ends after one pass.
-    """
-
-    def __init__(self, owned: Owners | Sequence[Ints], seed: int, kind: str) -> None:
-        if kind not in KINDS:
-            raise SettingError(f"data.stream = {kind}: must be one of {', '.join(KINDS)}")
-        self.seed, self.kind = seed, kind
+    def __init__(self, owned: Owners | Sequence[Ints], seed: int, rule: Reshuffle = RESHUFFLE, labels: Ints = NONE) -> None:
+        self.seed, self.rule, self.labels = seed, rule, labels
         self.owners: Owners = OwnerTable(owned) if isinstance(owned, Sequence) else owned
         self.lengths = self.owners.lengths
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         """the first sample number of each client, and after the last one how many there are"""
-        self._passes = Passes(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32))
+        self._orders: dict[int, NDArray[np.int32]] = {}
+        """of passes, by client and number of the pass in one number"""
 
     @property
     def samples(self) -> int:
@@ -62,53 +126,37 @@ class Stream:
     def _own(self, clients: Ints, positions: Ints) -> Ints:
         """Which of its own images."""
         lengths = self.lengths[clients]
-        if self.kind == "replacement":
+        if isinstance(self.rule, Replacement):
             return (uniform(self.seed, Purpose.STREAM, positions, clients) * lengths).astype(np.int64)
         nth, place = np.divmod(positions, lengths)
-        if self.kind == "stop" and nth.any():
+        if self.rule.ends and nth.any():
             late = np.flatnonzero(nth)[0]
             raise SettingError(f"data.stream = stop: the stream of client {clients[late]} ends after {lengths[late]} samples")
         wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
-        if not self._passes.hold(wanted):
-            every = np.union1d(self._passes.keys, wanted)
-            few = self.lengths[every >> _NTH_BITS].sum() <= KEPT
-            self._passes = self._shuffled(every if few else wanted)
-        starts = self._passes.starts[np.searchsorted(self._passes.keys, wanted)]
-        own: Ints = self._passes.orders[starts[which] + place].astype(np.int64)
+        self._draw(wanted)
+        orders = [self._orders[key] for key in wanted.tolist()]
+        starts = np.cumsum([0, *map(len, orders)])
+        own: Ints = np.concatenate([NONE, *orders])[starts[which] + place]
         return own
 
-    def _shuffled(self, wanted: Ints) -> "Passes":
-        """The wanted passes: those that are there already, and the others drawn."""
-        clients, nth = wanted >> _NTH_BITS, wanted & (1 << _NTH_BITS) - 1
+    def _draw(self, wanted: Ints) -> None:
+        """Draw the orders of those of these passes that are not there; the others go where they are many."""
+        new = np.array([key for key in wanted.tolist() if key not in self._orders], dtype=np.int64)
+        clients, nth = new >> _NTH_BITS, new & (1 << _NTH_BITS) - 1
         lengths = self.lengths[clients]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        orders = np.empty(starts[-1], dtype=np.int32)
-        _, there, here = np.intersect1d(self._passes.keys, wanted, assume_unique=True, return_indices=True)
-        orders[spans(starts[here], lengths[here])] = self._passes.orders[spans(self._passes.starts[there], lengths[here])]
-        new = np.setdiff1d(np.arange(wanted.size), here, assume_unique=True)
-        for length in np.unique(lengths[new]):
-            alike, places = new[lengths[new] == length], np.arange(length)
-            for some, drawn in permutations(self.seed, Purpose.STREAM, places, clients[alike], nth[alike] * length):
-                orders[starts[alike[some], None] + places] = drawn
-        return Passes(wanted, starts, orders)
+        if new.size and sum(map(len, self._orders.values())) + lengths.sum() > KEPT:
+            self._orders = {key: self._orders[key] for key in np.setdiff1d(wanted, new).tolist()}
+        for length in np.unique(lengths).tolist():
+            alike = np.flatnonzero(lengths == length)
+            for some, drawn in self.rule.orders(self.seed, clients[alike], nth[alike] * length, length, self._classes):
+                self._orders |= zip(new[alike[some]].tolist(), drawn.astype(np.int32), strict=True)
+
+    def _classes(self, client: int) -> Ints:
+        own = np.arange(self.lengths[client])
+        return np.asarray(self.labels[self.owners.rows(np.full_like(own, client), own)])
 
 
 _NTH_BITS = 32
-
-
-class Passes(NamedTuple):
-    """The orders of some passes over clients' images."""
-
-    keys: Ints
-    """client and number of the pass in one number, ascending"""
-    starts: Ints
-    """where each begins in `orders`"""
-    orders: NDArray[np.int32]
-
-    def hold(self, wanted: Ints) -> bool:
-        if self.keys.size == 0:
-            return wanted.size == 0
-        return bool((self.keys.take(np.searchsorted(self.keys, wanted), mode="clip") == wanted).all())
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:

@@ -59,7 +59,8 @@ def streams_of(
     all_of_them = not tried and (experiment.training.cohort is None or clients <= FEW)
     owners = rule.split if all_of_them else rule.owners
     for seed in map(int, seeds):
-        stream = Stream(owners(dataset.train_labels, clients, seed, dataset.columns), seed, experiment.data.stream)
+        owned = owners(dataset.train_labels, clients, seed, dataset.columns)
+        stream = Stream(owned, seed, experiment.data.stream, dataset.train_labels)
         yield world.stream(stream, experiment.rounds)
 
 
@@ -132,7 +133,7 @@ class Simulation:
     def _source(self, name: str) -> StreamSource:
         """Where the samples of a policy's clients come from; their places are stored only where they must be."""
         data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
-        ends = np.stack([stream.lengths for stream in self.streams]) if data.stream == "stop" else None
+        ends = np.stack([stream.lengths for stream in self.streams]) if data.stream.ends else None
 
         def score(asked: tuple[str, ...], seeds: Ints, rows: Ints) -> Scores:
             began = time.perf_counter()
@@ -144,7 +145,8 @@ class Simulation:
         rule = self.experiment.policies[name].selection
         if rule is not None and data.chooses(rule):
             return ChoosingSource(*shared, self.world, data, rule, self.seeds)
-        return StreamSource(*shared) if data.changes is None and not data.late else PurchaseSource(*shared, self.world, data)
+        in_order = data.changes is None and not data.late and not data.stream.passing
+        return StreamSource(*shared) if in_order else PurchaseSource(*shared, self.world, data)
 
     # one round
 

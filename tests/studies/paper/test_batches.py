@@ -31,7 +31,7 @@ def beside(e):
         "buffers": e.system.buffer.tolist(),
         "budget": e.system.budget,
         "weights": [round(float(weight), 12) for weight in e.system.weight],
-        "data": [data.kind, type(dealt).__name__.lower(), *most, data.stream, data.validation],
+        "data": [data.kind, type(dealt).__name__.lower(), *most, type(data.stream).__name__.lower(), data.validation],
         "model": e.model.kind,
         "training": [getattr(training, name) for name in TRAINING],
         "bound": [e.bound.D, e.bound.sigma, e.bound.eta, e.bound.loss, e.bound.pdim],
