@@ -21,6 +21,8 @@ SELECTION = (
     "looking-cifar10-calm",
     "looking-cifar10-sudden",
 )
+CHOOSING = ("choosing-digits", "choosing", "choosing-lenet", "choosing-cifar10", "choosing-imagenette")
+"""margins, lots and the rule that finds out which of them pays"""
 COMES_ROUND = "looking-cifar10-calm"
 """where clients have so few samples that they see each of them more than once"""
 BUYING = ("entropy", "margin", "vessal", "coreset")
