@@ -107,9 +107,9 @@ def _compared() -> dict[str, Sequence[str]]:
     from studies.comparisons import ALSO, BETTER
     from studies.drift import DRIFT
     from studies.savings import SAVINGS
-    from studies.selection import SELECTION
+    from studies.selection import CHOOSING, SELECTION
 
-    return {"better": (*BETTER, *ALSO), "savings": SAVINGS, "drift": DRIFT, "selection": SELECTION}
+    return {"better": (*BETTER, *ALSO), "savings": SAVINGS, "drift": DRIFT, "selection": (*SELECTION, *CHOOSING)}
 
 
 def _list(what: What, quick: bool) -> None:

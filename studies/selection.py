@@ -14,6 +14,8 @@ from studies.comparisons import Found, clear, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 
 SELECTION = tuple(f"looking-{net}{world}" for net in ("", "lenet-", "cifar10-") for world in ("calm", "sudden"))
+CHOOSING = ("choosing-digits", "choosing", "choosing-lenet", "choosing-cifar10", "choosing-imagenette")
+"""margins, lots and the rule that finds out which of them pays"""
 COMES_ROUND = "looking-cifar10-calm"
 """where clients have so few samples that they see each of them more than once"""
 BUYING = ("entropy", "margin", "vessal", "coreset")

@@ -81,13 +81,13 @@ def test_damaged_losses_in_the_store_are_refused(tmp_path):
     with world.store() as store:
         store._db.execute("UPDATE losses SET losses = x'00' WHERE round = 1")
         store._db.commit()
-        with pytest.raises(LedgerError, match="losses of a round are not two for each client"):
+        with pytest.raises(LedgerError, match="losses of a round are not 2 for each client"):
             store.losses()
 
 
 def test_a_client_tells_the_means_of_what_it_has():
     held = HeldSamples([HeldSample(i, str(i), b"", 0, round) for i, round in enumerate((1, 3, 3))], ORDER)
     assert held.new.tolist() == [False, True, True]
-    assert held.loss_metrics([5.0, 1.0, 2.0]) == {"new_loss": 1.5, "held_loss": 5.0}
-    assert held.loss_metrics([np.nan, 1.0, -1e-9]) == {"new_loss": 0.4999999995}
-    assert HeldSamples([HeldSample(0, "0", b"", 0, 3)], ORDER).loss_metrics([1.0]) == {"new_loss": 1.0}
+    assert held.loss_metrics([5.0, 1.0, 2.0]) == {"new_loss": 1.5, "held_loss": 5.0, "new_right": 0.0}
+    assert held.loss_metrics([np.nan, 1.0, -1e-9]) == {"new_loss": 0.4999999995, "new_right": 0.5}
+    assert HeldSamples([HeldSample(0, "0", b"", 0, 3)], ORDER).loss_metrics([1.0]) == {"new_loss": 1.0, "new_right": 0.0}

@@ -119,6 +119,12 @@ CASES = {
         "data.concepts=['same', 'rotated']",
         "data.changes={kind='sudden', rounds=[3]}",
     ],
+    "who looks is found out during the run": [
+        "run.policies=['one']",
+        "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}",
+        "data.window=3",
+        "data.look=0.2",
+    ],
     "a stream that ends and is chosen from": [
         "run.policies=['one']",
         "policies.one={kind='headgate', selection='random'}",

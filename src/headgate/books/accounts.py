@@ -3,6 +3,7 @@
 Nothing here knows of Flower or of a model. The ledger in memory is the replay of the store at all times.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -22,10 +23,10 @@ from headgate.control.policies.held import held
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, System
+from headgate.control.types import Floats, Ints, Ledger, Orders, System, Told
 from headgate.errors import LedgerError, SettingError
 from headgate.experiment import Experiment
-from headgate.registry import Unnamed
+from headgate.registry import SELECTION, Unnamed, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ class Accounts:
         """The accounts of an experiment's one policy and seed."""
         rule, settings, choice = check_playable(experiment)
         ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
-        asks = policy.listens or bool(experiment.training.losses)
+        asks = policy.hears or bool(experiment.training.losses)
         fixed = {"rule": rule, "settings": settings, "losses": asks, "choice": choice, "late": experiment.data.late}
         return cls(store, experiment.system, policy, seed, experiment.price_of_looks(policy), fixed, name)
 
@@ -255,8 +256,16 @@ class Accounts:
             limit=NO_LIMIT if now.limit is None else int(now.limit[client]),
             acknowledged=min(unheard, default=now.t) - 1,
             train=train,
-            **self.fixed,
+            **{**self.fixed, "choice": self._choice(now, client)},
         )
+
+    def _choice(self, now: OpenRound, client: int) -> str:
+        """What an order says of which samples to buy: where the selection listens, the rule that it goes by now."""
+        choice, rule = str(self.fixed.get("choice", "")), self.controller.policy.selection
+        if not choice or rule is None or not rule.listens:
+            return choice
+        looks = bool(rule.looking(now.before)[0, client])
+        return json.dumps({**json.loads(choice), "rule": table_of(SELECTION, rule.now(looks))})
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
         """An answer whose report agrees with what was ordered; refused where it does not."""
@@ -281,7 +290,7 @@ class Accounts:
             said = f"{len(ahead)} of {len(answered)} clients that answer have done orders up to round {max(ahead)}"
             raise LedgerError(f"{self.store.path}: is an old copy: {said}, it knows {self.t}; put the newest one in its place")
 
-    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Losses | None = None) -> "Settlement":
+    def settled(self, now: OpenRound, answers: Iterable[Answer], offences: int, losses: Told | None = None) -> "Settlement":
         """What the answers of a round come to, and what clients told of their `losses`. Changes nothing."""
         closed: list[Ordered] = []
         corrected: list[Ordered] = []
@@ -346,7 +355,7 @@ class Settlement:
     corrected: list[Ordered]
     clients: list[ClientRow]
     events: list[Event]
-    losses: Losses | None = None
+    losses: Told | None = None
 
     def with_events(self, events: Iterable[Event]) -> "Settlement":
         return replace(self, events=[*self.events, *events])

@@ -22,7 +22,7 @@ from headgate.books.durable import Durable
 from headgate.books.messages import one_line
 from headgate.control.amendments import Amendment
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Floats, Ledger, Losses, System, Terms
+from headgate.control.types import Floats, Ledger, System, Terms, Told
 from headgate.errors import LedgerError, SettingError
 
 LEDGER = "ledger.sqlite"
@@ -250,7 +250,10 @@ class LedgerStore(Durable):
             if done.rowcount != 1:
                 raise LedgerError(f"round {t}: is not open, so it cannot be settled")
             if ledger.losses is not None:
-                self._db.execute("INSERT INTO losses VALUES (?, ?)", (t, np.concatenate(ledger.losses).tobytes()))
+                self._db.execute(
+                    "INSERT INTO losses VALUES (?, ?)",
+                    (t, np.concatenate(ledger.losses.arrays).tobytes()),
+                )
 
     def remember_nodes(self, nodes: Iterable[Node]) -> None:
         """Write which clients these nodes are."""
@@ -407,12 +410,12 @@ class LedgerStore(Durable):
         """Samples that became known of after their orders were closed."""
         return [Ordered(*row) for row in self._db.execute("SELECT * FROM corrections ORDER BY client, round, learned")]
 
-    def losses(self) -> dict[int, Losses]:
-        """What a policy that listens was told after each round; control refuses those of another number of clients."""
+    def losses(self, each: int = 2) -> dict[int, Told]:
+        """What was told after each round, so many numbers by each client; control refuses another number of clients."""
         rows = self._db.execute("SELECT round, losses FROM losses").fetchall()
-        if any(len(told) % 16 for _, told in rows):
-            raise LedgerError(f"{self.path}: losses of a round are not two for each client; it is damaged")
-        return {t: Losses(*np.frombuffer(told).reshape(2, 1, -1)) for t, told in rows}
+        if any(len(told) % (8 * each) for _, told in rows):
+            raise LedgerError(f"{self.path}: losses of a round are not {each} for each client; it is damaged")
+        return {t: Told(*np.frombuffer(told).reshape(each, 1, -1)) for t, told in rows}
 
     def quarantined(self) -> set[int]:
         return {client for (client,) in self._db.execute("SELECT client FROM clients WHERE quarantined = 1")}

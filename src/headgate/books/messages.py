@@ -13,7 +13,7 @@ from headgate.errors import DataError
 
 RECORD = "headgate"
 """the name of our record beside the arrays and metrics of a message"""
-NEW_LOSS, HELD_LOSS = "new_loss", "held_loss"
+NEW_LOSS, HELD_LOSS, NEW_RIGHT = "new_loss", "held_loss", "new_right"
 """metrics of a reply, where the order asks for them"""
 NO_LIMIT = 0
 LARGEST = 2**53

@@ -16,6 +16,7 @@ from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import (
     AdmissionRequest,
     Arrays,
+    Bools,
     Floats,
     Ints,
     Labels,
@@ -26,6 +27,7 @@ from headgate.control.types import (
     Streams,
     System,
     Terms,
+    Told,
     View,
 )
 from headgate.errors import LedgerError, SettingError
@@ -105,7 +107,10 @@ class Controller:
             carry=zeros,
             credit=per_client,
             contents=self.buffers.open(),
-            memory=_checked_memory(f"{type(self.policy).__name__}.start", self.policy.start(self.system, R)),
+            memory={
+                **_checked_memory(f"{type(self.policy).__name__}.start", self.policy.start(self.system, R)),
+                **(self.policy.selection.start(R) if self.policy.selection else {}),
+            },
             terms=self.terms,
             looks=zeros if self.looks else None,
         )
@@ -163,13 +168,15 @@ class Controller:
             kept_by_client=kept_by_client,
             system=self.system if open_ is None else self.system.within(open_),
             unused=ledger.unused,
-            losses=ledger.losses,
+            losses=None if ledger.losses is None else Losses(*ledger.losses[:2]),
             lot=supply.lot,
             money=supply.money,
         )
-        ask, memory = self._asked(view, ledger.memory)
+        chosen_by = self._heard(ledger)
+        own = {name: array for name, array in ledger.memory.items() if name not in chosen_by}
+        ask, memory = self._asked(view, own)
         if self._first is not None:
-            self._first._asked(view.of_first_run(), {name: array[:1] for name, array in ledger.memory.items()})
+            self._first._asked(view.of_first_run(), {name: array[:1] for name, array in own.items()})
         limit, shares, lot = self.buffers.limit, self.shares, supply.lot
         if open_ is not None:
             ask, limit, shares = _supplied(ask, open_, lot), open_, np.where(open_ > 0, shares, 0)
@@ -194,7 +201,7 @@ class Controller:
         first = kept_from if none else self.buffers.first(kept_from, last)
         return Orders(
             t=t,
-            price=price,
+            price=self._paid(ledger, price),
             asked=asked,
             admitted=admitted,
             free=ask.free,
@@ -202,13 +209,33 @@ class Controller:
             last=last,
             carry=carry,
             credit=credit,
-            memory=memory,
+            memory={**memory, **chosen_by},
         )
+
+    def _looking(self, ledger: Ledger) -> Bools:
+        """Which clients look in the next round, (R, M)."""
+        rule = self.policy.selection
+        return np.ones(ledger.admitted.shape, dtype=bool) if rule is None else rule.looking(ledger)
+
+    def _paid(self, ledger: Ledger, price: Floats) -> Floats:
+        """The price of the next round without looks that are not taken. The policy decides by the whole price, so that what
+        it knows of prices does not depend on who looks, and it never overspends."""
+        if not self.looks or (looking := self._looking(ledger)).all():
+            return price
+        saved = np.where(looking, 0.0, self.looks)
+        if price.ndim == 1 and (saved == saved[:, :1]).all():
+            return price - saved[:, 0]
+        return (price if price.ndim == 2 else price[:, None]) - saved
+
+    def _heard(self, ledger: Ledger) -> Arrays:
+        """The selection's memory with what clients told of the last round."""
+        return {} if self.policy.selection is None else self.policy.selection.heard(ledger)
 
     def _nothing(self, ledger: Ledger, t: int, price: Floats) -> Orders:
         """Orders of a round in which nothing can be had: the policy is not asked."""
         none, first, last = np.zeros_like(ledger.credit), self.buffers.kept_from(ledger, t), ledger.admitted
-        return Orders(t, price, np.zeros(self.runs), none, None, first, last, ledger.carry, ledger.credit, ledger.memory)
+        memory = {**ledger.memory, **self._heard(ledger)}
+        return Orders(t, price, np.zeros(self.runs), none, None, first, last, ledger.carry, ledger.credit, memory)
 
     def amend(self, ledger: Ledger, amendment: Amendment) -> "tuple[Controller, Ledger]":
         """Return a controller and a ledger for the rounds that follow, under amended terms.
@@ -292,7 +319,7 @@ class Controller:
         if ledger.looks is None:
             return None
         labels = orders.bought(admitted) if late is None else orders.bought(admitted) + late
-        return np.asarray(ledger.looks + self.looks * labels.sum(axis=-1))
+        return np.asarray(ledger.looks + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1))
 
     @cached_property
     def _first(self) -> "Controller | None":
@@ -361,15 +388,23 @@ class Controller:
             )
         return admitted
 
-    def _losses(self, report: Report, orders: Orders) -> Losses | None:
-        if report.losses is None or not self.policy.listens:
+    def _losses(self, report: Report, orders: Orders) -> Told | None:
+        losses = self.kept(report.losses)
+        if losses is None:
             return None
-        losses = Losses(*(np.asarray(each, dtype=np.float64) for each in report.losses))
-        for each in losses:
+        for each in losses.arrays:
             if each.shape != orders.admitted.shape or not (np.isnan(each) | ((each >= 0) & (each < np.inf))).all():
                 wanted = "one for each run and client, finite and 0 or more, or not a number"
                 raise LedgerError(f"round {orders.t}: losses must be {wanted}; nothing was posted")
         return losses
+
+    def kept(self, told: Losses | Told | None) -> Told | None:
+        """Return of what clients told of their losses what policy and selection listen to."""
+        if told is None or not self.policy.hears:
+            return None
+        rule = self.policy.selection
+        own = Told(*told) if rule is not None and rule.listens else Told(told.new, told.held)
+        return Told(*(np.asarray(each, dtype=np.float64) for each in own.arrays))
 
     def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:

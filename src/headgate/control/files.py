@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Losses, Terms
+from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Terms, Told
 from headgate.errors import DataError
 from headgate.writing import replace_file
 
@@ -27,7 +27,7 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
     arrays |= {f"contents/{name}": array for name, array in _contents(ledger.contents).items()}
     arrays |= {f"memory/{name}": array for name, array in ledger.memory.items()}
     if ledger.losses is not None:
-        arrays |= {f"losses/{name}": array for name, array in ledger.losses._asdict().items()}
+        arrays |= {f"losses/{name}": array for name, array in ledger.losses._asdict().items() if array is not None}
     if ledger.looks is not None:
         arrays["looks"] = ledger.looks
     head = json.dumps({"format": FORMAT, "t": ledger.t, "terms": ledger.terms._asdict()})
@@ -63,9 +63,11 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
         known["born"] = np.broadcast_to(np.int32(0), empty.contents.born.shape)  # whatever type held its rounds
     held, memory = matching("contents", known), matching("memory", empty.memory)
     losses = None
-    if controller.policy.listens and "losses/new" in stored:
-        told = {name: stored.pop(f"losses/{name}", None) for name in Losses._fields}
-        losses = Losses(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
+    if controller.policy.hears and "losses/new" in stored:
+        told = {
+            name: stored.pop(f"losses/{name}", None) for name in Told._fields if name != "right" or "losses/right" in stored
+        }
+        losses = Told(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
     looks = None if empty.looks is None else _matching(path, "looks", stored.pop("looks", None), empty.looks)
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")

@@ -51,6 +51,11 @@ class AdmissionPolicy(ABC):
     listens: ClassVar[bool] = False
     """whether it is told what clients' samples lost in the round before, `View.losses`; then control waits for the round"""
 
+    @property
+    def hears(self) -> bool:
+        """Whether the policy listens, or its selection does."""
+        return self.listens or (self.selection is not None and self.selection.listens)
+
     def resolved(self, given: PolicyContext) -> Self:
         """Return the policy with all settings that were left out worked out; the record holds them.
 

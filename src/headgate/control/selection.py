@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.control.ranking import Candidates, RankingRule
 from headgate.control.scores import WITHOUT_LABELS
+from headgate.control.types import Arrays, Bools, Ints, Ledger
 from headgate.errors import SettingError
 
 
@@ -22,11 +23,29 @@ class Selection(RankingRule):
     known_scores: ClassVar[tuple[str, ...]] = WITHOUT_LABELS
     beside_held: ClassVar[bool] = False
     """whether the rule needs the features of what the client holds, too"""
+    listens: ClassVar[bool] = False
+    """whether the rule is told how many new samples the model got right in the round before, `Told.right`"""
 
     @property
     def looks(self) -> bool:
         """Whether the rule looks at samples, which may have a price."""
         return bool(self.scores)
+
+    def start(self, runs: int) -> Arrays:
+        """Return what the rule remembers before round 1; names begin with "selection."."""
+        return {}
+
+    def heard(self, ledger: Ledger) -> Arrays:
+        """Return what it remembers after it was told of the ledger's last round."""
+        return {}
+
+    def looking(self, ledger: Ledger) -> Bools:
+        """Return which clients look in the next round, (R, M)."""
+        return np.full(ledger.admitted.shape, self.looks)
+
+    def now(self, looking: bool) -> "Selection":
+        """Return the rule by which clients choose in a round in which they look, or do not."""
+        return self
 
     def check(self) -> None:
         """Refuse a rule that asks for what is not known before a label is bought."""
@@ -89,5 +108,70 @@ class ByMargin(Selection):
         return candidates.scores.margin
 
 
-KINDS: dict[str, type[Selection]] = {"first": FirstCome, "random": ByLot, "entropy": ByEntropy, "margin": ByMargin}
+TRIAL, LOTS, MARGINS = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptive(ByMargin):
+    """Margins where looking pays: once the model gets most of what lots bring right before it is trained on it, and lots
+    before that.
+
+    A model that is mostly wrong is unsure of samples that it cannot learn from yet. Nobody looks in round 1. Then every
+    other client looks, until `ENOUGH` samples of the others are heard of; from then on all clients look or none does. They
+    begin when the share of new samples to whose class the model gives more than ½ is at least `level`, and stop when it
+    falls below `stop`, as after a change of the world: what margins choose is hard on purpose, so `stop` is low. Where
+    nobody tells of losses, as in a rehearsal, the trial goes on.
+    """
+
+    level: float = 0.7
+    """share of what lots bring that the model must get right"""
+    stop: float = 0.1
+    """share of what margins choose that it must go on to get right"""
+    listens = True
+    ENOUGH: ClassVar[int] = 10
+    LATEST: ClassVar[int] = 20
+    """samples that the share is smoothed over"""
+
+    def __post_init__(self) -> None:
+        for name in ("level", "stop"):
+            if not 0 <= (said := getattr(self, name)) <= 1:
+                raise SettingError(f"{name} = {said}: must lie between 0 and 1")
+
+    def start(self, runs: int) -> Arrays:
+        whole = np.zeros(runs, dtype=np.int64)
+        return {"selection.state": whole, "selection.right": np.zeros(runs), "selection.heard": whole, "selection.ever": whole}
+
+    def heard(self, ledger: Ledger) -> Arrays:
+        state, right, heard, ever = (ledger.memory[name] for name in self.start(1))
+        if ledger.losses is not None and ledger.losses.right is not None and ledger.t > 1:
+            lookers = self._lookers(state, ledger)
+            told = np.isfinite(ledger.losses.right)
+            judged = told & ~(lookers & (state == TRIAL)[:, None])
+            many = judged.sum(axis=-1)
+            share = np.where(judged, ledger.losses.right, 0.0).sum(axis=-1) / np.maximum(many, 1)
+            new = np.rint((ledger.ever - ever) * many / np.maximum(told.sum(axis=-1), 1)).astype(np.int64)
+            right = right + new / np.maximum(new + np.minimum(heard, self.LATEST), 1) * (share - right)
+            heard = heard + new
+            pays = right >= np.where(state == MARGINS, self.stop, self.level)
+            state = np.where(heard >= self.ENOUGH, np.where(pays, MARGINS, LOTS), state)
+        return dict(zip(self.start(1), (state, right, heard, ledger.ever), strict=True))
+
+    def looking(self, ledger: Ledger) -> Bools:
+        return self._lookers(self.heard(ledger)["selection.state"], ledger) & (ledger.t > 0)
+
+    def _lookers(self, state: Ints, ledger: Ledger) -> Bools:
+        odd = np.arange(ledger.admitted.shape[1]) % 2 == 1
+        return np.asarray((state[:, None] == MARGINS) | ((state[:, None] == TRIAL) & odd))
+
+    def now(self, looking: bool) -> Selection:
+        return ByMargin() if looking else ByLot()
+
+
+KINDS: dict[str, type[Selection]] = {
+    "first": FirstCome,
+    "random": ByLot,
+    "entropy": ByEntropy,
+    "margin": ByMargin,
+    "adaptive": Adaptive,
+}
 """by their names in recipes"""

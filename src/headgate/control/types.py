@@ -147,6 +147,10 @@ class Terms(NamedTuple):
                 raise LedgerError(f"{what} was opened with {name} = {own}, this controller has {other}")
 
 
+HALF = float(np.log(2))
+"""the loss of a sample to whose class the model gives ½"""
+
+
 @fields_in_help
 class Losses(NamedTuple):
     """What clients' samples lost in a round, on average, under the model that the server sent: before any local step.
@@ -158,6 +162,24 @@ class Losses(NamedTuple):
     """of those that the client admitted in this round and trains on, (R, M)"""
     held: Floats
     """of those that it held before, (R, M)"""
+
+
+class Told(NamedTuple):
+    """What clients told of a round: their losses and, for a selection that listens, what the model got right."""
+
+    new: Floats
+    held: Floats
+    right: Floats | None = None
+    """share of the new samples to whose class the model gave more than ½, (R, M)"""
+
+    @property
+    def arrays(self) -> list[Floats]:
+        """Those that are not None."""
+        return [each for each in self if each is not None]
+
+    def of_runs(self, rows: slice | Ints) -> "Told":
+        """The same of some of the runs."""
+        return Told(*(each[rows] for each in self.arrays))
 
 
 @fields_in_help
@@ -274,7 +296,7 @@ class Report(NamedTuple):
     """samples admitted on orders of earlier rounds that are only now known of, (R, M)"""
     late_charge: Floats | None = None
     """what they cost at the prices of the rounds in which they were ordered, (R,)"""
-    losses: Losses | None = None
+    losses: Losses | Told | None = None
     """kept for a policy that listens"""
 
 
@@ -326,8 +348,8 @@ class Ledger:
     """the policy's own"""
     terms: Terms
     """what it was opened for"""
-    losses: Losses | None = None
-    """of round t, where the policy listens and was told"""
+    losses: Told | None = None
+    """of round t, where the policy or its selection listens and was told"""
     looks: Floats | None = None
     """of what was spent, what was for looks, (R,); None: nobody pays for looks"""
 
@@ -364,7 +386,7 @@ class Ledger:
 
         held = {name: some(getattr(self, name)) for name in LEDGER_ARRAYS}
         memory = {name: array[rows] for name, array in self.memory.items()}
-        losses = None if self.losses is None else Losses(*map(some, self.losses))
+        losses = None if self.losses is None else self.losses.of_runs(rows)
         contents, looks = Contents(*map(some, self.contents)), some(self.looks)
         terms = self.terms._replace(runs=len(held["debt"]))
         return Ledger(t=self.t, contents=contents, memory=memory, terms=terms, losses=losses, looks=looks, **held)

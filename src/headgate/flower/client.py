@@ -26,10 +26,11 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.books.durable import Watch
-from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
+from headgate.books.messages import HELD_LOSS, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Ended, Identity, Order, from_wire, to_wire
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
+from headgate.control.types import HALF
 from headgate.errors import DataError, SettingError
 from headgate.flower.buffer_store import BufferStore, store_folder, store_name
 from headgate.flower.keys import NONCE, read_private_key, sign
@@ -75,12 +76,13 @@ class HeldSamples(Sequence[HeldSample]):
         return np.array([sample.round == self.order.round - self.order.late for sample in self._samples], dtype=bool)
 
     def loss_metrics(self, losses: ArrayLike) -> dict[str, float]:
-        """Return the metrics for which an order asks (`order.losses`): the mean loss of new samples and of those held before.
+        """Return the metrics for which an order asks (`order.losses`): the mean loss of new samples and of those held before,
+        and the share of new ones to whose class the model gave more than ½.
 
         `losses` has the loss of each sample under the model that came. A mean of no samples is left out.
         """
         own, new = np.asarray(losses, dtype=np.float64), self.new
-        chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new]}
+        chosen = {NEW_LOSS: own[new], HELD_LOSS: own[~new], NEW_RIGHT: np.where(np.isfinite(own), own < HALF, np.nan)[new]}
         return {name: max(float(each.mean()), 0.0) for name, each in chosen.items() if each.size and np.isfinite(each).all()}
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:

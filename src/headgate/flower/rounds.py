@@ -10,9 +10,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 
 from headgate.books.accounts import Accounts, Answer, OpenRound
 from headgate.books.ledger_store import Event
-from headgate.books.messages import HELD_LOSS, LARGEST, NEW_LOSS, RECORD, Ahead, Order, Receipt, from_wire, one_line
+from headgate.books.messages import HELD_LOSS, LARGEST, NEW_LOSS, NEW_RIGHT, RECORD, Ahead, Order, Receipt, from_wire, one_line
 from headgate.control.checks import positive, zero_or_more
-from headgate.control.types import Floats, Losses
+from headgate.control.types import Floats, Told
 from headgate.errors import DataError, SettingError
 from headgate.flower.validation import NamedArrays, check_update, numbers, read_arrays
 
@@ -152,9 +152,9 @@ def _update(
     if fixed_shapes:
         check_update(arrays, model, discipline.norm_cap)
     metrics = numbers(content.metric_records.values())
-    for name in (NEW_LOSS, HELD_LOSS) if order.losses else ():
-        if metrics.get(name, 0.0) < 0:
-            raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more")
+    for name, most in ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0)) if order.losses else ():
+        if not 0 <= metrics.get(name, 0.0) <= most:
+            raise DataError(f"{name} = {metrics[name]:g}: must be 0 or more{', and at most 1' if most == 1 else ''}")
     return Update(order.client, receipt.n, arrays, metrics, reply)
 
 
@@ -188,11 +188,11 @@ def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
     return frozenset((name, frozenset(record)) for name, record in records)
 
 
-def losses_told(updates: Iterable[Update], clients: int) -> Losses:
+def losses_told(updates: Iterable[Update], clients: int) -> Told:
     """What clients told of their samples' losses; not a number where they did not."""
-    told = Losses(np.full((1, clients), np.nan), np.full((1, clients), np.nan))
+    told = Told(*(np.full((1, clients), np.nan) for _ in Told._fields))
     for update in updates:
-        for name, each in zip((NEW_LOSS, HELD_LOSS), told, strict=True):
+        for name, each in zip((NEW_LOSS, HELD_LOSS, NEW_RIGHT), told.arrays, strict=True):
             each[0, update.client] = update.metrics.get(name, np.nan)
     return told
 

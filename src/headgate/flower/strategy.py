@@ -22,7 +22,7 @@ from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import HELD_LOSS, NEW_LOSS, RECORD, Ended, Order, to_wire
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.types import Floats, Ints, Ledger, Losses
+from headgate.control.types import Floats, Ints, Ledger, Told
 from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.averaging import Averaging, in_type_of
@@ -466,7 +466,7 @@ class Gated(Strategy):
         rule = given.policies[self.accounts.policy].selection
         if rule is None or not (rule.looks and given.data.chooses(rule)):
             return {}
-        looked = given.data.window * int(after.admitted.sum() - before.admitted.sum())
+        looked = given.data.window * int((rule.looking(before) * (after.admitted - before.admitted)).sum())
         paid = 0.0 if after.looks is None or before.looks is None else float(after.looks[0] - before.looks[0])
         return {"looked": looked, "looks": paid}
 
@@ -500,10 +500,10 @@ class Gated(Strategy):
         )
 
 
-def _recorded(losses: Losses) -> dict[str, list[float | None]]:
+def _recorded(losses: Told) -> dict[str, list[float | None]]:
     return {
         name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
-        for name, each in zip((NEW_LOSS, HELD_LOSS), losses, strict=True)
+        for name, each in ((NEW_LOSS, losses.new), (HELD_LOSS, losses.held))
     }
 
 

@@ -6,6 +6,7 @@ stored (`StreamSource`). Otherwise a sample is written down when it is admitted,
 its row, which also tells the concept that the world was in, its number among all samples, and the round.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -122,6 +123,10 @@ class StreamSource:
         """Whether clients look at samples before they buy."""
         return False
 
+    def looking(self, before: Ledger) -> Bools:
+        """Return which of them look in the next round, (S, M)."""
+        return np.zeros(before.admitted.shape, dtype=bool)
+
     def open(self) -> PurchaseTable | None:
         """Return what is known before round 1."""
         return None
@@ -233,6 +238,9 @@ class ChoosingSource(PurchaseSource):
     def looks(self) -> bool:
         return self.rule.looks
 
+    def looking(self, before: Ledger) -> Bools:
+        return self.rule.looking(before)
+
     def open(self) -> PurchaseTable | None:
         return self._empty(self.data.keep)
 
@@ -250,21 +258,21 @@ class ChoosingSource(PurchaseSource):
         """Run by run: no number depends on the other runs, and no more is in memory than one of them takes."""
         assert known is not None
         spare, keys, bought = known.spare.copy(), [np.zeros(0, np.int64)], [np.zeros((0, 3), np.int64)]
-        fresh, concepts = self._fresh(known, admitted), self.world.at(t)
+        fresh, concepts, looking = self._fresh(known, admitted), self.world.at(t), self.looking(before)
         known = self._later(t, known, known.looked)
-        for s, stream in enumerate(self.streams):
-            clients = np.flatnonzero(admitted[s])
+        for s, looks in itertools.product(range(len(self.streams)), (False, True)):
+            clients, rule = np.flatnonzero((admitted[s] > 0) & (looking[s] == looks)), self.rule.now(looks)
             if not clients.size:
                 continue
-            offer = self._offer(stream, known, s, clients, fresh[s, clients], concepts[s])
+            offer = self._offer(self.streams[s], known, s, clients, fresh[s, clients], concepts[s])
             count, there = admitted[s, clients], offer[..., 0] >= 0
-            takes = chosen(self.rule, self._candidates(known, before, s, clients, offer, count))
+            takes = chosen(rule, self._candidates(rule, known, before, s, clients, offer, count))
             spare[s, clients] = _newest(offer, there & ~takes, spare.shape[2])
             bought.append(offer[takes])
             keys.append(spans(self._key(s, clients, before.admitted[s, clients]), count))
-        _, samples, rows = np.concatenate(bought).T
-        after = replace(known, looked=known.looked + fresh, spare=spare)
-        return after.with_new(t, np.concatenate(keys), samples, rows)
+        key, (_, samples, rows) = np.concatenate(keys), np.concatenate(bought).T
+        order, after = np.argsort(key), replace(known, looked=known.looked + fresh, spare=spare)
+        return after.with_new(t, key[order], samples[order], rows[order])
 
     def _offer(
         self, stream: Stream | DriftingStream, known: PurchaseTable, s: int, clients: Ints, fresh: Ints, concepts: Ints
@@ -280,13 +288,15 @@ class ChoosingSource(PurchaseSource):
         new[owner, place] = np.stack([had, *stream.at(whose, position, concepts[whose])], axis=1)
         return np.concatenate([known.spare[s, clients], new], axis=1)
 
-    def _candidates(self, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints) -> Candidates:
+    def _candidates(
+        self, rule: Selection, known: PurchaseTable, before: Ledger, s: int, clients: Ints, offer: Ints, count: Ints
+    ) -> Candidates:
         """What is offered, with what the rule asks for."""
         seed, client, there = np.full((len(clients), 1), self.seeds[s]), clients[:, None], offer[..., 0] >= 0
         found = Candidates(offer[..., 0], count[:, None], seed, client, purpose=Purpose.SELECTION)
-        if self.rule.looks:
-            found = found._replace(scores=self._scores(self.rule.scores, s, offer[..., 2], there))
-        if self.rule.beside_held:
+        if rule.looks:
+            found = found._replace(scores=self._scores(rule.scores, s, offer[..., 2], there))
+        if rule.beside_held:
             owner, admissions = held_admissions(before.of_runs(slice(s, s + 1)), clients[None])
             nth = np.arange(owner.size) - np.searchsorted(owner, owner)
             rows = np.full((len(clients), int(nth.max(initial=-1)) + 1), -1, np.int64)

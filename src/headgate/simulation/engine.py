@@ -108,7 +108,7 @@ class Simulation:
         self._first = 1
         self.prices = self._prices_from(1)
         """of a block of rounds, in which round `_first` comes first, and every seed, (T, S), or every client, too, (T, S, M)"""
-        self.listening = [name for name in self.names if given.policies[name].listens]
+        self.listening = [name for name in self.names if given.policies[name].hears]
         asked = [bool(training.losses) or name in self.listening for name in self.names]
         self.hearing = Hearing(self.learner, asked, len(self.seeds), system.clients)
         self.looks = self.looking or any(rule.scores for rule in rules.values())
@@ -172,7 +172,7 @@ class Simulation:
             self.accuracy = found.accuracy
         heard = self.hearing.losses(asked, batch.offsets, now.new, now.clients)
         losses = {self.names[number]: each for number, each in heard.items()}
-        heard_by = {name: replace(now.after[name], losses=losses[name]) for name in self.listening}
+        heard_by = {name: replace(now.after[name], losses=self.controllers[name].kept(losses[name])) for name in self.listening}
         self.t, self.models, self._ahead = now.t, models, ahead
         self.ledgers = {**now.after, **heard_by} if heard_by else now.after
         self.purchases = now.purchases
@@ -190,7 +190,7 @@ class Simulation:
             self._known = source.after_purchase(t, known[name], ledger, admitted)
             after[name] = controller.post(ledger, orders[name], None if source.ends is None else Report(admitted))
             bought[name] = source.after_round(self._known, after[name])
-            paid[name] = orders[name].paid(after[name].admitted - ledger.admitted) if price.ndim == 2 else None
+            paid[name] = orders[name].paid(after[name].admitted - ledger.admitted) if orders[name].price.ndim == 2 else None
             held.append((source, bought[name], source.trainable(t, bought[name], ledger, after[name], numbers)))
         clients = np.tile(numbers, (len(self.names), 1))
         owner = np.concatenate([own.owner + number * numbers.size for number, (*_, own) in enumerate(held)])

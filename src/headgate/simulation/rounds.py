@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.types import Bools, Floats, Ints, Ledger, Losses, Orders
+from headgate.control.types import HALF, Bools, Floats, Ints, Ledger, Orders, Told
 from headgate.learning.drift import Judgement
 from headgate.learning.purchases import PurchaseTable
 from headgate.simulation.learner import Learner, Models, RoundSamples
@@ -67,7 +67,7 @@ class Hearing:
         """Return the losses of all samples of these runs, which `losses` waits for."""
         return self.learner.losses(models, batch, self.runs) if self.runs.size else None
 
-    def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Losses]:
+    def losses(self, answer: Any, offsets: Ints, new: Bools, clients: Ints) -> dict[int, Told]:
         """Return what was heard by the number of the policy; `new` is of all samples, `clients` (R, C) of all runs."""
         if not self.runs.size:
             return {}
@@ -75,13 +75,10 @@ class Hearing:
         new = new[np.repeat(np.isin(np.arange(len(clients)), self.runs), sizes.sum(axis=1))]
         heard = mean_losses(self.learner.read(answer), new, sizes[self.runs], clients[self.runs], self.clients)
         cuts = range(0, len(self.runs), self.seeds)
-        return {
-            int(self.runs[first]) // self.seeds: Losses(*(means[first : first + self.seeds] for means in heard))
-            for first in cuts
-        }
+        return {int(self.runs[first]) // self.seeds: heard.of_runs(slice(first, first + self.seeds)) for first in cuts}
 
 
-def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Losses:
+def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int) -> Told:
     """Return means over samples that lie client by client: `sizes` (R, C) of them, of `clients` (R, C) among `many` in all.
 
     Sums are in float64 and in the order of the samples. A mean that is not finite, of a run that breaks down, is not a number.
@@ -94,16 +91,16 @@ def mean_losses(losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: In
     segments = np.repeat(np.arange(sizes.size), sizes.ravel())
     runs = np.arange(len(sizes))[:, None]
 
-    def mean(chosen: NDArray[np.bool_]) -> Floats:
+    def mean(chosen: NDArray[np.bool_], of: NDArray[Any] = losses) -> Floats:
         own = segments[chosen]
         with np.errstate(invalid="ignore"):  # 0/0 where there are no samples
-            means = np.bincount(own, losses[chosen], sizes.size) / np.bincount(own, minlength=sizes.size)
+            means = np.bincount(own, of[chosen], sizes.size) / np.bincount(own, minlength=sizes.size)
         found = np.full((len(sizes), many), np.nan)
         # rounding may leave a little less than nothing
         found[runs, clients] = np.where(np.isfinite(means), np.maximum(means, 0.0), np.nan).reshape(sizes.shape)
         return found
 
-    return Losses(mean(new), mean(~new))
+    return Told(mean(new), mean(~new), mean(new, np.where(np.isfinite(losses), losses < HALF, np.nan)))
 
 
 # rows for the record
@@ -150,14 +147,14 @@ def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
         known, now_known = now.known[name], now.purchases[name]
         before, after = now.before[name].looks, now.after[name].looks
         if source.looks and known is not None and now_known is not None:
-            looked += (now_known.looked - known.looked).sum(axis=-1).tolist()
+            looked += (source.looking(now.before[name]) * (now_known.looked - known.looked)).sum(axis=-1).tolist()
             paid += [0.0] * len(of.seeds) if before is None or after is None else (after - before).tolist()
         else:
             looked, paid = looked + [None] * len(of.seeds), paid + [None] * len(of.seeds)
     return {"looked": looked, "looks": paid}
 
 
-def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> list[dict[str, Any]]:
+def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Told]) -> list[dict[str, Any]]:
     """What each client admitted and holds, was paid where prices differ, and told of its losses where it was asked;
     nothing where there are too many clients."""
     if of.experiment.system.clients > FEW:
@@ -176,6 +173,6 @@ def client_rows(of: "Simulation", now: Prepared, told: Mapping[str, Losses]) -> 
             }
             row["paid"] = None if paid is None else paid[r].tolist()
             if name in told:
-                row |= {f"{which}_loss": each[r].tolist() for which, each in told[name]._asdict().items()}
+                row |= {f"{which}_loss": getattr(told[name], which)[r].tolist() for which in ("new", "held")}
             rows.append(row)
     return rows
