@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 35_990,
+    "src/headgate": 35_960,
     "src/headgate/theory": 710,
-    "src/headgate/control": 5_550,
+    "src/headgate/control": 5_520,
     "src/headgate/books": 1_990,
     "src/headgate/learning": 3_860,
     "src/headgate/experiment": 760,
