@@ -26,6 +26,8 @@ class Hindsight(Clairvoyant):
     """Run r is that of the r-th seed, as with the clairvoyant buyer; clients may have prices of their own."""
 
     fill: float = 8.0
+    fairness: float = 1.0
+    """what is moved to other clients costs more than was planned, and the money would end early"""
     power: float = 1.0
     crowding: float = 0.0
     """a tenth of the places, renewed in a round in which a share j of the others is, feels the price c(t)·(1 + crowding·j)"""
