@@ -358,39 +358,6 @@ def rates(
         raise Interrupted(f"interrupted; kept: {len(result.points)} of {len(Ts)} horizons")
 
 
-@theory.command()
-def regret(
-    recipe: Recipe = "mnist",
-    rounds: Annotated[int, typer.Option(help="Horizon.")] = 1000,
-    seeds: Annotated[int, typer.Option(help="Seeds.")] = 10,
-    prices: Annotated[str | None, typer.Option(metavar="A,B,...", help="Kinds of prices to try; default: all.")] = None,
-    set_: Set = None,
-    format_: AsFormat = Format.table,
-    quiet: Quiet = False,
-) -> None:
-    """Hold every policy that needs no tuning against the clairvoyant bound, under all kinds of prices.
-
-    The bound is the least surrogate cost that anybody could reach who knew all prices and kept both limits. RECIPE, a name
-    from `headgate recipes` or a TOML file, gives the buffers, the budget and the constants. Some minutes for 1,000 rounds.
-    """
-    from studies.theory.regret import as_text, regret_table, trying_prices
-
-    experiment = headgate.load(recipe, *(set_ or []), f"run.rounds={rounds}", f"run.seeds={seeds}")
-    known = trying_prices(rounds)
-    names = list(known) if prices is None else [name.strip() for name in prices.split(",")]
-    for name in names:
-        if name not in known:
-            raise SettingError(f"--prices {name}: must be one of {', '.join(known)}")
-    wanted, e = {name: known[name] for name in names}, experiment
-    with counted("rehearsing", quiet or format_ is Format.json, unit="kinds of prices") as tick:
-        table = regret_table(e.system, e.bound, e.seeds, rounds, wanted, tick)
-    if format_ is Format.json:
-        print_json(table)
-    else:
-        for line in as_text(table).splitlines():
-            say(line)
-
-
 def _acdpp_of(recipe: str, overrides: list[str]) -> "tuple[Experiment, Acdpp]":
     """The recipe, and its policy `acdpp` or the default one where it has none."""
     from headgate.control.policies import Acdpp

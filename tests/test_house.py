@@ -11,7 +11,7 @@ LONGEST = 120
 BUDGETS = {
     "src/headgate": 36_040,
     "src/headgate/theory": 710,
-    "src/headgate/control": 5_550,
+    "src/headgate/control": 5_520,
     "src/headgate/books": 1_990,
     "src/headgate/learning": 3_900,
     "src/headgate/experiment": 760,

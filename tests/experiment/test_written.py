@@ -87,7 +87,6 @@ ANY_PRICE = {
         "paid": st.booleans(),
     },
     "oracle": {},
-    "periodic": {"share": SOME, "every": st.integers(1, 5)},
 }
 
 

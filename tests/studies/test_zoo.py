@@ -1,14 +1,18 @@
 """The zoo: policies and rules that come in as `module:Class`, checked as anybody's own are, and one fact of each."""
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headgate.control import Candidates, Controller, Losses, Report, Scores, System
 from headgate.control.buffers import keeps_alone
-from headgate.control.policies import Headgate
-from headgate.control.prices import Switches, Uniform
+from headgate.control.policies import Clairvoyant, Headgate
+from headgate.control.policy import PolicyContext
+from headgate.control.prices import PerClient, Uniform
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import chosen
 from headgate.control.rehearse import rehearse
@@ -16,17 +20,18 @@ from headgate.errors import SettingError
 from headgate.experiment import load
 from headgate.registry import POLICY, RETENTION, SELECTION, make
 from headgate.testing import check_policy, check_retention, check_selection
+from headgate.theory.bound import BoundConstants
+from studies.zoo.age import Age, age_limits
 from studies.zoo.cbrs import CBRS
 from studies.zoo.fedbalancer import FedBalancer
 from studies.zoo.gss import GSS
+from studies.zoo.hindsight import Hindsight
 from studies.zoo.kcentre import KCentre
 from studies.zoo.listening import Listening
-from studies.zoo.lookahead import Lookahead
 from studies.zoo.ode import ODE, coordinated
-from studies.zoo.pi import PI
 from studies.zoo.vessal import VeSSAL
 
-RULES, SELECTIONS, POLICIES = (GSS, ODE, FedBalancer, CBRS), (VeSSAL, KCentre), (PI, Lookahead, Listening)
+RULES, SELECTIONS, POLICIES = (GSS, ODE, FedBalancer, CBRS), (VeSSAL, KCentre), (Age, Listening)
 CHECKS = {RULES: (RETENTION, check_retention), SELECTIONS: (SELECTION, check_selection), POLICIES: (POLICY, check_policy)}
 SYSTEM = System(np.array([8, 9, 10, 11, 12] * 2), 55.0, 100)
 
@@ -109,15 +114,66 @@ def test_k_centre_takes_what_is_farthest_from_what_is_held():
     assert chosen(KCentre(), offer(features, 2)).tolist() == [[True, False, False, True]]
 
 
-def test_pi_finds_the_limit_that_spends_the_budget():
-    spent = rehearse(SYSTEM, PI(), Uniform(1, 10), np.arange(5), 100).ledger.spent
-    assert np.all((spent > 0.9 * 5500) & (spent <= 5500))
+def mean_age(purchases, places, power=1.0):
+    """Of the samples held, over rounds: how often each was used before, to that power; the oldest leave."""
+    held = (np.repeat(np.arange(t + 1.0), own[t::-1])[:places] for own in purchases for t in range(len(own)))
+    return np.mean([(ages**power).mean() for ages in held])
 
 
-def test_lookahead_waits_where_low_prices_are_sure_to_come():
-    result = rehearse(SYSTEM, Lookahead(), Switches((10.0, 1.0), (1, 1), repeat=True), np.arange(1), 100)
-    bought = result.admitted[0, 20:]
-    assert bought[1::2].sum() > 20 * bought[::2].sum()
+def played(policy, prices, seeds, system=SYSTEM):
+    made = policy.resolved(PolicyContext(system, prices, BoundConstants(), seeds, system.horizon))
+    return rehearse(system, made, prices, seeds, system.horizon)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.5, 1.0, 2.0]))
+@settings(max_examples=20, deadline=None)
+def test_no_schedule_of_whole_buffers_holds_younger_samples_than_hindsight(seed, power):
+    system, prices = System(np.array([50, 50]), 250.0, 9), Uniform(1, 10)
+    result = played(Hindsight(power=power, fill=100.0), prices, np.array([seed]), system)
+    assert result.spend.sum() <= 250 * 9
+    age = mean_age(result.admitted, 100, power)
+    for rounds in product([0, 100], repeat=8) if result.admitted[0, 0] == 100 else ():  # round 1 fills all places
+        if ((bought := np.array([[100, *rounds]])) * result.price).sum() <= 250 * 9:
+            assert age <= mean_age(bought, 100, power) + 0.02  # samples are whole
+
+
+def test_hindsight_without_age_buys_the_cheapest():
+    rules = Clairvoyant(aim="samples", fill=8.0), Hindsight(power=0.0)
+    most, ours = (played(rule, Uniform(1, 10), np.arange(10)).N[:, -1] for rule in rules)
+    assert np.abs(ours - most).max() <= 5
+
+
+def test_hindsight_knows_the_prices_of_every_client_and_its_own_prices_alone():
+    prices, seeds = PerClient(Uniform(1, 10), tuple(np.linspace(0.5, 1.5, 10)), 0.2), np.arange(3)
+    least, spread = (played(Hindsight(crowding=crowding), prices, seeds) for crowding in (0.0, 1.0))
+    assert 0.98 * 5500 < least.spend.sum(axis=-1).min() <= least.spend.sum(axis=-1).max() <= 5500
+    assert least.admitted.std() > spread.admitted.std()
+    policy = Hindsight().resolved(PolicyContext(SYSTEM, prices, BoundConstants(), seeds, 100))
+    with pytest.raises(SettingError, match="other prices"):
+        rehearse(SYSTEM, policy, prices, seeds + 1, 100)
+
+
+@given(st.lists(st.floats(1, 10), min_size=2, max_size=40), st.floats(0.05, 3), st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_no_other_limits_cost_less_than_those_of_the_age_rule(seen, kappa, seed):
+    prices = np.sort(seen)
+    best = age_limits(prices[None], np.array([[kappa]]))
+    assert (np.diff(best.limit[0, 0]) >= 0).all()
+    others = np.random.default_rng(seed).choice([0.0, 1.0, 2.0, 5.0, 10.0], size=(50, 63))
+    for limit in [*np.sort(others), *others, best.limit[0, 0, :-1]]:
+        here = prices <= np.append(limit, np.inf)[:, None]
+        stays = np.cumprod(1 - here.mean(axis=-1))
+        alive = np.append(1.0, stays[:-1])
+        cost = alive @ (here * prices).mean(axis=-1) + kappa * stays @ np.arange(1, 65)
+        assert cost / alive.sum() >= kappa * best.age[0, 0] + best.spend[0, 0] - 1e-9
+
+
+def test_the_age_rule_holds_younger_samples_than_headgate_and_no_younger_than_hindsight():
+    rules = (Hindsight(), Age(), Headgate(smooth=0.25, ahead=5.0), Headgate())
+    results = [played(rule, Uniform(1, 10), np.arange(20)) for rule in rules]
+    ages = [mean_age(each.admitted, 100) for each in results]
+    assert ages == sorted(ages)
+    assert 0.97 * 5500 < results[1].spend.sum(axis=-1).min() <= results[1].spend.sum(axis=-1).max() <= 5500
 
 
 def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_nothing_is_heard():
@@ -139,7 +195,7 @@ def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_
     ("kind", "settings"),
     [
         (GSS, {"batch": 0}), (FedBalancer, {"easy": 1.5}), (ODE, {"stores": ((-1,),)}), (VeSSAL, {"ridge": 0.0}),
-        (PI, {"windup": 0.0}), (Lookahead, {"window": 0.0}), (Listening, {"most": 0.5}), (Listening, {"smoothing": 1.5}),
+        (Age, {"power": 0.0}), (Hindsight, {"crowding": -1.0}), (Listening, {"most": 0.5}), (Listening, {"smoothing": 1.5}),
     ],
 )  # fmt: skip
 def test_bad_settings_are_named(kind, settings):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from headgate.control import Controller, System
-from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Periodic, Released
+from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Oracle, Released
 from headgate.control.prices import Uniform, UniformInteger
 from headgate.control.rehearse import rehearse
 from headgate.control.types import View
@@ -32,15 +32,6 @@ def test_the_oracle_fills_every_buffer_with_fresh_samples():
     assert np.all(result.n == 100)
     assert np.array_equal(result.N[:, -1], np.full(20, 10_000))
     assert np.all(result.uniformity == 1.0)
-    assert np.all(result.peak_excess == 0)
-
-
-@pytest.mark.parametrize(("share", "every"), [(1.0, 1), (0.5, 1), (1.0, 4), (0.25, 3)])
-def test_periodic_renews_its_share_of_the_places_when_it_is_due(share, every):
-    result = rehearsal(Periodic(share=share, every=every))
-    due = np.arange(100) % every == 0
-    assert np.all(result.n == 100)
-    assert np.all(result.admitted == np.where(np.arange(100) == 0, 100, np.where(due, 100 * share, 0)))
     assert np.all(result.peak_excess == 0)
 
 

@@ -8,7 +8,7 @@ from headgate.control.policies.budgeted.simple import Below, Bucket, Pacing, Ran
 from headgate.control.policies.drift.dpp import Acdpp, Dpp
 from headgate.control.policies.held import Held
 from headgate.control.policies.references.clairvoyant import Clairvoyant
-from headgate.control.policies.references.constant import Constant, Oracle, Periodic
+from headgate.control.policies.references.constant import Constant, Oracle
 from headgate.control.policies.references.hybrid import Hybrid
 from headgate.control.policies.references.released import Released
 from headgate.control.policy import AdmissionPolicy
@@ -29,7 +29,6 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "hybrid": Hybrid,
     "released": Released,
     "oracle": Oracle,
-    "periodic": Periodic,
     "clairvoyant": Clairvoyant,
     "held": Held,
 }

@@ -8,13 +8,13 @@ import numpy as np
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.purse import affordable, affordable_by_client, ceiling
 from headgate.control.policies.references.clairvoyant import Clairvoyant
-from headgate.control.policies.references.constant import Constant, Oracle, Periodic
+from headgate.control.policies.references.constant import Constant, Oracle
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 
-REFERENCES = (Oracle, Periodic, Clairvoyant)
+REFERENCES = (Oracle, Clairvoyant)
 """policies that spend or know what no server can: they are shown beside the others and never held"""
 
 

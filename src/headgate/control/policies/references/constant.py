@@ -1,4 +1,4 @@
-"""References that admit the same whatever samples cost: constant admission, the oracle, renewal by the clock."""
+"""References that admit the same whatever samples cost: constant admission and the oracle."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
@@ -9,9 +9,8 @@ from headgate.control.checks import positive
 from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policies.operating_point import operating_point
 from headgate.control.policy import AdmissionPolicy, PolicyContext
-from headgate.control.retention import Capacity, Fifo, KStep, Retention
+from headgate.control.retention import Capacity, KStep, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
-from headgate.errors import SettingError
 from headgate.theory.labels import paper
 
 
@@ -61,32 +60,3 @@ class Oracle(AdmissionPolicy):
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         return AdmissionRequest(np.full(view.debt.shape, float(view.system.memory))), memory
-
-
-@dataclass(frozen=True, eq=False)
-class Periodic(AdmissionPolicy):
-    """A share of the places renewed every so many rounds, at any price: to measure what accuracy depends on.
-
-    Round 1 fills the buffers; rounds 1 + every, 1 + 2·every, … renew the oldest places.
-
-    With share 1 every round it is the oracle, but for what streams that are served again count as distinct.
-    """
-
-    share: float = 1.0
-    """of the places, that are renewed at once"""
-    every: int = 1
-    """rounds from one renewal to the next"""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise SettingError(f"share = {self.share}: must be above 0 and at most 1")
-        if self.every < 1:
-            raise SettingError(f"every = {self.every}: must be at least 1")
-
-    def retention(self, system: System) -> Retention:
-        return Fifo()
-
-    def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        due = (view.t - 1) % self.every == 0
-        share = 1.0 if view.t == 1 else self.share if due else 0.0
-        return AdmissionRequest(np.full(view.debt.shape, share * view.system.memory)), memory
