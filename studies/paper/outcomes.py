@@ -11,7 +11,7 @@ from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.runs import Runs, read_finished
 from headgate.errors import DataError
-from studies.paper.batches import EQUAL, RELEASED, WRITTEN
+from studies.paper.batches import EQUAL, HORIZON, RELEASED, WRITTEN
 from studies.paper.control import Control, Controls
 
 POINTS = 50
@@ -86,7 +86,8 @@ def policy_numbers(one: Runs) -> dict[str, Any]:
     if one.held is None:
         raise DataError(f"{one.folder}: what clients hold was not recorded")
     shares = one.held / one.buffers
-    judged = {"rounds_by_seed": _first_rounds(one)} if one.folder in (WRITTEN, RELEASED) and one.learnt else {}
+    asked = one.folder.startswith((WRITTEN, RELEASED, HORIZON)) and one.learnt
+    judged = {"rounds_by_seed": _first_rounds(one)} if asked else {}
     return {
         "batch": one.folder,
         "policy": one.policy,
