@@ -8,7 +8,7 @@ from headgate.analysis.comparison import share
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.savings import Row, paired
+from headgate.analysis.savings import paired
 from studies.comparisons import BETTER, GRIDS, MEASURES, Found, at, gap, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 

@@ -25,8 +25,8 @@ BUDGETS = {
     "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
-    "studies": 5_530,
-    "tests": 34_830,
+    "studies": 5_560,
+    "tests": 34_880,
     "tools": 1_235,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""

@@ -15,7 +15,7 @@ from headgate.analysis.pages import as_json, write
 from headgate.control.rehearse import rehearse
 from headgate.experiment import Experiment, sweep_points
 from studies.pages import read_numbers
-from studies.paper.batches import EQUAL, OURS, QUICK, RELEASED, WHOLE, WRITTEN, recipes_of
+from studies.paper.batches import EQUAL, OURS, QUICK, RELEASED, WRITTEN, recipes_of
 
 FILE = "control.json"
 RUNS, QUICK_RUNS = 4000, 4
@@ -23,7 +23,7 @@ AT_ONCE = 2000
 """runs that are rehearsed together"""
 LONGER = (2, 4)
 """times T, for the rule that goes by the name of ACDPP"""
-JUDGED = {WRITTEN: None, RELEASED: None, EQUAL: ("released_fair",), WHOLE: None}
+JUDGED = {WRITTEN: None, RELEASED: None, EQUAL: ("released_fair",)}
 """which policies of a run folder; None: all of them"""
 
 

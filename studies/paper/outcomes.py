@@ -65,13 +65,15 @@ def sides_of(numbers: Mapping[str, Any], control: Controls) -> dict[tuple[str, s
 
 def side_of(raw: Mapping[str, Any], control: Controls) -> Side:
     first = raw.get("rounds_by_seed")
+    longer = control.get((WRITTEN, raw["policy"]), ()) if raw["batch"].startswith(HORIZON) else ()  # the same rule for longer
+    known = control.get((raw["batch"], raw["policy"])) or sorted(longer, key=lambda one: one.rounds != raw["rounds"])
     return Side(
         policy=raw["policy"],
         rounds=raw["rounds"],
         lost=raw["diverged"],
         best=dict(zip(raw["learnt"], raw["final_by_seed"], strict=True)),
         first=None if first is None else {int(target): rounds for target, rounds in first.items()},
-        control=control.get((raw["batch"], raw["policy"]), ()),
+        control=known,
     )
 
 
