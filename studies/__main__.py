@@ -128,7 +128,7 @@ def _list(what: What, quick: bool) -> None:
 
 
 def _paper(what: What, asked: _Options) -> list[Path]:
-    from studies.pages import write_page
+    from studies.pages import read_numbers, write_page
     from studies.paper import conclude
     from studies.paper.batches import NAMES, batches
     from studies.paper.control import rehearse_study
@@ -137,10 +137,14 @@ def _paper(what: What, asked: _Options) -> list[Path]:
     gpu = asked.has_gpu()
     for name in (name for name in NAMES if what in (name, What.all)):
         runs = asked.out / "runs" / name
-        points = [run for run in batches(name, asked.quick) if gpu or not run.needs_gpu or (runs / run.name).is_dir()]
-        conclude.keep_study(
-            name, _play([(run.name, run.experiment) for run in points], runs, asked), asked.results, asked.quick
-        )
+        done = {each["batch"] for each in read_numbers(asked.results / f"{name}.json").get("runs", [])}
+        points = [
+            (run.name, run.experiment)
+            for run in batches(name, asked.quick)
+            if (runs / run.name).is_dir() or (run.name not in done and (gpu or not run.needs_gpu))
+        ]
+        if points:
+            conclude.keep_study(name, _play(points, runs, asked), asked.results, asked.quick)
     if what in (What.theory, What.all):
         _measure_theory(asked)
     known = [name for name in NAMES if (asked.results / f"{name}.json").is_file()]

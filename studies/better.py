@@ -8,7 +8,7 @@ from headgate.analysis.comparison import share
 from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import DECIDED, Difference, Estimate
 from headgate.analysis.limits import holm
-from headgate.analysis.savings import Row, paired
+from headgate.analysis.savings import paired
 from studies.comparisons import BETTER, GRIDS, MEASURES, Found, at, gap, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 
@@ -78,7 +78,7 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
         "peak": released["peak_n"],
         "ours": f"{100 * least['best'][0]:.2f} % for {least['spend']:.2f}",
         "of_released": percent(least["spend"] / released["spend"]),
-        "rivals": ", ".join(f"{title(name).partition(', ACDPP')[0]} {_best_rival(found[name])}" for name in GRIDS),
+        "rivals": ", ".join(_best_rival(name, found) for name in GRIDS if name in found),
         "foresight": gap(at(parts, "headgate"), at(parts, "cheapest-first"), "last"),
         "offers": counts[0],
         "ahead": counts[1],
@@ -86,10 +86,13 @@ def _numbers(found: Found, shown: Found) -> dict[str, Any]:
     }
 
 
-def _best_rival(rows: list[Row] | Any) -> str:
+def _best_rival(name: str, found: Found) -> str:
     """headgate less the best that ACDPP comes to with any of the settings tried, by the last models."""
-    rivals = [row for row in rows if row["policy"].startswith("K") and row["last"]]
-    return gap(at(rows, "headgate"), max(rivals, key=lambda row: float(row["last"][0])), "last")
+    rivals = [row for row in found[name] if row["policy"].startswith("K") and row["last"]]
+    best = max(rivals, key=lambda row: float(row["last"][0]))
+    ours = at([*found[name], *found.get(name.removeprefix("acdpp-"), ())], "headgate")
+    study, _, settings = title(name).partition(", ACDPP with ")
+    return f"{study} {gap(ours, best, 'last')} ({best['policy']} of {settings})"
 
 
 def beside_constant(found: Found) -> tuple[int, int, int]:

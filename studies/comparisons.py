@@ -20,12 +20,12 @@ from studies import recipe, study_table
 from studies.pages import of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
-GRIDS = ("acdpp-grid", "acdpp-grid-lenet")
+GRIDS = ("acdpp-logistic", "acdpp-grid-lenet")
 """headgate beside ACDPP with a grid of its settings"""
 BETTER = (
     "mnist",
     "ablations",
-    "acdpp-grid",
+    "acdpp-logistic",
     "logistic-helped",
     "lenet",
     "acdpp-grid-lenet",

@@ -8,12 +8,12 @@ from headgate.analysis.formatting import percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words
 from studies.paper import verdicts
-from studies.paper.batches import EQUAL, NAMES, OURS, RELEASED, SHARED_ORACLE, WRITTEN, about
+from studies.paper.batches import EQUAL, HORIZON, NAMES, OURS, RELEASED, SHARED_ORACLE, WRITTEN, about
 from studies.paper.outcomes import Side, Sides, of_equal_means
 from studies.paper.verdicts import ALPHA, FAR, REACH, UNTESTABLE, Finding, Judge, corrected, missing
 
 FAIR = {WRITTEN: (WRITTEN, "acdpp_capped"), RELEASED: (EQUAL, "released_fair")}
-"""the same rule within budget and buffers"""
+"""the same rule within budget and buffers; in longer runs: acdpp_tuned"""
 OWN = "(our question)"
 """stands in the paper's column where the paper says nothing"""
 CALLED = {"constant": "constant admission", "hybrid": "the hybrid"}
@@ -44,7 +44,8 @@ class Claim:
 
     def finding(self, found: Sides, flavour: str, alpha: float = ALPHA) -> Finding:
         """`alpha`: the largest p that counts."""
-        ours, other = self.sides(found, flavour)
+        batch = self.judged_in(found, flavour)
+        ours, other = self.sides(found, flavour, batch)
         judge: Judge = getattr(verdicts, self.rule)
         if self.rule in ALONE:
             return judge(ours.control, alpha=alpha) if ours is not None and ours.control else missing()
@@ -54,25 +55,39 @@ class Claim:
             "gain": (self.claimed,),
             "faster": (self.claimed, self.target),
             "never_reaches": (self.target,),
-            "below_oracle": (found.get((flavour, "constant")),),
+            "below_oracle": (found.get((batch, "constant")),),
         }
         made = judge(ours, other, *asked.get(self.rule, ()), alpha=alpha)
-        oracle = self._of(found, flavour, "oracle")
-        if made.verdict == UNTESTABLE or oracle is None or not oracle.best or oracle.mean >= REACH * self.target:
+        oracle = self._of(found, flavour, batch, "oracle")
+        if batch != flavour:
+            made = replace(made, note="; ".join(filter(None, (f"T = {ours.rounds}, {batch}", made.note))))
+        if made.verdict == UNTESTABLE or oracle is None or not oracle.best or self._reaches(oracle):
             return made
         note = f"the oracle ends at {percent(oracle.mean, 1)}, the paper's target is {percent(self.target)}"
         return replace(made, verdict=FAR, note=note, tests=())
 
-    def sides(self, found: Sides, flavour: str) -> tuple[Side | None, Side | None]:
+    def judged_in(self, found: Sides, flavour: str) -> str:
+        """The flavour's own run folder, or a longer one that comes within reach of the paper's accuracy where that does not."""
+        longer = sorted({batch for batch, _ in found if batch.startswith(HORIZON)}) if flavour == WRITTEN else []
+        for batch in (flavour, *longer) if self.rule not in ALONE else ():
+            if self._reaches(self._of(found, flavour, batch, "oracle")) and None not in self.sides(found, flavour, batch):
+                return batch
+        return flavour
+
+    def _reaches(self, oracle: Side | None) -> bool:
+        return oracle is not None and bool(oracle.best) and oracle.mean >= REACH * self.target
+
+    def sides(self, found: Sides, flavour: str, batch: str) -> tuple[Side | None, Side | None]:
         """Whom it is about and whom they are compared with, of what is known by run folder and policy."""
-        ours = found.get(FAIR[flavour] if self.fair else (flavour, self.subject or OURS[flavour]))
+        fair = FAIR[flavour] if batch == flavour else (batch, "acdpp_tuned")
+        ours = found.get(fair if self.fair else (batch, self.subject or OURS[flavour]))
         if self.fair and flavour == RELEASED:
             return ours, of_equal_means(found, self.other)
-        return ours, self._of(found, flavour, self.other)
+        return ours, self._of(found, flavour, batch, self.other)
 
-    def _of(self, found: Sides, flavour: str, policy: str) -> Side | None:
+    def _of(self, found: Sides, flavour: str, batch: str, policy: str) -> Side | None:
         shared = policy == "oracle" and flavour == RELEASED and self.study in SHARED_ORACLE
-        return found.get((WRITTEN if shared else flavour, policy))
+        return found.get((WRITTEN if shared else batch, policy))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import as_json, facts_of, runs_of, with_doubts, write
 from headgate.records.reader import RunFolder
 from studies.pages import StudyContent, facts_of_now, of_one_sort, read_numbers, table, wrapped_bullets
-from studies.paper.batches import NAMES, RELEASED, WRITTEN, about
+from studies.paper.batches import NAMES, RELEASED, WHOLE, WRITTEN, about, batches
 from studies.paper.claims import ClaimRow, JudgedClaims, judge_all, row_from_json, row_to_json
 from studies.paper.control import read_control
 from studies.paper.outcomes import curves_csv, policy_numbers, read_outcomes, sides_of
@@ -34,7 +34,10 @@ POLICIES = {
     "constant": "constant admission",
     "hybrid": "hybrid",
     "acdpp_capped": "ACDPP capped at B_m",
+    "acdpp_tuned": "ACDPP tuned, within both limits",
+    "headgate": "headgate",
 }
+FLAVOURS = {WRITTEN: "as written", RELEASED: "as released", WHOLE: "as written, all images, 600 rounds"}
 PRECISE = ("×", "exponent", "points below", "left", "Spearman", "η")
 """units whose numbers want two digits"""
 
@@ -53,16 +56,25 @@ def _command(name: str, quick: bool) -> str:
 
 
 def keep_study(data: str, folders: Sequence[Path], results: Path, quick: bool) -> list[Path]:
-    """Write NAME.json, what every policy came to, and NAME.csv, its curve."""
+    """Write NAME.json, what every policy came to, and NAME.csv, its curve; what lies there of other run folders is kept."""
     outcomes = read_outcomes(folders)
     opened = [RunFolder.open(folder) for folder in folders]
+    before, other = read_numbers(results / f"{data}.json"), {run.name for run in batches(data)} - {run.name for run in opened}
+    kept = {name: [each for each in before.get(name, []) if each["batch"] in other] for name in ("policies", "runs")}
+    facts = facts_of(_command(data, quick), opened, quick)
+    for name in ("commits", "dates", "devices") if kept["runs"] else ():
+        facts[name] = list(dict.fromkeys(sorted([*before[name], *facts[name]])))
     numbers = {
         "study": data,
-        **facts_of(_command(data, quick), opened, quick),
-        "policies": [policy_numbers(outcome) for outcome in outcomes.values()],
-        "runs": [{"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened],
+        **facts,
+        "policies": [*kept["policies"], *(policy_numbers(outcome) for outcome in outcomes.values())],
+        "runs": [*kept["runs"], *({"batch": each.name, "rounds": each.rounds, **each.environment} for each in opened)],
     }
-    return write(results, {f"{data}.json": as_json(numbers), f"{data}.csv": curves_csv(outcomes, quick)})
+    head, *lines = curves_csv(outcomes, quick).splitlines()
+    if kept["runs"]:
+        old = (results / f"{data}.csv").read_text("utf-8").splitlines()[1:]
+        lines = [*(line for line in old if line.split(",")[1] in other), *lines]
+    return write(results, {f"{data}.json": as_json(numbers), f"{data}.csv": "\n".join([head, *lines, ""])})
 
 
 def keep_theory(
@@ -92,11 +104,11 @@ def paper_content(results: Path) -> StudyContent:
     found = {name: numbers for name in NAMES if (numbers := read_numbers(results / f"{name}.json"))}
     lines = []
     for name, numbers in found.items():
-        for one in (one for one in numbers["policies"] if one["batch"] in (WRITTEN, RELEASED) and one["accuracy"]):
+        for one in (one for one in numbers["policies"] if one["batch"] in FLAVOURS and one["accuracy"]):
             lines.append(
                 [
                     about(name)["title"],
-                    f"as {one['batch']}",
+                    FLAVOURS[one["batch"]],
                     POLICIES.get(one["policy"], one["policy"]),
                     str(one["seeds"]),
                     interval(Estimate(*one["accuracy"]).scaled(100)),

@@ -11,7 +11,7 @@ from headgate.analysis.curves import thinned
 from headgate.analysis.intervals import Estimate, Floats, estimate
 from headgate.analysis.runs import Runs, read_finished
 from headgate.errors import DataError
-from studies.paper.batches import EQUAL, RELEASED, WRITTEN
+from studies.paper.batches import EQUAL, HORIZON, RELEASED, WRITTEN
 from studies.paper.control import Control, Controls
 
 POINTS = 50
@@ -65,13 +65,15 @@ def sides_of(numbers: Mapping[str, Any], control: Controls) -> dict[tuple[str, s
 
 def side_of(raw: Mapping[str, Any], control: Controls) -> Side:
     first = raw.get("rounds_by_seed")
+    longer = control.get((WRITTEN, raw["policy"]), ()) if raw["batch"].startswith(HORIZON) else ()  # the same rule for longer
+    known = control.get((raw["batch"], raw["policy"])) or sorted(longer, key=lambda one: one.rounds != raw["rounds"])
     return Side(
         policy=raw["policy"],
         rounds=raw["rounds"],
         lost=raw["diverged"],
         best=dict(zip(raw["learnt"], raw["final_by_seed"], strict=True)),
         first=None if first is None else {int(target): rounds for target, rounds in first.items()},
-        control=control.get((raw["batch"], raw["policy"]), ()),
+        control=known,
     )
 
 
@@ -86,7 +88,8 @@ def policy_numbers(one: Runs) -> dict[str, Any]:
     if one.held is None:
         raise DataError(f"{one.folder}: what clients hold was not recorded")
     shares = one.held / one.buffers
-    judged = {"rounds_by_seed": _first_rounds(one)} if one.folder in (WRITTEN, RELEASED) and one.learnt else {}
+    asked = one.folder.startswith((WRITTEN, RELEASED, HORIZON)) and one.learnt
+    judged = {"rounds_by_seed": _first_rounds(one)} if asked else {}
     return {
         "batch": one.folder,
         "policy": one.policy,

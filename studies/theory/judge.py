@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 from headgate.analysis.formatting import jsonable
 from headgate.analysis.intervals import LEVEL, means
@@ -139,20 +140,9 @@ def outcome_numbers(outcome: ExcessRisk) -> dict[str, Any]:
     return made
 
 
-def ranks(values: Floats) -> Floats:
-    """1 for the smallest on the last axis; equal values share the mean of their ranks.
-
-    >>> ranks(np.array([30.0, 10.0, 10.0])).tolist()
-    [3.0, 1.5, 1.5]
-    """
-    below = (values[..., :, None] > values[..., None, :]).sum(axis=-1)
-    equal = (values[..., :, None] == values[..., None, :]).sum(axis=-1)
-    return np.asarray(below + (equal + 1) / 2)
-
-
 def spearman(a: Floats, b: Floats) -> Floats:
     """Correlation of the ranks on the last axis; nan where one side is all equal."""
-    x, y = (ranks(each) - (a.shape[-1] + 1) / 2 for each in (a, b))
+    x, y = (rankdata(each, axis=-1) - (a.shape[-1] + 1) / 2 for each in (a, b))
     size = np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
     with np.errstate(invalid="ignore"):
         return np.asarray((x * y).sum(axis=-1) / size)

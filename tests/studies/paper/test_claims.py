@@ -67,6 +67,22 @@ def test_the_oracle_of_one_flavour_serves_both():
     assert verdicts(study_rows("imagenette", outcomes, "c"), "released")["imagenette-close"] == HOLDS
 
 
+def test_a_longer_run_that_comes_within_reach_is_judged_where_the_shorter_does_not():
+    short = {"acdpp": 0.45, "constant": 0.47, "oracle": 0.48, "hybrid": 0.40}
+    long = {"acdpp": 0.66, "constant": 0.62, "oracle": 0.68, "acdpp_tuned": 0.60}
+    ends = {"written": short, "horizon-9": {"oracle": 0.60, "acdpp": 0.55, "constant": 0.50}, "horizon-99": long}
+    found = {(b, p): side(p, ramp(5, top=top), batch=b) for b, own in ends.items() for p, top in own.items()}
+    rows = {row.key: row.written for row in study_rows("cifar10", found, "c")}
+    gained = rows["cifar10-gain-constant"]
+    assert (gained.verdict, gained.value.mean) == (HOLDS, pytest.approx(4.0))
+    assert "horizon-99" in gained.note
+    assert rows["cifar10-gain-fair"].value.mean == pytest.approx(-2.0)  # of the tuned rule, within both limits
+    assert rows["cifar10-gain-hybrid"].verdict == FAR  # it was not run for longer
+    assert rows["cifar10-gain-hybrid"].value.mean == pytest.approx(5.0)
+    del found["horizon-99", "oracle"]
+    assert {row.key: row.written for row in study_rows("cifar10", found, "c")}["cifar10-gain-constant"].verdict == FAR
+
+
 def test_far_below_the_papers_accuracy_differences_are_shown_and_not_judged():
     """CIFAR-10's target is 70 %: an oracle at 62 % is below nine tenths of it, one at 64 % is not."""
     for top, verdict in ((0.62, FAR), (0.64, FAILS)):

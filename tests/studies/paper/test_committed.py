@@ -6,12 +6,13 @@ from shutil import copytree
 import numpy as np
 import pytest
 
+from headgate import load, run
 from headgate.control.rehearse import rehearse
 from studies import HOME
 from studies.pages import read_numbers
-from studies.paper.batches import NAMES, batches
+from studies.paper.batches import NAMES, WHOLE, batches
 from studies.paper.claims import claims
-from studies.paper.conclude import judged_claims, keep_claims
+from studies.paper.conclude import judged_claims, keep_claims, keep_study
 from studies.paper.control import read_control
 from studies.paper.verdicts import NOT_RUN
 
@@ -43,6 +44,22 @@ def test_what_other_rules_judged_is_not_put_into_the_table(tmp_path):
     together = read_numbers(tmp_path / "claims.json")
     assert together["made_by"] == []
     assert {row[side]["verdict"] for row in together["claims"] for side in ("written", "released")} == {NOT_RUN}
+
+
+def test_a_run_folder_more_is_put_beside_what_is_known(tmp_path):
+    known = read_numbers(copytree(RESULTS, tmp_path / "results") / "cifar10.json")
+    small = ("run.rounds=4", "run.seeds=2", 'run.policies=["oracle", "acdpp", "constant"]')
+    run(load("digits", *small), out=tmp_path / WHOLE, quiet=True)
+    keep_study("cifar10", [tmp_path / WHOLE], tmp_path / "results", quick=False)
+    made = read_numbers(tmp_path / "results" / "cifar10.json")
+    assert [one for one in made["policies"] if one["batch"] != WHOLE] == known["policies"]
+    assert [one["policy"] for one in made["policies"] if one["batch"] == WHOLE and one["rounds_by_seed"]] == [
+        "oracle", "acdpp", "constant",
+    ]  # fmt: skip
+    assert set(known["commits"]) < set(made["commits"])
+    curves = (tmp_path / "results" / "cifar10.csv").read_text("utf-8").splitlines()
+    assert curves[: len(curves) - 12] == (RESULTS / "cifar10.csv").read_text("utf-8").splitlines()
+    assert {line.split(",")[1] for line in curves[-12:]} == {WHOLE}
 
 
 def test_claims_are_judged_from_results_alone_by_one_command(tmp_path, studies):

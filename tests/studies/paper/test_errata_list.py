@@ -1,6 +1,7 @@
 """The list of errata is whole, every number on it has a test, and pages say its counts."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -50,3 +51,14 @@ def test_the_command_prints_the_list_or_some_of_it():
 def test_a_number_that_is_none_is_refused():
     with pytest.raises(SettingError, match="erratum 99"):
         listed().numbered(99)
+
+
+def test_the_letter_names_every_error_and_no_other_with_a_number_that_shows_it():
+    text = (ROOT / "studies" / "paper" / "letter.md").read_text("utf-8")
+    entries = {int(entry[1]): entry[0] for entry in re.finditer(r"^- \*\*Erratum (\d+),.*?(?=^- |^## )", text, re.M | re.S)}
+    assert list(entries) == [each.number for each in listed().of("error")]
+    assert len(text.split()) <= 1200
+    for number, entry in entries.items():
+        shown = {f"{value:.{digits}f}".replace("-", "−") for value in SHOWN[number]().values() for digits in (2, 3, 4)}
+        assert any(re.search(rf"(?<![\d.]){each}(?!\d)", entry) for each in shown), number
+        assert "Repair:" in entry
