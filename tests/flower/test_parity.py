@@ -145,10 +145,7 @@ CASES = {
         f"a dependent stream that flows, buying by {rule}": [
             "run.policies=['one']",
             f"policies.one={{kind='headgate', rule='class-balanced', selection='{rule}'}}",
-            "data.window=2",
-            "data.keep=3",
-            "data.stream={kind='markov', mixing=4, passing=3}",
-            "data.partition=iid",
+            "data={window=2, keep=3, partition='iid', stream={kind='markov', mixing=4, passing=3}}",
         ]
         for rule in ("first", "random", "margin")
     },

@@ -26,13 +26,6 @@ def rows(stream):
     return stream.owners.rows(clients, np.arange(clients.size) - stream.starts[clients])
 
 
-def test_replacement_draws_evenly():
-    stream = Stream(OWNED, 1, Replacement())
-    counts = np.unique(samples(stream, 1, 0, 6000), return_counts=True)[1]
-    assert counts.shape == (6,)
-    assert abs(counts - 1000).max() < 150
-
-
 def test_stop_ends_after_one_pass():
     stream = Stream(OWNED, 1, Stop())
     assert stream.lengths.tolist() == [3, 6]

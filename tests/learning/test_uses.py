@@ -28,13 +28,3 @@ def test_use_counts_are_the_plain_ones(rounds):
     counts.use(*more)
     again.use(*more)
     assert all(np.array_equal(one, other) for one, other in zip(counts.table(), again.table(), strict=True))
-
-
-def test_a_table_of_very_many_samples_holds_only_those_used():
-    counts = UseCounts(2, 10**12)
-    counts.use(np.array([1, 0, 1, 1]), np.array([10**12 - 1, 5, 7, 7]))
-    keys, times = counts.table()
-    assert keys.tolist() == [5, 10**12 + 7, 2 * 10**12 - 1]
-    assert times.tolist() == [1, 2, 1]
-    assert counts.distinct.tolist() == [1, 2]
-    assert counts.squares.tolist() == [1, 5]

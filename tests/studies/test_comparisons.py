@@ -15,7 +15,7 @@ from headgate.experiment import load
 from studies import HOME
 from studies.better import beside_constant
 from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in, rows_of
-from studies.drift import DRIFT, MOVING, drift_content
+from studies.drift import DRIFT, MOVING, STREAMS, drift_content
 from studies.pages import read_numbers
 from studies.savings import BUDGETS, SAVINGS, judged, places, savings_content
 from studies.selection import BUYING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
@@ -140,6 +140,19 @@ def test_p_is_corrected_for_the_number_of_worlds_and_counts_are_of_intervals():
     assert [max(p, 0.001) for p in corrected] == pytest.approx(told, rel=0.06)
     lower = sum(test.confidence_interval(0.95).high < 0 for test in tests["last"])
     assert found.numbers["headgate"].endswith(f" and {lower}")
+
+
+def test_dependent_streams_are_put_beside_each_other_seed_by_seed():
+    found, gaps = drift_content(RESULTS), {}
+    for name in STREAMS:
+        by_seed = {one["policy"]: np.array(one["last_by_seed"]) for one in ROWS[name]}
+        assert all(one["kept_limits"] for one in ROWS[name])
+        gaps[name] = 100 * (by_seed["class-balanced"] - by_seed["headgate"])
+        half = stats.t.ppf(0.975, len(gaps[name]) - 1) * stats.sem(gaps[name])
+        assert found.numbers["streams"][f"{name} last class balance"] == f"{gaps[name].mean():+.2f} ± {half:.2f}".replace(
+            "-", "−"
+        )
+    assert gaps["streams-50"].mean() > 2 > gaps["streams-1"].mean()
 
 
 # which samples to buy
