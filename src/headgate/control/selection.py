@@ -109,8 +109,9 @@ class ByMargin(Selection):
 
 
 TRIAL, LOTS, MARGINS = 0, 1, 2
-CONTROL, ENOUGH, LATEST = 4, 10, 50
-"""one client in so many draws lots in the trial; samples of theirs that end it; samples that a share is smoothed over"""
+CONTROL, FOR, AGAINST, LATEST = 4, 10, 100, 30
+"""one client in so many draws lots in the trial; samples of theirs that end it where looking pays, and where it does not;
+samples that a share is smoothed over"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +119,11 @@ class Adaptive(ByMargin):
     """By margin where that pays: once the model is right about most of what lots bring; by lots before that.
 
     A model that is mostly wrong is unsure of samples from which it cannot learn yet. Nobody looks in round 1, in which the
-    model knows nothing. Then three clients in four look, until ten samples of the others are heard of; from then on all
-    clients look or none does. They begin when the share of new samples to whose class the model gave more than ½, before it
-    was trained on them, is at least `level`, and stop when it falls below `stop`: what margins choose is hard on purpose,
-    so `stop` is low. Where nobody tells, as in a plan, the trial goes on.
+    model knows nothing. Then there is a trial: three clients in four look, and the others draw lots. It ends when the share
+    of the others' new samples to whose class the model gave more than ½, before it was trained on them, is at least
+    `level`: from then on all clients look. After 100 such samples it ends in any case, and nobody looks before that share
+    is at least `level`. Clients stop looking when the share falls below `stop`: what margins choose is hard on purpose, so
+    `stop` is low. Where nobody tells, as in a plan, the trial goes on.
     """
 
     level: float = 0.65
@@ -151,7 +153,8 @@ class Adaptive(ByMargin):
             right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
             heard = heard + new
             pays = right >= np.where(state == MARGINS, self.stop, self.level)
-            state = np.where(heard >= ENOUGH, np.where(pays, MARGINS, LOTS), state)
+            over = heard >= np.where(state == TRIAL, np.where(pays, FOR, AGAINST), 0)
+            state = np.where(over, np.where(pays, MARGINS, LOTS), state)
         return dict(zip(self.start(1), (state, right, heard, ledger.ever), strict=True))
 
     def looking(self, ledger: Ledger) -> Bools:
