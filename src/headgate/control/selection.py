@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.control.ranking import Candidates, RankingRule
 from headgate.control.scores import WITHOUT_LABELS
-from headgate.control.types import Arrays, Bools, Ints, Ledger
+from headgate.control.types import Arrays, Bools, Ledger
 from headgate.errors import SettingError
 
 
@@ -109,28 +109,28 @@ class ByMargin(Selection):
 
 
 TRIAL, LOTS, MARGINS = 0, 1, 2
+CONTROL, FOR, AGAINST, LATEST = 4, 10, 100, 30
+"""one client in so many draws lots in the trial; samples of theirs that end it where looking pays, and where it does not;
+samples that a share is smoothed over"""
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(ByMargin):
-    """Margins where looking pays: once the model gets most of what lots bring right before it is trained on it, and lots
-    before that.
+    """By margin where that pays: once the model is right about most of what lots bring; by lots before that.
 
-    A model that is mostly wrong is unsure of samples that it cannot learn from yet. Nobody looks in round 1. Then every
-    other client looks, until `ENOUGH` samples of the others are heard of; from then on all clients look or none does. They
-    begin when the share of new samples to whose class the model gives more than ½ is at least `level`, and stop when it
-    falls below `stop`, as after a change of the world: what margins choose is hard on purpose, so `stop` is low. Where
-    nobody tells of losses, as in a rehearsal, the trial goes on.
+    A model that is mostly wrong is unsure of samples from which it cannot learn yet. Nobody looks in round 1, in which the
+    model knows nothing. Then there is a trial: three clients in four look, and the others draw lots. It ends when the share
+    of the others' new samples to whose class the model gave more than ½, before it was trained on them, is at least
+    `level`: from then on all clients look. After 100 such samples it ends in any case, and nobody looks before that share
+    is at least `level`. Clients stop looking when the share falls below `stop`: what margins choose is hard on purpose, so
+    `stop` is low. Where nobody tells, as in a plan, the trial goes on.
     """
 
-    level: float = 0.7
+    level: float = 0.65
     """share of what lots bring that the model must get right"""
-    stop: float = 0.1
+    stop: float = 0.2
     """share of what margins choose that it must go on to get right"""
     listens = True
-    ENOUGH: ClassVar[int] = 10
-    LATEST: ClassVar[int] = 20
-    """samples that the share is smoothed over"""
 
     def __post_init__(self) -> None:
         for name in ("level", "stop"):
@@ -144,24 +144,26 @@ class Adaptive(ByMargin):
     def heard(self, ledger: Ledger) -> Arrays:
         state, right, heard, ever = (ledger.memory[name] for name in self.start(1))
         if ledger.losses is not None and ledger.losses.right is not None and ledger.t > 1:
-            lookers = self._lookers(state, ledger)
             told = np.isfinite(ledger.losses.right)
-            judged = told & ~(lookers & (state == TRIAL)[:, None])
+            judged = told & ~((state == TRIAL)[:, None] & self._tried(ledger))
             many = judged.sum(axis=-1)
             share = np.where(judged, ledger.losses.right, 0.0).sum(axis=-1) / np.maximum(many, 1)
-            new = np.rint((ledger.ever - ever) * many / np.maximum(told.sum(axis=-1), 1)).astype(np.int64)
-            right = right + new / np.maximum(new + np.minimum(heard, self.LATEST), 1) * (share - right)
+            bought = np.rint((ledger.ever - ever) * many / np.maximum(told.sum(axis=-1), 1)).astype(np.int64)
+            new = np.maximum(bought, many)  # where labels come late, those of other rounds are told of
+            right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (share - right)
             heard = heard + new
             pays = right >= np.where(state == MARGINS, self.stop, self.level)
-            state = np.where(heard >= self.ENOUGH, np.where(pays, MARGINS, LOTS), state)
+            over = heard >= np.where(state == TRIAL, np.where(pays, FOR, AGAINST), 0)
+            state = np.where(over, np.where(pays, MARGINS, LOTS), state)
         return dict(zip(self.start(1), (state, right, heard, ledger.ever), strict=True))
 
     def looking(self, ledger: Ledger) -> Bools:
-        return self._lookers(self.heard(ledger)["selection.state"], ledger) & (ledger.t > 0)
+        state = self.heard(ledger)["selection.state"][:, None]
+        return np.asarray(((state == MARGINS) | ((state == TRIAL) & self._tried(ledger))) & (ledger.t > 0))
 
-    def _lookers(self, state: Ints, ledger: Ledger) -> Bools:
-        odd = np.arange(ledger.admitted.shape[1]) % 2 == 1
-        return np.asarray((state[:, None] == MARGINS) | ((state[:, None] == TRIAL) & odd))
+    def _tried(self, ledger: Ledger) -> Bools:
+        """Which clients look in the trial, (M,)."""
+        return np.arange(ledger.admitted.shape[1]) % CONTROL > 0
 
     def now(self, looking: bool) -> Selection:
         return ByMargin() if looking else ByLot()
