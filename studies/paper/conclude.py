@@ -263,17 +263,16 @@ def _verdict(finding: Finding) -> str:
 def _departures(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """What each data set's recipe says of itself, and how far its runs got beside the paper's target."""
     for name in (name for name in NAMES if name in found):
-        said, own = about(name), [one for one in found[name]["policies"] if one["batch"] == WRITTEN and one["accuracy"]]
+        said, known = about(name), [one for one in found[name]["policies"] if one["accuracy"]]
         yield from (f"{said['title']}: {each}" for each in said["differs"])
-        ends = [
-            f"{POLICIES[one['policy']]} at {percent(one['accuracy'][0], 1)}"
-            for one in own
-            if one["policy"] in ("oracle", "acdpp")
-        ]
-        yield (
-            f"{said['title']}: T = {own[0]['rounds']}, where the text gives none; then, as written, {', '.join(ends)}. "
-            f"Its target is {percent(said['target'])}."
-        )
+        for batch in (WRITTEN, WHOLE):
+            own = [one for one in known if one["batch"] == batch and one["policy"] in ("oracle", "acdpp")]
+            ends = [f"{POLICIES[one['policy']]} at {percent(one['accuracy'][0], 1)}" for one in own]
+            if own:
+                yield (
+                    f"{said['title']}: T = {own[0]['rounds']}, where the text gives none; then, {FLAVOURS[batch]}, "
+                    f"{', '.join(ends)}. Its target is {percent(said['target'])}."
+                )
 
 
 def _made(found: Any) -> list[str]:
