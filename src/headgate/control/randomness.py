@@ -83,12 +83,6 @@ def uniform(seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLi
     return np.asarray(((first >> np.uint64(5)) * 67108864.0 + (second >> np.uint64(6))) / 9007199254740992.0)
 
 
-def by_price(seed: int, t: int, price: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers in [0, 1) for a policy, addressed by the round and the bits of the price: the same in any batch of runs."""
-    bits = price.view(np.uint64)
-    return uniform(seed, Purpose.ADMISSION, t, (((bits >> _HALF) ^ bits) & _LOW).astype(np.int64))
-
-
 def permutations(
     seed: int, purpose: Purpose, places: Ints, clients: Ints, first: ArrayLike = 0
 ) -> Iterator[tuple[slice, Ints]]:

@@ -66,12 +66,6 @@ def remembered(memory: Arrays) -> Ints:
     return np.asarray(memory["price_counts"].sum(axis=-1))
 
 
-def rank(memory: Arrays, price: Floats) -> tuple[Ints, Ints]:
-    """How many prices are below this one, (R,), and how many are the same."""
-    bins, counts, today = memory["price_bins"], memory["price_counts"], bin_of(price, memory["price_bits"])[:, None]
-    return np.where(bins < today, counts, 0).sum(axis=-1), np.where(bins == today, counts, 0).sum(axis=-1)
-
-
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
     """The share of the places that today's prices deserve, (R,) or (R, M), if a place may cost `spend` a round on average.
 

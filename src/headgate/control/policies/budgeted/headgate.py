@@ -7,15 +7,14 @@ derives the rule and both paces.
 
 from dataclasses import dataclass, replace
 from functools import cache
-from types import ModuleType
 from typing import Literal, Self
 
 import numpy as np
 
 from headgate.control.checks import zero_or_more
-from headgate.control.policies.budgeted import all_prices, latest_prices, wear, windows
+from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.price_limit import SPREAD, spread, todays
+from headgate.control.policies.budgeted.price_limit import spread
 from headgate.control.policies.budgeted.purse import ceiling, pace
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Floats, System, View
@@ -53,8 +52,8 @@ class Headgate(BudgetedPolicy):
     ahead: float | None = None
     """rounds' budgets by which the spend may be ahead of its pace. Left out: 5 for nets, so that their buffers never stand
     still for want of money where prices wander; no limit for linear models, and where no model or no end is known"""
-    remember: int | Literal["all", "auto"] = "all"
-    """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift; auto finds out"""
+    remember: int | Literal["all"] = "all"
+    """prices: how many of the latest. All, where prices keep to one distribution; some, where they drift"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,8 +65,8 @@ class Headgate(BudgetedPolicy):
             raise SettingError(f"smooth = {self.smooth}: must lie between 0 and 1")
         if self.ahead is not None:
             zero_or_more("ahead", self.ahead)
-        if not isinstance(self.remember, str) and not 1 <= self.remember <= MOST_REMEMBERED:
-            raise SettingError(f"remember = {self.remember}: must be all, auto, or from 1 to {MOST_REMEMBERED:,}")
+        if self.remember != "all" and not 1 <= self.remember <= MOST_REMEMBERED:
+            raise SettingError(f"remember = {self.remember}: must be all, or from 1 to {MOST_REMEMBERED:,}")
 
     def resolved(self, given: PolicyContext) -> Self:
         """What was left out and goes by the model: docs/studies/better.md has what it was chosen by."""
@@ -77,12 +76,12 @@ class Headgate(BudgetedPolicy):
         )
 
     def start(self, system: System, runs: int) -> Arrays:
-        a_round, seen = wear.PARTS if self.smooth else 1, all_prices.unseen(runs) if isinstance(self.remember, str) else {}
-        if not isinstance(self.remember, str):
-            seen = latest_prices.unseen(runs, self.remember * a_round, bool(self.smooth))
-        elif self.remember == "auto":
-            latest = latest_prices.unseen(runs, max(windows.WINDOWS) * max(a_round, SPREAD), bool(self.smooth))
-            seen = {**seen, **latest, **windows.unseen(runs)}
+        if self.remember == "all":
+            seen = all_prices.unseen(runs)
+        elif self.smooth:
+            seen = latest_prices.unseen(runs, self.remember * wear.PARTS, costs=True)
+        else:
+            seen = latest_prices.unseen(runs, self.remember)
         worn = wear.unused(runs, system.clients) if self.smooth else {}
         first = {} if self.ahead is None else {"first": np.zeros(runs)}
         return {**super().start(system, runs), **seen, **worn, **first, "even": np.zeros(runs)}
@@ -91,45 +90,27 @@ class Headgate(BudgetedPolicy):
         """Of the places that may be renewed, all where the price is below the limit, and never behind an even spend."""
         if self.ahead is not None and view.t == 2:
             memory = {**memory, "first": view.spent}
+        prices = all_prices if self.remember == "all" else latest_prices
         places = self.places(view.system)
         renewed = self.turnover * self.all_places(view.system)
-        felt: Floats = view.price
-        seen: tuple[Floats, ...] = (todays(view),)
         if self.smooth:
             memory = wear.observe(memory, view, places)
             felt = wear.felt(memory, view.price, view.t, self.smooth)
-            seen = spread(felt, view.price)
-        for prices in (all_prices, latest_prices):
-            memory = prices.remember(memory, *seen) if prices.NAMES[0] in memory else memory
-        spend = self.allowed(view, memory) / renewed
-        share = _share(all_prices if isinstance(self.remember, str) else latest_prices, memory, felt, view, spend)
+            memory = prices.remember(memory, *spread(felt, view.price))
+            spend = self.allowed(view, memory) / renewed
+            if view.price.ndim == 2:
+                share = prices.deserved(memory, felt, spend)
+            else:
+                share = np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0)
+        else:
+            memory = prices.observe(memory, view)
+            share = prices.deserved(memory, view.price, self.allowed(view, memory) / renewed)
         bundle = view.price if view.price.ndim == 1 else (view.price * places).sum(axis=-1) / self.all_places(view.system)
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, renewed)
-        if self.remember == "auto":
-            memory = self._judged(view, memory, bundle, even)
-            for k, rounds in enumerate(windows.WINDOWS):
-                if (rows := memory["window"] == k).any():
-                    newest = latest_prices.newest(memory, rounds * seen[0].shape[-1])
-                    share[rows] = _share(latest_prices, newest, felt, view, spend)[rows]
         behind = np.clip((even - view.admitted) / renewed, 0.0, 1.0)
         floor = behind if view.price.ndim == 1 else behind[:, None]
         return self.turnover * np.maximum(share, floor), {**memory, "even": even}
-
-    def _judged(self, view: View, memory: Arrays, price: Floats, even: Floats) -> Arrays:
-        """With the window to go by in this round, and what each would have bought from round 2 on."""
-        if view.t == 2:
-            shape = memory["would_buy"].shape
-            begun = {"would_spend": view.spent[:, None], "would_buy": view.admitted[:, None]}
-            memory = {**memory, **{name: np.broadcast_to(each, shape).astype(np.float64) for name, each in begun.items()}}
-        memory = windows.observe(memory, price, view)
-        memory = {**memory, "window": windows.best(memory, view.t)}
-
-        def may(spent: Floats) -> tuple[Floats, Floats]:
-            own = view._replace(spent=spent)
-            return self.allowed(own, memory), self.spending_limit(own, memory)
-
-        return windows.bought(memory, price, view.t, may, even, self.turnover * self.all_places(view.system))
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """Not more than `ahead` allows after round 1, which may fill the buffers."""
@@ -151,10 +132,3 @@ class Headgate(BudgetedPolicy):
 
     def _spent_by(self, time: float) -> float:
         return (1 - self.early) * time + self.early * float(np.interp(time, *_early_path()))
-
-
-def _share(prices: ModuleType, memory: Arrays, felt: Floats, view: View, spend: Floats) -> Floats:
-    """Of the places, what today's prices deserve; the mean over parts of the places where each feels the price as its own."""
-    if felt.ndim == view.price.ndim:
-        return np.asarray(prices.deserved(memory, felt, spend))
-    return np.asarray(np.mean([prices.deserved(memory, part, spend) for part in felt.T], axis=0))

@@ -7,7 +7,6 @@ from headgate.control.types import Arrays, Floats, Ints, View
 
 WINDOW = 256
 """prices that are remembered where nobody says how many"""
-NAMES = ("prices", "price_costs", "prices_seen")
 
 
 def unseen(runs: int, window: int = WINDOW, costs: bool = False) -> Arrays:
@@ -35,14 +34,6 @@ def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arr
 def remembered(memory: Arrays) -> Ints:
     """How many prices are in memory, (R,)."""
     return np.minimum(memory["prices_seen"], memory["prices"].shape[-1])
-
-
-def newest(memory: Arrays, count: int) -> Arrays:
-    """The memory as it would be had it room for `count` prices alone."""
-    seen, window = memory["prices_seen"], memory["prices"].shape[-1]
-    places = (seen[:, None] - 1 - np.arange(count)) % window
-    own = {name: np.take_along_axis(memory[name], places, axis=-1) for name in NAMES[:2] if name in memory}
-    return {**own, "prices_seen": seen}
 
 
 def mean_price(memory: Arrays) -> Floats:

@@ -13,7 +13,7 @@ from headgate.control.policies.budgeted.purse import pace
 from headgate.control.policies.drift.dpp import horizon_at
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess
-from headgate.control.randomness import by_price
+from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
@@ -209,5 +209,7 @@ class Random(BudgetedPolicy):
         return replace(self, chance=spends_all if self.chance is None else self.chance)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        coin = by_price(self.seed, view.t, view.one_price())
+        bits = view.one_price().view(np.uint64)
+        folded = ((bits >> np.uint64(32)) ^ bits) & np.uint64(0xFFFFFFFF)
+        coin = uniform(self.seed, Purpose.ADMISSION, view.t, folded.astype(np.int64))
         return (coin < self.required("chance")).astype(np.float64), memory
