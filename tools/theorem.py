@@ -1,7 +1,8 @@
 """How far headgate stays below what nobody can exceed: the numbers of studies/theory/theorem.md.
 
 python tools/theorem.py
-python tools/theorem.py wander
+python tools/theorem.py wander 100 1000 10000
+python tools/theorem.py shipped
 python tools/theorem.py series FILE.csv COLUMN
 
 Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
@@ -23,7 +24,9 @@ from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess, Uniform, UniformInteger
 from headgate.control.prices.recorded import Market
 from headgate.control.rehearse import Rehearsal, rehearse
+from headgate.experiment import sweep_points
 from headgate.theory.bound import BoundConstants
+from studies import recipe
 from studies.zoo import windows
 
 LOW, HIGH = 1.0, 10.0
@@ -97,6 +100,7 @@ POLICIES: dict[str, AdmissionPolicy] = {
 }
 
 
+KNOWN = "all prices known"
 WANDER: dict[str, AdmissionPolicy] = {
     "headgate": Headgate(smooth=0.0),
     "windows": windows.Windows(smooth=0.0),
@@ -105,11 +109,11 @@ WANDER: dict[str, AdmissionPolicy] = {
     "windows for nets": windows.Windows(smooth=0.25, ahead=5.0),
     "the same money every round": Below(quantile=1.0),
     "below the median": Below(),
-    "all prices known": Clairvoyant(aim="samples"),
+    KNOWN: Clairvoyant(aim="samples"),
 }
 
 
-def false_alarms(rounds: int, seeds: int, at_once: int = 250) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def false_alarms(rounds: int, seeds: int, at_once: int = 100) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The seeds in which `windows` takes even prices for prices that wander, and how many samples that costs each."""
     system, won = System(BUFFERS, BUDGET, rounds), np.zeros(seeds, dtype=np.bool_)
     for first in range(0, seeds, at_once):
@@ -127,9 +131,9 @@ def false_alarms(rounds: int, seeds: int, at_once: int = 250) -> tuple[NDArray[n
     return wrong, np.asarray(bought[0] - bought[1], dtype=np.float64) if bought else np.zeros(0)
 
 
-def wander() -> None:
+def wander(*rounds: str) -> None:
     print(f"windows under even prices, {MANY} seeds: false alarms, and samples fewer than headgate buys, by T")
-    for T in (100, 1000, 10_000):
+    for T in map(int, rounds):
         wrong, fewer = false_alarms(T, MANY)
         print(f"{T:,}: {wrong.size} alarms; {fewer.sum() / MANY:.2f} fewer on average, {fewer.max(initial=0.0):.0f} at most")
 
@@ -152,16 +156,29 @@ def mean_age(admitted: NDArray[np.int64], places: int) -> float:
     return float(sum(each.sum() for each in older) / (admitted.size * places))
 
 
+def compare(name: str, system: System, prices: PriceProcess, rounds: int) -> None:
+    """Samples, mean age and money left, 200 seeds from 5000 on."""
+    runs = np.arange(5000, 5200)
+    context = PolicyContext(system, prices, BoundConstants(), runs, rounds)
+    print(f"{name}: samples; their mean age in rounds; money left (%)")
+    for kind, policy in WANDER.items():
+        if kind != KNOWN or prices.path(runs[:1], 1, 2).ndim == 2:
+            found = rehearse(system, policy.resolved(context), prices, runs, rounds)
+            left = 100 - 100 * found.spend.sum(axis=-1) / (system.budget * rounds)
+            age = mean_age(found.admitted, system.memory)
+            print(f"  {kind}: {cell(found.admitted.sum(axis=-1))}; {age:.1f}; {left.mean():.1f}", flush=True)
+
+
 def series(file: str, column: str) -> None:
-    """Samples, mean age and money left in hundred rounds of a recorded series, 200 seeds from 5000 on."""
     with open(file, newline="", encoding="utf-8") as lines:
         values = tuple(float(row[column]) for row in csv.DictReader(lines) if row[column])
-    system, prices, runs = System(BUFFERS, BUDGET, 100), Series(values=values), np.arange(5000, 5200)
-    print(f"{len(values)} prices: samples; their mean age in rounds; money left (%)")
-    for name, policy in WANDER.items():
-        found = rehearse(system, policy, prices, runs, 100)
-        samples, left = found.admitted.sum(axis=-1), 100 - found.spend.sum(axis=-1) / BUDGET
-        print(f"{name}: {cell(samples)}; {mean_age(found.admitted, system.memory):.1f}; {left.mean():.1f}", flush=True)
+    compare(f"{len(values)} prices", System(BUFFERS, BUDGET, 100), Series(values=values), 100)
+
+
+def shipped() -> None:
+    for name in ("ercot", "brent", "prices"):
+        for point, experiment in sweep_points(recipe(f"better/{name}"), ()):
+            compare(point or name, experiment.system, experiment.prices, experiment.rounds)
 
 
 def main() -> None:
@@ -181,4 +198,4 @@ def cell(found: NDArray[np.float64]) -> str:
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
-    series(*asked[1:]) if asked[:1] == ["series"] else wander() if asked else main()
+    {"series": series, "shipped": shipped, "wander": wander}[asked[0]](*asked[1:]) if asked else main()
