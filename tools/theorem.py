@@ -160,13 +160,15 @@ def compare(name: str, system: System, prices: PriceProcess, rounds: int) -> Non
     """Samples, mean age and money left, 200 seeds from 5000 on."""
     runs = np.arange(5000, 5200)
     context = PolicyContext(system, prices, BoundConstants(), runs, rounds)
-    print(f"{name}: samples; their mean age in rounds; money left (%)")
+    first: NDArray[np.int64] | None = None
+    print(f"{name}: samples; more than headgate, seed by seed; their mean age in rounds; money left (%)")
     for kind, policy in WANDER.items():
         if kind != KNOWN or prices.path(runs[:1], 1, 2).ndim == 2:
             found = rehearse(system, policy.resolved(context), prices, runs, rounds)
             left = 100 - 100 * found.spend.sum(axis=-1) / (system.budget * rounds)
-            age = mean_age(found.admitted, system.memory)
-            print(f"  {kind}: {cell(found.admitted.sum(axis=-1))}; {age:.1f}; {left.mean():.1f}", flush=True)
+            samples, age = found.admitted.sum(axis=-1), mean_age(found.admitted, system.memory)
+            first = samples if first is None else first
+            print(f"  {kind}: {cell(samples)}; {cell(samples - first)}; {age:.1f}; {left.mean():.1f}", flush=True)
 
 
 def series(file: str, column: str) -> None:
