@@ -1,26 +1,37 @@
 """How far headgate stays below what nobody can exceed: the numbers of studies/theory/theorem.md.
 
 python tools/theorem.py
+python tools/theorem.py wander 100 1000 10000
+python tools/theorem.py shipped
+python tools/theorem.py series FILE.csv COLUMN
 
 Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
 the identity (I), whose parts do not depend on whether the prices of a seed were lucky. A second table compares with the most
 that anybody who knows all prices could buy, also where prices are whole numbers.
 """
 
+import csv
+import sys
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control import AdmissionPolicy, System
-from headgate.control.policies import Clairvoyant, Headgate
+from headgate.control.policies import Below, Clairvoyant, Headgate
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess, Uniform, UniformInteger
+from headgate.control.prices.recorded import Market
 from headgate.control.rehearse import Rehearsal, rehearse
+from headgate.experiment import sweep_points
 from headgate.theory.bound import BoundConstants
+from studies import recipe
+from studies.zoo import windows
 
 LOW, HIGH = 1.0, 10.0
 HORIZONS, SEEDS = (300, 1000, 3000, 10_000, 30_000), 24
+MANY = 2000
 BUFFERS, BUDGET = np.array([8, 9, 10, 11, 12] * 2), 55.0
 
 
@@ -89,6 +100,89 @@ POLICIES: dict[str, AdmissionPolicy] = {
 }
 
 
+KNOWN = "all prices known"
+WANDER: dict[str, AdmissionPolicy] = {
+    "headgate": Headgate(smooth=0.0),
+    "windows": windows.Windows(smooth=0.0),
+    "headgate, the latest 8": Headgate(smooth=0.0, remember=8),
+    "headgate for nets": Headgate(smooth=0.25, ahead=5.0),
+    "windows for nets": windows.Windows(smooth=0.25, ahead=5.0),
+    "the same money every round": Below(quantile=1.0),
+    "below the median": Below(),
+    KNOWN: Clairvoyant(aim="samples"),
+}
+
+
+def false_alarms(rounds: int, seeds: int, at_once: int = 100) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The seeds in which `windows` takes even prices for prices that wander, and how many samples that costs each."""
+    system, won = System(BUFFERS, BUDGET, rounds), np.zeros(seeds, dtype=np.bool_)
+    for first in range(0, seeds, at_once):
+        own = np.arange(first, min(first + at_once, seeds))
+        memory, path = windows.unseen(len(own)), Uniform(LOW, HIGH).path(own, 1, rounds + 1)
+        for t in range(1, rounds + 1):
+            memory = windows.observe(memory, path[:, t - 1].copy(), t, system)
+        won[own] = memory["wander"]
+    wrong = np.flatnonzero(won)
+    bought = [
+        rehearse(system, WANDER[each], Uniform(LOW, HIGH), wrong, rounds).admitted.sum(axis=-1)
+        for each in ("headgate", "windows")
+        if wrong.size
+    ]
+    return wrong, np.asarray(bought[0] - bought[1], dtype=np.float64) if bought else np.zeros(0)
+
+
+def wander(*rounds: str) -> None:
+    print(f"windows under even prices, {MANY} seeds: false alarms, and samples fewer than headgate buys, by T")
+    for T in map(int, rounds):
+        wrong, fewer = false_alarms(T, MANY)
+        print(f"{T:,}: {wrong.size} alarms; {fewer.sum() / MANY:.2f} fewer on average, {fewer.max(initial=0.0):.0f} at most")
+
+
+@dataclass(frozen=True)
+class Series(Market):
+    """Recorded prices, of mean 5.5; every seed begins at another one."""
+
+    values: tuple[float, ...] = ()
+
+    @property
+    def _prices(self) -> NDArray[np.float64]:
+        return np.asarray(self.values) * 5.5 / np.mean(self.values)
+
+
+def mean_age(admitted: NDArray[np.int64], places: int) -> float:
+    """Rounds since they were bought, of the samples held, first in, first out; over runs and rounds."""
+    after = np.cumsum(admitted, axis=-1)
+    older = [np.maximum(places - (after[:, k:] - after[:, : after.shape[1] - k]), 0) for k in range(1, after.shape[1])]
+    return float(sum(each.sum() for each in older) / (admitted.size * places))
+
+
+def compare(name: str, system: System, prices: PriceProcess, rounds: int) -> None:
+    """Samples, mean age and money left, 200 seeds from 5000 on."""
+    runs = np.arange(5000, 5200)
+    context = PolicyContext(system, prices, BoundConstants(), runs, rounds)
+    first: NDArray[np.int64] | None = None
+    print(f"{name}: samples; more than headgate, seed by seed; their mean age in rounds; money left (%)")
+    for kind, policy in WANDER.items():
+        if kind != KNOWN or prices.path(runs[:1], 1, 2).ndim == 2:
+            found = rehearse(system, policy.resolved(context), prices, runs, rounds)
+            left = 100 - 100 * found.spend.sum(axis=-1) / (system.budget * rounds)
+            samples, age = found.admitted.sum(axis=-1), mean_age(found.admitted, system.memory)
+            first = samples if first is None else first
+            print(f"  {kind}: {cell(samples)}; {cell(samples - first)}; {age:.1f}; {left.mean():.1f}", flush=True)
+
+
+def series(file: str, column: str) -> None:
+    with open(file, newline="", encoding="utf-8") as lines:
+        values = tuple(float(row[column]) for row in csv.DictReader(lines) if row[column])
+    compare(f"{len(values)} prices", System(BUFFERS, BUDGET, 100), Series(values=values), 100)
+
+
+def shipped() -> None:
+    for name in ("ercot", "brent", "prices"):
+        for point, experiment in sweep_points(recipe(f"better/{name}"), ()):
+            compare(point or name, experiment.system, experiment.prices, experiment.rounds)
+
+
 def main() -> None:
     print(f"samples short of T·B̄·F(θ*), mean of {SEEDS} seeds ± standard error, by T")
     for name, policy in POLICIES.items():
@@ -105,4 +199,5 @@ def cell(found: NDArray[np.float64]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    asked = sys.argv[1:]
+    {"series": series, "shipped": shipped, "wander": wander}[asked[0]](*asked[1:]) if asked else main()
