@@ -13,7 +13,7 @@ from studies.pages import Series, StudyContent, draw_intervals, table
 _TWO = [f"{prices}-{world}" for prices in ("wandering", "fixed") for world in ("sudden", "recurring")]
 MOVING = tuple(f"drift-{world}" for world in ("sudden", "gradual", "recurring", *_TWO))
 CALM = "drift-calm"
-STREAMS = ("streams-1", "streams-10", "streams-50", "streams-200", "streams-flow-50")
+STREAMS = tuple(f"streams-{each}" for each in ("1", "10", "50", "200", "flow-50", "lenet-1", "lenet-50", "lenet-flow-50"))
 """where the next sample depends on the last one"""
 BESIDE = {
     "less even": ("whole", "even"),
