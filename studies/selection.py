@@ -61,7 +61,25 @@ def selection_content(folder: Path) -> StudyContent:
         line=0.0,
         most=100.0,
     )
-    return StudyContent(table([*header, "money a round"], lines), _numbers(found, data.window, data.look), draw)
+    numbers = {**_numbers(found, data.window, data.look), "choices": choices(rows_of(CHOOSING, folder))}
+    return StudyContent(table([*header, "money a round"], lines), numbers, draw)
+
+
+def choices(found: Found) -> str:
+    """Return a table of margins less lots, and of the rule that finds out which pays less the better of the two."""
+    lines = []
+    for name, rows in found.items():
+        for prices in dict.fromkeys(row["prices"] for row in rows):
+            named = {row["policy"]: row for row in rows if row["prices"] == prices}
+            told = [title(name), prices]
+            for key in ("best", "last"):
+                gain = paired(named["margin"], named["random"], key)
+                better = named["margin" if gain.mean > 0 else "random"]
+                told += [_said(gain), _said(paired(named["adaptive"], better, key))]
+            lines.append([*told, str(named["adaptive"]["seeds"]), *(f"{bought(row):.0f}" for row in named.values())])
+    header = ["data and model", "prices", "margin less lots, best", "adaptive less the better, best", "margin less lots, last"]
+    header += ["adaptive less the better, last", "seeds", *(f"bought by {each}" for each in ("lots", "margin", "adaptive"))]
+    return table(header, lines)
 
 
 def _numbers(found: Found, window: int, look: float) -> dict[str, object]:
