@@ -56,7 +56,8 @@ def write_page(name: str, found: StudyContent, folder: Path, quick: bool = False
 
 
 def _wrapped(text: str, found: StudyContent) -> str:
-    return fill(text.format(**found.numbers), WIDTH, break_long_words=False, break_on_hyphens=False)
+    said = text.format(**found.numbers)
+    return said if said.startswith(("|", "#")) else fill(said, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def wrapped_bullets(said: Iterable[str]) -> str:

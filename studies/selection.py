@@ -44,7 +44,7 @@ def selection_content(folder: Path) -> StudyContent:
             for rule in gaps[0]:
                 row = named[_named(many, rule)]
                 told = [_said(own[rule]) for own in gaps]
-                lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}", f"{row['spend']:.2f}"])
+                lines.append([title(name), many, rule, *told, f"{bought(row):.0f}", f"{row['N']:.0f}"])
     header = ["data, model and world", "how many", "which to buy", "best or daily (points)", "last (points)", "bought", "N"]
     draw = partial(
         draw_intervals,
@@ -54,7 +54,28 @@ def selection_content(folder: Path) -> StudyContent:
         line=0.0,
         most=100.0,
     )
-    return StudyContent(table([*header, "money a round"], lines), _numbers(found, data.window, data.look), draw)
+    numbers = {**_numbers(found, data.window, data.look), **choices(rows_of(CHOOSING, folder))}
+    return StudyContent(table(header, lines), numbers, draw)
+
+
+def choices(found: Found) -> dict[str, str]:
+    """Return a table of margins less lots, and of the rule that finds out which pays less the better of the two, with what it
+    loses at most and the comparisons that were not run."""
+    lines, worst = [], 0.0
+    for name, rows in found.items():
+        for prices in dict.fromkeys(row["prices"] for row in rows):
+            named = {row["policy"]: row for row in rows if row["prices"] == prices}
+            told = [title(name), prices.partition(",")[0]]
+            for key in ("best", "last"):
+                gain = paired(named["margin"], named["random"], key)
+                better = named["margin" if gain.mean > 0 else "random"]
+                gap = paired(named["adaptive"], better, key)
+                told, worst = [*told, _said(gain), _said(gap)], max(worst, -gap.mean)
+            lines.append([*told, str(named["adaptive"]["seeds"])])
+    header = ["data and model", "prices", "margin less lots, best", "adaptive less the better, best"]
+    header += ["margin less lots, last", "adaptive less the better, last", "seeds"]
+    missing = listed([title(name) for name in CHOOSING if name not in found]) or "nothing"
+    return {"choices": table(header, lines), "worst": f"{worst:.2f}", "missing": missing}
 
 
 def _numbers(found: Found, window: int, look: float) -> dict[str, object]:
