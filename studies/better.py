@@ -1,15 +1,18 @@
 """What headgate closes of the gap between constant admission and the oracle, in every study, and beside which rivals."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from headgate.analysis.comparison import share
-from headgate.analysis.formatting import percent
-from headgate.analysis.intervals import DECIDED, Difference, Estimate
+import numpy as np
+
+from headgate.analysis.comparison import closed_share, share
+from headgate.analysis.formatting import DASH, listed, percent
+from headgate.analysis.intervals import DECIDED, Difference, Estimate, ratio
 from headgate.analysis.limits import holm
-from headgate.analysis.savings import paired
-from studies.comparisons import BETTER, GRIDS, MEASURES, Found, at, gap, rows_of, title
+from headgate.analysis.savings import Row, paired
+from studies.comparisons import BETTER, BY_AGE, GRIDS, HINDSIGHT, MEASURES, Found, at, gap, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 
 PAPERS_BUDGET = {"mnist": 55.0}
@@ -17,6 +20,8 @@ PAPERS_BUDGET = {"mnist": 55.0}
 OF_MANY_PRICES = ("prices", "prices-lenet")
 SAME_SETTING = ("ablations", *GRIDS)
 """of which another comparison says the same"""
+GOAL = 0.8
+"""of what hindsight closes"""
 
 
 def better_content(folder: Path) -> StudyContent:
@@ -35,7 +40,12 @@ def better_content(folder: Path) -> StudyContent:
         line=0.0,
         most=100.0,
     )
-    return StudyContent(_closed_table(shown), _numbers(found, shown), draw)
+    tried = {name.removeprefix("hindsight-"): rows for name, rows in rows_of(HINDSIGHT, folder).items()}
+    known = {name: {key: in_hindsight(shown[name], rows, key) for key in MEASURES} for name, rows in tried.items()}
+    numbers = _numbers(found, shown) | _of_hindsight(shown, known)
+    by_age = {name: gap(at(rows, "age-25"), at(rows, "headgate"), "last") for name, rows in rows_of(BY_AGE, folder).items()}
+    numbers["by_age"] = ", ".join(f"{title(name).removesuffix(', limits by age')} {less}" for name, less in by_age.items())
+    return StudyContent(_closed_table(shown, known), numbers, draw)
 
 
 def _percent(closed: Any) -> tuple[float | None, float | None, float | None]:
@@ -43,7 +53,45 @@ def _percent(closed: Any) -> tuple[float | None, float | None, float | None]:
     return mean, low, high
 
 
-def _closed_table(shown: Found) -> str:
+class InHindsight(NamedTuple):
+    """What the best of the schedules that were tried comes to, by one measure."""
+
+    schedule: str
+    closed: Estimate | None
+    of_it: Estimate
+    """what headgate closes, as a part of what this schedule closes"""
+
+
+Known = Mapping[str, Mapping[str, InHindsight]]
+"""for each study, by measure"""
+
+
+def in_hindsight(own: Sequence[Row], tried: Sequence[Row], key: str) -> InHindsight:
+    """The schedule that is best on the seeds before the study's own, judged on those; without such seeds, best on these."""
+
+    def by_seed(row: Row) -> dict[int, float]:
+        return dict(zip(row["learnt"], row[f"{key}_by_seed"], strict=True))
+
+    ends = [by_seed(at(own, policy)) for policy in ("headgate", "constant", "oracle")]
+    first = min(ends[0])
+    if all(min(row["learnt"]) >= first for row in tried):
+        tried = [*tried, *(row for row in own if row["policy"] == "cheapest-first" != tried[0]["policy"])]
+    found = {row["policy"]: by_seed(row) for row in tried}
+    before = {name: [value for seed, value in scores.items() if seed < first] for name, scores in found.items()}
+    best = max(found, key=lambda name: float(np.mean(before[name] or list(found[name].values()))))
+    seeds = sorted(set.intersection(*map(set, (*ends, found[best]))))
+    ours, low, high, top = (np.array([each[seed] for seed in seeds]) for each in (*ends, found[best]))
+    return InHindsight(best, closed_share(top, low, high), ratio(ours - low, top - low))
+
+
+def _of_hindsight(shown: Found, known: Known) -> dict[str, Any]:
+    part = {name: own["last"].of_it for name, own in known.items()}
+    short = [f"{title(name)} ({share(part[name])})" for name in shown if name in part and part[name].mean < GOAL]
+    surely = sum(each.low is not None and each.low >= GOAL for each in part.values())
+    return {"searched": len(known), "reached": len(known) - len(short), "surely": surely, "short": listed(short) or "none"}
+
+
+def _closed_table(shown: Found, known: Known) -> str:
     lines = []
     for name, rows in shown.items():
         headgate, constant, oracle = (at(rows, policy) for policy in ("headgate", "constant", "oracle"))
@@ -54,10 +102,13 @@ def _closed_table(shown: Found) -> str:
                 f"{headgate['seeds']}{lost}",
                 " / ".join(f"{100 * row['best'][0]:.2f}" for row in (constant, headgate, oracle)),
                 *(share(Estimate(*headgate[f"closed_{key}"])) for key in MEASURES),
+                f"{share(known[name]['last'].closed)}, `{known[name]['last'].schedule}`" if name in known else DASH,
+                *(share(known[name][key].of_it if name in known else None) for key in MEASURES),
                 f"{headgate['spend']:.1f} of {headgate['budget']:g}",
             ]
         )
-    closed = [f"closed, {key}" for key in MEASURES]
+    closed = [*(f"closed, {key}" for key in MEASURES), "hindsight closes, last"]
+    closed += [f"of what hindsight closes, {key}" for key in MEASURES]
     return table(["study", "seeds", "best: constant / headgate / oracle (%)", *closed, "money a round"], lines)
 
 

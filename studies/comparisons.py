@@ -16,7 +16,7 @@ from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
 from headgate.experiment import Experiment, sweep_points
 from headgate.records.reader import RunFolder
-from studies import recipe, study_table
+from studies import HOME, recipe, study_table
 from studies.pages import of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
@@ -42,8 +42,11 @@ BETTER = (
     "prices-lenet",
 )
 """policies at equal spend"""
-ALSO = ("listening",)
-"""a policy that buys by the clients' losses"""
+HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
+"""schedules with all prices known, and price limits, beside one of these each"""
+BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
+ALSO = ("listening", *BY_AGE, *HINDSIGHT)
+"""a policy that buys by the clients' losses, limits by age, hindsight"""
 DROPPED = ("paid", "chosen", "closed_chosen")
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
