@@ -25,7 +25,7 @@ BUDGETS = {
     "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
-    "studies": 5_560,
+    "studies": 5_565,
     "tests": 34_880,
     "tools": 1_235,
 }
