@@ -132,12 +132,9 @@ def false_alarms(rounds: int, seeds: int, at_once: int = 100) -> tuple[NDArray[n
 
 def wander(rounds: str, seeds: str) -> None:
     wrong, fewer = false_alarms(int(rounds), int(seeds))
-    print(
-        f"windows under even prices, {rounds} rounds, {seeds} seeds: false alarms in {wrong.size}; samples fewer than headgate:"
-    )
-    print(
-        f"{fewer.sum() / int(seeds):.2f} on average, {fewer.max(initial=0.0):.0f} at most, {fewer.min(initial=0.0):.0f} at least"
-    )
+    mean, least, most = fewer.sum() / int(seeds), fewer.min(initial=0.0), fewer.max(initial=0.0)
+    print(f"windows under even prices, {rounds} rounds: {wrong.size} false alarms in {seeds} seeds")
+    print(f"samples fewer than headgate: {mean:.2f} on average, from {least:.0f} to {most:.0f}")
 
 
 @dataclass(frozen=True)
