@@ -42,8 +42,8 @@ BETTER = (
     "prices-lenet",
 )
 """policies at equal spend"""
-ALSO = ("response-logistic", "response-lenet", "response-cifar10", "listening")
-"""what accuracy depends on, and a policy that buys by the clients' losses"""
+ALSO = ("response-logistic", "response-lenet", "response-cifar10", "listening", "wander-ercot", "wander-brent")
+"""what accuracy depends on, and a policy that buys by the clients' losses, and one that finds its window"""
 DROPPED = ("paid", "chosen", "closed_chosen")
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
