@@ -25,9 +25,9 @@ BUDGETS = {
     "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
-    "studies": 5_530,
-    "tests": 34_865,
-    "tools": 1_235,
+    "studies": 5_649,
+    "tests": 34_945,
+    "tools": 1_327,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
 WHOLE = ("src/headgate",)

@@ -1,7 +1,7 @@
 """How far headgate stays below what nobody can exceed: the numbers of studies/theory/theorem.md.
 
 python tools/theorem.py
-python tools/theorem.py wander 100 1000 10000
+python tools/theorem.py wander ROUNDS SEEDS
 python tools/theorem.py shipped
 python tools/theorem.py series FILE.csv COLUMN
 
@@ -31,7 +31,6 @@ from studies.zoo import windows
 
 LOW, HIGH = 1.0, 10.0
 HORIZONS, SEEDS = (100, 1000, 10_000), 100
-MANY = 2000
 BUFFERS, BUDGET = np.array([8, 9, 10, 11, 12] * 2), 55.0
 
 
@@ -141,11 +140,11 @@ def false_alarms(rounds: int, seeds: int, at_once: int = 100) -> tuple[NDArray[n
     return wrong, np.asarray(bought[0] - bought[1], dtype=np.float64) if bought else np.zeros(0)
 
 
-def wander(*rounds: str) -> None:
-    print(f"windows under even prices, {MANY} seeds: false alarms, and samples fewer than headgate buys, by T")
-    for T in map(int, rounds):
-        wrong, fewer = false_alarms(T, MANY)
-        print(f"{T:,}: {wrong.size} alarms; {fewer.sum() / MANY:.2f} fewer on average, {fewer.max(initial=0.0):.0f} at most")
+def wander(rounds: str, seeds: str) -> None:
+    wrong, fewer = false_alarms(int(rounds), int(seeds))
+    mean, least, most = fewer.sum() / int(seeds), fewer.min(initial=0.0), fewer.max(initial=0.0)
+    print(f"windows under even prices, {rounds} rounds: {wrong.size} false alarms in {seeds} seeds")
+    print(f"samples fewer than headgate: {mean:.2f} on average, from {least:.0f} to {most:.0f}")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """headgate that finds out how many of the latest prices to go by. studies/theory/theorem.md has what it is worth.
 
-A bet is made against prices that come in no order: a simple jumper on conformal p-values (Vovk, Testing randomness online,
-2021). Until it is won, all prices count, as ever. From then on a window counts that would have been the better buyer: each has
-a ledger of what it would have spent and bought, at one price a round, the mean over the places.
+A bet is made against prices that come in no order: a simple jumper on conformal p-values, as in Vovk, Petej, Nouretdinov,
+Ahlberg, Carlsson and Gammerman (2021, arXiv 2102.10439). Until it is won, all prices count, as ever. From then on a window
+counts that would have been the better buyer: each has a ledger of what it would have spent and bought, at one price a round,
+the mean over the places.
 """
 
 from dataclasses import dataclass
