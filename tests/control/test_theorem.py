@@ -1,6 +1,5 @@
 """The steps of studies/theory/theorem.md that a computer can check."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,7 @@ from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import all_prices
 from headgate.control.policies.budgeted.headgate import _all_or_nothing
 from headgate.control.prices import Markov, UniformInteger
-
-_spec = importlib.util.spec_from_file_location("theorem", Path(__file__).parents[2] / "tools" / "theorem.py")
-theorem = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(theorem)
+from studies.theory import shortfall as theorem
 
 PLACES, BUDGET = 100.0, 55.0
 LIMIT, RATE = theorem.ceiling(PLACES, BUDGET)

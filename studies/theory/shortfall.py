@@ -1,9 +1,9 @@
 """How far headgate stays below what nobody can exceed: the numbers of studies/theory/theorem.md.
 
-python tools/theorem.py
-python tools/theorem.py wander ROUNDS SEEDS
-python tools/theorem.py shipped
-python tools/theorem.py series FILE.csv COLUMN
+python -m studies.theory.shortfall
+python -m studies.theory.shortfall wander ROUNDS SEEDS
+python -m studies.theory.shortfall shipped
+python -m studies.theory.shortfall series FILE.csv COLUMN
 
 Prices are even from 1 to 10, ten clients have 100 places, the budget is 55 a round. The distance to T·B̄·F(θ*) is measured by
 the identity (I), whose parts do not depend on whether the prices of a seed were lucky. A second table compares with the most
@@ -12,6 +12,7 @@ that anybody who knows all prices could buy, also where prices take few values. 
 
 import csv
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -210,4 +211,5 @@ def cell(found: NDArray[np.float64]) -> str:
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
-    {"series": series, "shipped": shipped, "wander": wander}[asked[0]](*asked[1:]) if asked else main()
+    commands: dict[str, Callable[..., None]] = {"series": series, "shipped": shipped, "wander": wander}
+    commands[asked[0]](*asked[1:]) if asked else main()
