@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 35_990,
+    "src/headgate": 36_165,
     "src/headgate/theory": 710,
-    "src/headgate/control": 5_550,
-    "src/headgate/books": 1_990,
-    "src/headgate/learning": 3_860,
+    "src/headgate/control": 5_700,
+    "src/headgate/books": 2_000,
+    "src/headgate/learning": 3_865,
     "src/headgate/experiment": 760,
     "src/headgate/records": 1_760,
     "src/headgate/simulation": 2_550,
@@ -25,8 +25,8 @@ BUDGETS = {
     "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
-    "studies": 5_530,
-    "tests": 34_830,
+    "studies": 5_555,
+    "tests": 34_960,
     "tools": 1_235,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
