@@ -26,7 +26,7 @@ BUDGETS = {
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
     "studies": 5_555,
-    "tests": 34_960,
+    "tests": 34_985,
     "tools": 1_235,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
