@@ -248,3 +248,26 @@ class TwoLayers(Model):
         behind = [] if self.last else [torch.nn.LogSoftmax(dim=1)]
         first = torch.nn.Linear(int(np.prod(shape)), 12)
         return torch.nn.Sequential(torch.nn.Flatten(), first, torch.nn.ReLU(), torch.nn.Linear(12, classes), *behind)
+
+
+def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():
+    """Lots in round 1, some clients look in the trial, and then all: as the ledger says before each round."""
+    more = ["run.policies=['one']", "policies.one={kind='headgate', selection={kind='adaptive', level=0.3}}"]
+    settings = ["data.window=4", "data.look=0.5", "system.budget=60", "run.rounds=16"]
+    simulation, again = (simulation_of(*settings, more=more) for _ in range(2))
+    rule, seen = simulation.experiment.policies["one"].selection, set()
+    for t in range(16):
+        if t == 5:
+            again.restore(simulation.t, simulation.tensors(), simulation.ledgers)
+        before = simulation.ledgers["one"]
+        row = simulation.step()
+        bought = simulation.ledgers["one"].admitted - before.admitted
+        looking = rule.looking(before)
+        for s in (0, 1):
+            seen.add(tuple(looking[s].tolist()))
+            assert row.metrics[s]["looked"] == 4 * bought[s, looking[s]].sum()
+            assert row.metrics[s]["looks"] == pytest.approx(0.5 * row.metrics[s]["looked"])
+        if t >= 5:
+            assert repr(again.step()) == repr(row)
+    assert seen == {(False,) * 6, (False, True, True, True, False, True), (True,) * 6}
+    assert (simulation.ledgers["one"].spent <= 60 * 16).all()

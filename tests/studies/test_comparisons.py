@@ -18,7 +18,7 @@ from studies.comparisons import ALSO, BETTER, MEASURES, comparison, rows_in, row
 from studies.drift import DRIFT, MOVING, STREAMS, drift_content
 from studies.pages import read_numbers
 from studies.savings import BUDGETS, SAVINGS, judged, places, savings_content
-from studies.selection import BUYING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
+from studies.selection import BUYING, CHOOSING, COMES_ROUND, SELECTION, bought, gaps_beside_lots
 
 RESULTS = HOME / "results" / "better"
 KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
@@ -100,7 +100,7 @@ def test_a_trial_of_the_whole_chain(tmp_path, studies):
     _, err = studies("reproduce", "drift", "--quiet", "--out", tmp_path, code=4)
     assert "real results would be mixed" in err
     out, _ = studies("reproduce", "selection", "--list")
-    assert out.splitlines() == [comparison(name).command for name in SELECTION]
+    assert out.splitlines() == [comparison(name).command for name in (*SELECTION, *CHOOSING)]
 
 
 def row(policy, best, last, prices="markov"):
