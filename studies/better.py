@@ -44,7 +44,8 @@ def better_content(folder: Path) -> StudyContent:
     known = {name: {key: in_hindsight(shown[name], rows, key) for key in MEASURES} for name, rows in tried.items()}
     numbers = _numbers(found, shown) | _of_hindsight(shown, known)
     by_age = {name: gap(at(rows, "age-25"), at(rows, "headgate"), "last") for name, rows in rows_of(BY_AGE, folder).items()}
-    numbers["by_age"] = ", ".join(f"{title(name).removesuffix(', limits by age')} {less}" for name, less in by_age.items())
+    less = {title(name).removesuffix(", limits by age"): by_age.get(name, "not run") for name in BY_AGE}
+    numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
     return StudyContent(_closed_table(shown, known), numbers, draw)
 
 
