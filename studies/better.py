@@ -44,7 +44,8 @@ def better_content(folder: Path) -> StudyContent:
     known = {name: {key: in_hindsight(shown[name], rows, key) for key in MEASURES} for name, rows in tried.items()}
     numbers = _numbers(found, shown) | _of_hindsight(shown, known)
     by_age = {name: gap(at(rows, "age-25"), at(rows, "headgate"), "last") for name, rows in rows_of(BY_AGE, folder).items()}
-    numbers["by_age"] = ", ".join(f"{title(name).removesuffix(', limits by age')} {less}" for name, less in by_age.items())
+    less = {title(name).removesuffix(", limits by age"): by_age.get(name, "not run") for name in BY_AGE}
+    numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
     return StudyContent(_closed_table(shown, known), numbers, draw)
 
 
@@ -58,8 +59,8 @@ class InHindsight(NamedTuple):
 
     schedule: str
     closed: Estimate | None
-    of_it: Estimate
-    """what headgate closes, as a part of what this schedule closes"""
+    of_it: Estimate | None
+    """what headgate closes, as a part of what this schedule closes; None where it may close nothing"""
 
 
 Known = Mapping[str, Mapping[str, InHindsight]]
@@ -81,14 +82,15 @@ def in_hindsight(own: Sequence[Row], tried: Sequence[Row], key: str) -> InHindsi
     best = max(found, key=lambda name: float(np.mean(before[name] or list(found[name].values()))))
     seeds = sorted(set.intersection(*map(set, (*ends, found[best]))))
     ours, low, high, top = (np.array([each[seed] for seed in seeds]) for each in (*ends, found[best]))
-    return InHindsight(best, closed_share(top, low, high), ratio(ours - low, top - low))
+    closed, part = closed_share(top, low, high), ratio(ours - low, top - low)
+    return InHindsight(best, closed, None if part.low is None or top.mean() <= low.mean() else part)
 
 
 def _of_hindsight(shown: Found, known: Known) -> dict[str, Any]:
-    part = {name: own["last"].of_it for name, own in known.items()}
+    part = {name: each for name, own in known.items() if (each := own["last"].of_it) is not None}
     short = [f"{title(name)} ({share(part[name])})" for name in shown if name in part and part[name].mean < GOAL]
-    surely = sum(each.low is not None and each.low >= GOAL for each in part.values())
-    return {"searched": len(known), "reached": len(known) - len(short), "surely": surely, "short": listed(short) or "none"}
+    surely = sum((each.low or 0.0) >= GOAL for each in part.values())
+    return {"searched": len(part), "reached": len(part) - len(short), "surely": surely, "short": listed(short) or "none"}
 
 
 def _closed_table(shown: Found, known: Known) -> str:

@@ -18,7 +18,7 @@ from headgate.errors import SettingError
 
 PARTS = 10
 """of the places, that are planned one after another where they crowd"""
-SWEEPS, HALVINGS = 2, 40
+SWEEPS, HALVINGS = 2, 60
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,7 +55,7 @@ class Hindsight(Clairvoyant):
         money = system.budget * prices.shape[-1] - first
         waiting = waits(prices.shape[-1], self.power, self.late)
         high = np.full(len(prices), waiting.max() / max(float(prices.min()), 1e-6))
-        low, enclosed = high * 1e-15, dict[str, tuple[Floats, Floats]]()
+        low, enclosed = high * 1e-30, dict[str, tuple[Floats, Floats]]()
         for _ in range(HALVINGS):
             nu = np.sqrt(low * high)
             shares = self._renewals(waiting, nu[:, None, None] * prices)
