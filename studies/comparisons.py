@@ -20,7 +20,7 @@ from studies import HOME, recipe, study_table
 from studies.pages import of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
-GRIDS = ("acdpp-logistic", "acdpp-grid-lenet")
+GRIDS = ("acdpp-logistic", "acdpp-lenet")
 """headgate beside ACDPP with a grid of its settings"""
 BETTER = (
     "mnist",
@@ -28,7 +28,7 @@ BETTER = (
     "acdpp-logistic",
     "logistic-helped",
     "lenet",
-    "acdpp-grid-lenet",
+    "acdpp-lenet",
     "lenet-helped",
     "cifar10",
     "cifar10-helped",

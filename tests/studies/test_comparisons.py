@@ -63,13 +63,14 @@ def test_every_kind_of_price_is_compared_and_a_budget_is_a_tenth_of_full_buffers
         assert point.system.budget == pytest.approx(full / 10, rel=0.011)
 
 
-def test_the_best_setting_of_acdpp_is_inside_the_grid():
-    rivals = [one for one in ROWS["acdpp-logistic"] if one["policy"].startswith("K")]
+@pytest.mark.parametrize(("name", "count"), [("acdpp-logistic", 49), ("acdpp-lenet", 22)])
+def test_the_best_setting_of_acdpp_is_inside_the_grid(name, count):
+    rivals = [one for one in ROWS[name] if one["policy"].startswith("K")]
     tried = [tuple(int(part[1:]) for part in one["policy"].split("-")[:2]) for one in rivals]
     best = max(zip(rivals, tried, strict=True), key=lambda each: each[0]["last"][0])[1]
     for own, known in zip(best, zip(*tried, strict=True), strict=True):
         assert min(known) < own < max(known)
-    assert len(rivals) == 49
+    assert len(rivals) == count
     assert all(one["overspent_runs"] == 0 and one["worst_excess"] <= 0 for one in rivals)  # the same limits
 
 
