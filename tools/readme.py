@@ -1,5 +1,5 @@
-"""Writes the numbers of README.md, docs/start/which-policy.md and paper/paper.md, and draws docs/figures/front.svg, from
-studies/results.
+"""Writes the numbers of README.md, docs/start/which-policy.md, paper/paper.md and the table of paper/note.md, and draws
+docs/figures/front.svg, from studies/results.
 
 python -m tools.readme
 """
@@ -21,6 +21,7 @@ RESULTS, PICTURE = ROOT / "studies" / "results" / "better", ROOT / "docs" / "fig
 MAIN = ("mnist", "lenet", "cifar10", "imagenette")
 BUDGET = {"mnist": 55.0}
 """of several, the paper's"""
+NOTED = ["study", "closed, last", "hindsight closes, last", "of what hindsight closes, last"]
 MADE_UP = ("uniform", "constant")
 """of the prices that nobody asked, those in the table of README"""
 
@@ -74,15 +75,25 @@ def with_closed(text: str, between: str) -> str:
     return re.sub(rf"−?\d+(\s)\(−?\d+(\s){between}(\s)−?\d+\)", put, text)
 
 
+def note_table() -> str:
+    """Of the table of docs/studies/better.md, what the last models close."""
+    rows = re.findall(r"^\|(.*)\|$", (ROOT / "docs" / "studies" / "better.md").read_text("utf-8"), flags=re.MULTILINE)
+    head, _, *cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    columns = [head.index(name) for name in NOTED]
+    return table(NOTED, [[row[i] for i in columns] for row in cells])
+
+
 def renewed() -> dict[Path, str]:
-    """The three pages as they have to be."""
-    readme, which, draft = (ROOT / "README.md", ROOT / "docs" / "start" / "which-policy.md", ROOT / "paper" / "paper.md")
-    pages = {path: path.read_text("utf-8") for path in (readme, which, draft)}
+    """The four pages as they have to be."""
+    readme, which = ROOT / "README.md", ROOT / "docs" / "start" / "which-policy.md"
+    draft, note = ROOT / "paper" / "paper.md", ROOT / "paper" / "note.md"
+    pages = {path: path.read_text("utf-8") for path in (readme, which, draft, note)}
     found = [place for place in all_places() if _asked(place)]
     text = re.sub(r"\*\*Under the paper's prices.*?limits\)\.", lambda _: front_sentence(found), pages[readme], flags=re.DOTALL)
     pages[readme] = re.sub(r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text)
     ends = sorted(round(closed(name).mean) for name in MAIN)
     pages[which] = re.sub(r"closes \d+ to \d+ %", f"closes {ends[0]} to {ends[-1]} %", pages[which])
+    pages[note] = re.sub(r"\| study \| closed[^\n]*\n(\|[^\n]*\n)+", lambda _: note_table() + "\n", pages[note])
     pages[which], pages[draft] = with_closed(pages[which], "…"), with_closed(pages[draft], "to")
     return pages
 
