@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LONGEST = 120
 BUDGETS = {
-    "src/headgate": 36_040,
+    "src/headgate": 36_220,
     "src/headgate/theory": 710,
-    "src/headgate/control": 5_520,
-    "src/headgate/books": 1_990,
-    "src/headgate/learning": 3_900,
+    "src/headgate/control": 5_705,
+    "src/headgate/books": 2_000,
+    "src/headgate/learning": 3_910,
     "src/headgate/experiment": 760,
     "src/headgate/records": 1_760,
     "src/headgate/simulation": 2_550,
@@ -25,9 +25,9 @@ BUDGETS = {
     "src/headgate/analysis": 3_870,
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
-    "studies": 5_649,
-    "tests": 34_945,
-    "tools": 1_327,
+    "studies": 5_915,
+    "tests": 35_210,
+    "tools": 1_140,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""
 WHOLE = ("src/headgate",)
