@@ -83,7 +83,7 @@ def fair(w, h, b, fairness):
 
 def headgate(
     path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all", fill=8.0, overdraft=10.0,
-    fairness=0.25, bins=512,
+    fairness=0.25, bins=512, short=256,
 ):  # fmt: skip
     """Yields what is bought in each round: a number where the price is one, a list where each client has its own.
 
@@ -141,7 +141,7 @@ def headgate(
         mean = c if one else sum(c[m] * b[m] for m in clients) / places
         E += min(C / mean if mean > 0 else math.inf, renewable)
         rounds = min(t, max(t, 20) if T is None else max(T - t + 1, 1))
-        near = 0.0 if smooth else min(0.5, 2 * rounds**-0.25)
+        near = 0.0 if smooth or (T or t) <= short else min(0.5, 2 * rounds**-0.25)
         shares = prices.deserve([felt for felt, _ in today], m_t / renewable, near, (N - E) / renewable >= 1, known)
         floor = within(0.0, (E - N) / renewable, 1.0)
         if one:

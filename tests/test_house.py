@@ -26,7 +26,7 @@ BUDGETS = {
     "src/headgate/web": 2_320,
     "src/headgate/cli": 1_215,
     "studies": 5_915,
-    "tests": 35_210,
+    "tests": 35_215,
     "tools": 1_140,
 }
 """room: lines of Python, blank lines and docstrings included; docs/understand/design.md has where they are to go"""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
 from headgate.control.policies import Headgate
-from headgate.control.policies.budgeted import all_prices
+from headgate.control.policies.budgeted import all_prices, headgate
 from headgate.control.policies.budgeted.headgate import _early_path
 
 RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
@@ -87,6 +87,16 @@ def test_so_it_does_when_there_are_more_prices_than_bins(world, setting, bins):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(all_prices, "BINS", bins)
         fast, slow = judged(world, {**setting, "remember": "all"}, bins=bins)
+    assert fast == slow
+
+
+@settings(max_examples=100)
+@given(st.fixed_dictionaries({**WORLD, "atoms": st.just(True)}), SETTINGS, st.integers(0, 5))
+def test_so_it_does_where_a_run_is_long_and_prices_come_again(world, setting, short):
+    """More than 256 rounds would take long; more than a few are the same rule."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headgate, "SHORT", short)
+        fast, slow = judged(world, setting, short=short)
     assert fast == slow
 
 

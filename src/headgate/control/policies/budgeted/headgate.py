@@ -22,6 +22,8 @@ from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import SettingError
 
 MOST_REMEMBERED = 100_000
+SHORT = 256
+"""rounds of a run that buys shares at the limit as they are: whole purchases come in lumps, which cost short runs accuracy"""
 FOR_NETS = 0.25, 5.0
 """smooth and ahead"""
 
@@ -110,7 +112,7 @@ class Headgate(BudgetedPolicy):
         buys = np.divide(view.system.budget, bundle, out=np.full_like(bundle, np.inf), where=bundle > 0)
         even = memory["even"] + np.minimum(buys, renewed)
         lead = (view.admitted - even) / renewed
-        if not self.smooth:
+        if not self.smooth and (view.system.horizon or view.t) > SHORT:
             again = prices.holds(before, _price_at_limit(view.price, share))
             share = _all_or_nothing(share, again, lead, min(view.t, rounds_left(view)))
         floor = np.clip(-lead, 0.0, 1.0)
@@ -149,7 +151,7 @@ def _all_or_nothing(share: Floats, again: NDArray[np.bool_], lead: Floats, round
     """The shares, (R,) or (R, M), with those near 0 and 1 rounded where the price at the limit came before.
 
     Where prices take few values, a share at the limit in every round loses √T samples if the budget pays for all of some prices
-    and for nothing else. Near is a half at first and less the more rounds are known and left. Nothing is bought only where
+    and for nothing else. Near is a half at most, and less the more rounds are known and left. Nothing is bought only where
     that leaves at least one purchase of all places before the floor.
     """
     near = min(0.5, 2 * rounds**-0.25)
