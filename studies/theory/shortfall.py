@@ -2,6 +2,7 @@
 
 python -m studies.theory.shortfall
 python -m studies.theory.shortfall wander ROUNDS SEEDS
+python -m studies.theory.shortfall rounding ROUNDS
 python -m studies.theory.shortfall shipped
 python -m studies.theory.shortfall series FILE.csv COLUMN
 
@@ -15,12 +16,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control import AdmissionPolicy, System
 from headgate.control.policies import Below, Clairvoyant, Headgate
+from headgate.control.policies.budgeted import headgate as limits
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Markov, PriceProcess, Uniform, UniformInteger
 from headgate.control.prices.recorded import Market
@@ -205,11 +208,32 @@ def main() -> None:
         print(f"{name}: " + "; ".join(cells), flush=True)
 
 
+def rounding(rounds: str) -> None:
+    """What is lost where shares are bought as they are, or all rounded at a half, or where round 1 does not fill."""
+    print(f"samples of headgate short of the most that all prices known would buy, {rounds} rounds, {SEEDS} seeds")
+    rules: dict[str, Callable[..., NDArray[np.float64]]] = {
+        "as it is": limits._all_or_nothing,
+        "shares": lambda share, *_: share,
+        "at a half": lambda share, again, *_: np.where(again, np.where(share >= 0.5, 1.0, 0.0), share),
+    }
+    for called, offer in ATOMS.items():
+        cells = [f"without filling: {cell(behind(Headgate(early=0.0, fill=0.0), *offer, int(rounds), SEEDS))}"]
+        for name, rule in rules.items():
+            with mock.patch.object(limits, "_all_or_nothing", rule):
+                cells.append(f"{name}: {cell(behind(Headgate(early=0.0), *offer, int(rounds), SEEDS))}")
+        print(f"{called}: {'; '.join(cells)}", flush=True)
+
+
 def cell(found: NDArray[np.float64]) -> str:
     return f"{found.mean():,.0f} ± {found.std(ddof=1) / np.sqrt(len(found)):.0f}"
 
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
-    commands: dict[str, Callable[..., None]] = {"series": series, "shipped": shipped, "wander": wander}
+    commands: dict[str, Callable[..., None]] = {
+        "rounding": rounding,
+        "series": series,
+        "shipped": shipped,
+        "wander": wander,
+    }
     commands[asked[0]](*asked[1:]) if asked else main()
