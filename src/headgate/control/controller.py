@@ -17,6 +17,7 @@ from headgate.control.types import (
     AdmissionRequest,
     Arrays,
     Bools,
+    Feedback,
     Floats,
     Ints,
     Labels,
@@ -27,7 +28,6 @@ from headgate.control.types import (
     Streams,
     System,
     Terms,
-    Told,
     View,
 )
 from headgate.errors import LedgerError, SettingError
@@ -388,7 +388,7 @@ class Controller:
             )
         return admitted
 
-    def _losses(self, report: Report, orders: Orders) -> Told | None:
+    def _losses(self, report: Report, orders: Orders) -> Feedback | None:
         losses = self.kept(report.losses)
         if losses is None:
             return None
@@ -398,13 +398,13 @@ class Controller:
                 raise LedgerError(f"round {orders.t}: losses must be {wanted}; nothing was posted")
         return losses
 
-    def kept(self, told: Losses | Told | None) -> Told | None:
+    def kept(self, told: Losses | Feedback | None) -> Feedback | None:
         """Return of what clients told of their losses what policy and selection listen to."""
         if told is None or not self.policy.hears:
             return None
         rule = self.policy.selection
-        own = Told(*told) if rule is not None and rule.listens else Told(told.new, told.held)
-        return Told(*(np.asarray(each, dtype=np.float64) for each in own.arrays))
+        own = Feedback(*told) if rule is not None and rule.listens else Feedback(told.new, told.held)
+        return Feedback(*(np.asarray(each, dtype=np.float64) for each in own.arrays))
 
     def _late(self, report: Report, orders: Orders) -> tuple[Ints | None, Floats | None]:
         if report.late is None and report.late_charge is None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
-from headgate.control.types import LEDGER_ARRAYS, Contents, Ledger, Terms, Told
+from headgate.control.types import LEDGER_ARRAYS, Contents, Feedback, Ledger, Terms
 from headgate.errors import DataError
 from headgate.writing import replace_file
 
@@ -65,9 +65,9 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     losses = None
     if controller.policy.hears and "losses/new" in stored:
         told = {
-            name: stored.pop(f"losses/{name}", None) for name in Told._fields if name != "right" or "losses/right" in stored
+            name: stored.pop(f"losses/{name}", None) for name in Feedback._fields if name != "right" or "losses/right" in stored
         }
-        losses = Told(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
+        losses = Feedback(**{name: _told(path, f"losses/{name}", each, empty.credit) for name, each in told.items()})
     looks = None if empty.looks is None else _matching(path, "looks", stored.pop("looks", None), empty.looks)
     if stored:
         raise DataError(f"{path}: holds {', '.join(sorted(stored))}, which this policy does not know")

@@ -164,7 +164,7 @@ class Losses(NamedTuple):
     """of those that it held before, (R, M)"""
 
 
-class Told(NamedTuple):
+class Feedback(NamedTuple):
     """What clients told of a round: their losses and, for a selection that listens, what the model got right."""
 
     new: Floats
@@ -177,9 +177,9 @@ class Told(NamedTuple):
         """Those that are not None."""
         return [each for each in self if each is not None]
 
-    def of_runs(self, rows: slice | Ints) -> "Told":
+    def of_runs(self, rows: slice | Ints) -> "Feedback":
         """The same of some of the runs."""
-        return Told(*(each[rows] for each in self.arrays))
+        return Feedback(*(each[rows] for each in self.arrays))
 
 
 @fields_in_help
@@ -296,7 +296,7 @@ class Report(NamedTuple):
     """samples admitted on orders of earlier rounds that are only now known of, (R, M)"""
     late_charge: Floats | None = None
     """what they cost at the prices of the rounds in which they were ordered, (R,)"""
-    losses: Losses | Told | None = None
+    losses: Losses | Feedback | None = None
     """kept for a policy that listens"""
 
 
@@ -348,7 +348,7 @@ class Ledger:
     """the policy's own"""
     terms: Terms
     """what it was opened for"""
-    losses: Told | None = None
+    losses: Feedback | None = None
     """of round t, where the policy or its selection listens and was told"""
     looks: Floats | None = None
     """of what was spent, what was for looks, (R,); None: nobody pays for looks"""

@@ -11,7 +11,7 @@ from headgate.control.controller import Controller
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
 from headgate.control.selection import Adaptive, ByLot, ByMargin
-from headgate.control.types import System, Told
+from headgate.control.types import Feedback, System
 from headgate.errors import SettingError
 from headgate.testing import check_selection
 
@@ -31,7 +31,7 @@ def played(controller, shares, prices):
         after = controller.post(ledger, orders)
         right = np.where(orders.admitted > 0, share, np.nan)
         past.append((ledger, orders, after))
-        ledger = replace(after, losses=controller.kept(Told(right, right, right)))
+        ledger = replace(after, losses=controller.kept(Feedback(right, right, right)))
     return past, ledger
 
 
