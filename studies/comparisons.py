@@ -20,7 +20,7 @@ from studies import HOME, recipe, study_table
 from studies.pages import of_one_sort, read_numbers
 
 MEASURES = ("best", "last", "mean")
-GRIDS = ("acdpp-logistic", "acdpp-lenet")
+GRIDS = ("acdpp-logistic", "acdpp-lenet", "acdpp-cifar10", "acdpp-imagenette")
 """headgate beside ACDPP with a grid of its settings"""
 BETTER = (
     "mnist",
@@ -31,8 +31,10 @@ BETTER = (
     "acdpp-lenet",
     "lenet-helped",
     "cifar10",
+    "acdpp-cifar10",
     "cifar10-helped",
     "imagenette",
+    "acdpp-imagenette",
     "imagenette-helped",
     "ercot",
     "brent",
@@ -45,7 +47,8 @@ BETTER = (
 HINDSIGHT = tuple(f"hindsight-{name}" for name in BETTER if (HOME / f"recipes/better/hindsight-{name}.toml").is_file())
 """schedules with all prices known, and price limits, beside one of these each"""
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
-ALSO = ("listening", "wander-ercot", "wander-brent", *BY_AGE, *HINDSIGHT)
+WANDERING = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
+ALSO = ("listening", *WANDERING, *BY_AGE, *HINDSIGHT)
 """a policy that buys by the clients' losses, one that finds its window, limits by age, hindsight"""
 DROPPED = ("paid", "chosen", "closed_chosen")
 Found = Mapping[str, Sequence[Row]]

@@ -14,6 +14,8 @@ from studies.comparisons import Found, clear, rows_of, title
 from studies.pages import Series, StudyContent, draw_intervals, table
 
 SELECTION = tuple(f"looking-{net}{world}" for net in ("", "lenet-", "cifar10-") for world in ("calm", "sudden"))
+NEAR = 0.2
+"""points from the better of two rules that count as level with it"""
 CHOOSING = ("choosing-digits", "choosing", "choosing-lenet", "choosing-cifar10", "choosing-imagenette")
 """margins, lots and the rule that finds out which of them pays"""
 COMES_ROUND = "looking-cifar10-calm"
@@ -58,10 +60,10 @@ def selection_content(folder: Path) -> StudyContent:
     return StudyContent(table(header, lines), numbers, draw)
 
 
-def choices(found: Found) -> dict[str, str]:
-    """Return a table of margins less lots, and of the rule that finds out which pays less the better of the two, with what it
-    loses at most and the comparisons that were not run."""
-    lines, worst = [], 0.0
+def choices(found: Found) -> dict[str, object]:
+    """Return a table of margins less lots, and of the rule that finds out which pays less the better of the two, in how many
+    cells it is near the better one and what it loses at most."""
+    lines, gaps = [], []
     for name, rows in found.items():
         for prices in dict.fromkeys(row["prices"] for row in rows):
             named = {row["policy"]: row for row in rows if row["prices"] == prices}
@@ -70,12 +72,13 @@ def choices(found: Found) -> dict[str, str]:
                 gain = paired(named["margin"], named["random"], key)
                 better = named["margin" if gain.mean > 0 else "random"]
                 gap = paired(named["adaptive"], better, key)
-                told, worst = [*told, _said(gain), _said(gap)], max(worst, -gap.mean)
+                told += [_said(gain), _said(gap)]
+                gaps.append(gap.mean)
             lines.append([*told, str(named["adaptive"]["seeds"])])
     header = ["data and model", "prices", "margin less lots, best", "adaptive less the better, best"]
     header += ["margin less lots, last", "adaptive less the better, last", "seeds"]
-    missing = listed([title(name) for name in CHOOSING if name not in found]) or "nothing"
-    return {"choices": table(header, lines), "worst": f"{worst:.2f}", "missing": missing}
+    near = sum(gap >= -NEAR for gap in gaps)
+    return {"choices": table(header, lines), "worst": f"{-min(gaps):.2f}", "near": near, "cells": len(gaps)}
 
 
 def _numbers(found: Found, window: int, look: float) -> dict[str, object]:
