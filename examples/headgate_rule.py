@@ -53,7 +53,7 @@ class Prices:
     def deserve(self, prices, spend, near, ahead, known):
         """The share of its places that each of these prices deserves where a place may cost `spend` a round.
 
-        At a price that came before, a share `near` 0 or 1 becomes 0 or 1; 0 only `ahead` of the floor.
+        A share `near` 0 or 1 becomes 0 or 1, at a price that is new all do; 0 only `ahead` of the floor.
         """
         seen = sorted((seen_as(felt, self.bits), cost) for felt, cost in self.seen)
         money, total, theta = spend * len(seen), 0.0, math.inf
@@ -65,7 +65,9 @@ class Prices:
         below = sum(cost for felt, cost in seen if felt < theta)
         at = sum(cost for felt, cost in seen if felt == theta)
         edge = within(0.0, (money - below) / at, 1.0) if at else 1.0
-        if near and any(known(price) for price in prices if seen_as(price, self.bits) == theta):
+        if near:
+            if not any(known(price) for price in prices if seen_as(price, self.bits) == theta):
+                near = 0.5
             edge = 1.0 if edge >= 1 - near else 0.0 if edge < near and ahead else edge
         return [1.0 if price < theta else edge if price == theta else 0.0 for price in (seen_as(c, self.bits) for c in prices)]
 
@@ -143,7 +145,7 @@ def headgate(
         rounds = min(t, max(t, 20) if T is None else max(T - t + 1, 1))
         near = 0.0 if smooth or (T or t) <= short else min(0.5, 2 * rounds**-0.25)
         shares = prices.deserve([felt for felt, _ in today], m_t / renewable, near, (N - E) / renewable >= 1, known)
-        floor = within(0.0, (E - N) / renewable, 1.0)
+        floor = 1.0 if near and T and t >= T else within(0.0, (E - N) / renewable, 1.0)
         if one:
             shares = [sum(shares) / len(shares)]
         shares = [turnover * max(share, floor) for share in shares]

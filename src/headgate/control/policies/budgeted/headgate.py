@@ -115,6 +115,8 @@ class Headgate(BudgetedPolicy):
         if not self.smooth and (view.system.horizon or view.t) > SHORT:
             again = prices.holds(before, _price_at_limit(view.price, share))
             share = _all_or_nothing(share, again, lead, min(view.t, rounds_left(view)))
+            if rounds_left(view) == 1:  # money that is left after the last round is lost
+                share = np.ones_like(share)
         floor = np.clip(-lead, 0.0, 1.0)
         return self.turnover * np.maximum(share, floor if view.price.ndim == 1 else floor[:, None]), {**memory, "even": even}
 
@@ -148,12 +150,13 @@ def _price_at_limit(price: Floats, share: Floats) -> Floats:
 
 
 def _all_or_nothing(share: Floats, again: NDArray[np.bool_], lead: Floats, rounds: float) -> Floats:
-    """The shares, (R,) or (R, M), with those near 0 and 1 rounded where the price at the limit came before.
+    """The shares, (R,) or (R, M), with those near 0 and 1 rounded.
 
     Where prices take few values, a share at the limit in every round loses √T samples if the budget pays for all of some prices
-    and for nothing else. Near is a half at most, and less the more rounds are known and left. Nothing is bought only where
-    that leaves at least one purchase of all places before the floor.
+    and for nothing else. Near is a half at a price that is new, and less at one that came before, the more rounds are known
+    and left. Nothing is bought only where that leaves at least one purchase of all places before the floor.
     """
-    near = min(0.5, 2 * rounds**-0.25)
-    up, down = (each if share.ndim == 1 else each[:, None] for each in (again, again & (lead >= 1)))
-    return np.where(up & (share >= 1 - near), 1.0, np.where(down & (share < near), 0.0, share))
+    near, ahead = np.where(again, min(0.5, 2 * rounds**-0.25), 0.5), lead >= 1
+    if share.ndim == 2:
+        near, ahead = near[:, None], ahead[:, None]
+    return np.where(share >= 1 - near, 1.0, np.where(ahead & (share < near), 0.0, share))
