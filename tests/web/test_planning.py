@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from headgate.analysis.formatting import jsonable
 from headgate.analysis.rehearsal import summarise_rehearsal
+from headgate.analysis.tables import plan_json
 from headgate.control.plan import plan
 from headgate.control.policies.references.foresight import foresee
 from headgate.control.rehearse import rehearse
@@ -32,7 +34,7 @@ TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 def answer(**more):
     told = json.loads(Json(Planner().arrive({**ASKED, **more})()).body)
     assert finite(told)
-    return told
+    return {**told["summary"], **told["plan"], **told}
 
 
 @pytest.mark.parametrize("prices", [PRICES, TRACE, {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}])
@@ -40,17 +42,12 @@ def test_the_file_that_comes_back_makes_the_same_plan(prices):
     told = answer(policy="acdpp", prices=prices, gamma=0.4, phi=0.6)
     e = build("again", tomllib.loads(told["toml"]))
     made = plan(e.given, e.policies["acdpp"], 0.4, 0.6)
-    (chosen,) = (each for each in made.candidates if made.setting("K") == each.K)
-    assert [told[name] for name in ("K", "rate", "V", "rho")] == [made.setting(name) for name in ("K", "rate", "V", "rho")]
-    assert told["spend"] == chosen.spend
-    assert (told["bound"], told["oracle_bound"], told["regret"]) == (made.bound, made.oracle_bound, made.regret)
-    assert (told["cost_violation"], told["buffer_violation"]) == (chosen.cost_violation, chosen.buffer_violation)
-    assert [each["K"] for each in told["candidates"]] == [each.K for each in made.candidates]
-    assert [each["K"] for each in told["candidates"] if each["chosen"]] == [chosen.K]
-    assert told["why"] == made.why
+    assert told["plan"] == jsonable(plan_json(e, "acdpp", made))
+    assert told["candidates"] == jsonable([vars(each) for each in made.candidates])
+    assert told["K"] in [each.K for each in made.candidates]
     # and it is the plan itself that the file rehearses
     again = summarise_rehearsal(e, "acdpp", rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds))
-    assert (again.spend_per_round, again.bound, again.peak_n) == (told["spend"], pytest.approx(told["bound"]), told["peak_n"])
+    assert told["summary"] == jsonable(again.to_dict())
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICY.kinds if name != "acdpp"])
@@ -58,9 +55,7 @@ def test_every_policy_is_rehearsed_as_its_file_would_be(policy):
     told = answer(policy=policy, rounds=20, seeds=2)
     e = build("again", tomllib.loads(told["toml"]))
     again = summarise_rehearsal(e, policy, rehearse(e.system, e.policies[policy], e.prices, e.seeds, e.rounds))
-    assert told["spend"] == again.spend_per_round
-    assert told["peak_n"] == again.peak_n
-    assert told["buffer_violation"] == again.buffer_violation
+    assert told["summary"] == jsonable(again.to_dict())
     assert told["candidates"] == []
 
 
@@ -150,10 +145,10 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"rounds": 5001}, "rounds = 5001: must be 2 to 5,000"),
+        ({"rounds": 5001}, "plan.rounds = 5001: must be less than or equal to 5000"),
         ({"rounds": 1}, "rounds = 1"),
         ({"rounds": "many"}, "plan.rounds = many"),
-        ({"seeds": 21}, "seeds = 21: must be 1 to 20"),
+        ({"seeds": 21}, "seeds = 21: must be less than or equal to 20"),
         ({"system": {"buffers": [1] * 1001, "budget": 1}}, "system.buffers: 1001 entries; at most 1,000"),
         ({"system": {"buffers": [1], "clients": 1001, "budget": 1}}, "system.clients = 1001"),
         ({"system": {"buffers": [300_000], "budget": 1}}, "at most 250,000"),
@@ -200,7 +195,7 @@ def test_a_newer_request_of_the_same_page_takes_the_place_of_an_older_one():
     newer = planner.arrive({**ASKED, "page": "one"})
     with pytest.raises(Superseded):
         older()
-    assert newer().K == other().K
+    assert newer().plan == other().plan
     assert planner._newest == {}
 
 
@@ -227,18 +222,9 @@ def test_work_that_has_begun_is_given_up(monkeypatch):
     thread.start()
     assert begun.wait(20)
     monkeypatch.undo()
-    assert planner.arrive({**ASKED, "policy": "constant", "page": "one"})().policy == "constant"
+    assert planner.arrive({**ASKED, "policy": "constant", "page": "one"})().plan["policy"] == "constant"
     thread.join(20)
     assert ended == [409]
-
-
-def test_what_is_remembered_is_limited():
-    planner = Planner()
-    for budget in range(10, 40):
-        planner.arrive(
-            {**ASKED, "system": {**SYSTEM, "budget": float(budget)}, "rounds": 4, "seeds": 1, "policy": "constant"}
-        )()
-    assert len(planner._bounds) == 16
 
 
 def test_prices_of_single_clients_and_too_large_plans_have_no_clairvoyant():
@@ -258,11 +244,8 @@ def test_recipes_to_start_from_can_be_planned():
         made = Planner().arrive(
             {"system": recipe["system"], "prices": recipe["prices"], "rounds": 10, "seeds": 1, "bound": recipe["bound"]}
         )()
-        assert (made.policy, made.warning) == ("headgate", "")
+        assert (made.plan["policy"], made.plan["warning"]) == ("headgate", "")
     assert told["policies"][0] == "headgate"
-    names = {kind: [key["name"] for key in keys if key["required"]] for kind, keys in told["prices"].items()}
-    assert names["uniform"] == ["low", "high"]
-    assert names["trace"] == []
 
 
 # a request cannot have a module imported or a file read, however deep it hides the name
@@ -326,5 +309,5 @@ def test_what_is_shipped_may_be_nested():
     told = Planner().arrive(
         {**ASKED, "prices": {**PER_CLIENT, "common": PRICES}, "options": {"rule": {"kind": "static", "ratio": 0.5}}}
     )()
-    assert told.policy == "headgate"
-    assert told.spend <= 20.0 * (1 + 1e-9)
+    assert told.plan["policy"] == "headgate"
+    assert told.plan["spend"] <= 20.0 * (1 + 1e-9)

@@ -70,19 +70,10 @@ def link_to(host: str, port: int, token: str | None) -> str:
 
 
 class Server(uvicorn.Server):
-    """Calls `started` when it listens, and `ending` before it ends, so that readers of events are let go."""
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_started, self._on_ending = started, ending
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_started()
+    """Lets readers of events go before it waits for open connections to end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_ending()
+        self.config.app.state.api.live.closed.set()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
@@ -129,9 +120,9 @@ def serve(folder: Path, host: str, port: int, token: str | None, started: Callab
     app = make_app(folder, host, token)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
-    server = Server(configured(app), lambda: started(link), lambda: app.state.api.live.close())
+    started(link)  # whoever comes before uvicorn is ready waits at the socket
     with listening, suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+        Server(configured(app)).run(sockets=[listening])
 
 
 STATIC = Path(__file__).parent / "static"
