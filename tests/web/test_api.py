@@ -200,21 +200,23 @@ def test_a_table_for_every_figure(page, runs):
     assert len(held) == len(whole) * 3
 
 
-def test_runs_side_by_side(page):
+def test_runs_side_by_side(page, runs):
     told = get(page, "/api/compare?runs=done&runs=dead&policies=acdpp&metric=spent")
     assert [(line["run"], line["policy"]) for line in told["lines"]] == [("done", "acdpp"), ("dead", "acdpp")]
     (difference,) = told["differences"]
-    assert (difference["to_run"], difference["paired"]) == ("done", False)
+    assert (told["base"], difference["run"], difference["seeds"]) == (0, "dead", 2)  # seeds that both have
     assert difference["x"] == [1, 2, 3, 4, 5]
-    a, b = (dict(zip(line["x"], line["mean"], strict=True)) for line in told["lines"])
-    assert difference["mean"] == pytest.approx([b[x] - a[x] for x in difference["x"]], rel=1e-4)
+    done, dead = (Library(runs[0]).metrics(name).of([("acdpp", 0), ("acdpp", 1)], 5) for name in ("done", "dead"))
+    place = RunFolder.open(runs[0] / "done").measured.index("spend")
+    gaps = np.cumsum((dead - done)[:, :, place], axis=1)
+    assert difference["mean"] == pytest.approx(gaps.mean(axis=0).tolist(), abs=1e-9)
     assert told["settings"] == [{"key": "run.seeds", "values": [3, 2]}]
 
 
 def test_any_line_can_be_the_one_to_compare_with(page):
-    there = get(page, "/api/compare?runs=done&metric=n")["differences"][0]
-    back = get(page, "/api/compare?runs=done&metric=n&to_run=done&to_policy=constant")["differences"][0]
-    assert (back["policy"], back["to_policy"]) == (there["to_policy"], there["policy"]) == ("acdpp", "constant")
+    first, other = (get(page, f"/api/compare?runs=done&metric=n{to}") for to in ("", "&to_run=done&to_policy=constant"))
+    (there,), (back,) = first["differences"], other["differences"]
+    assert (first["base"], there["policy"], other["base"], back["policy"]) == (0, "constant", 1, "acdpp")
     assert back["mean"] == pytest.approx([-value for value in there["mean"]])
     assert back["half"] == pytest.approx(there["half"])
     assert page.get("/api/compare?runs=done&to_policy=dpp").status == 422
@@ -281,7 +283,6 @@ def test_nothing_is_said_of_money_without_constant_admission_or_for_folders_too_
 def test_policies_of_a_run_are_compared_seed_by_seed(page):
     told = get(page, "/api/compare?runs=done&x=money&points=50")
     (difference,) = told["differences"]
-    assert difference["paired"] is True
     assert difference["seeds"] == 3
     assert difference["end"]["mean"] == pytest.approx(0.0, abs=1e-12)  # the same made-up accuracy
     assert difference["end"]["half"] == pytest.approx(0.0, abs=1e-12)

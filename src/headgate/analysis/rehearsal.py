@@ -41,10 +41,13 @@ def check_out(path: Path) -> None:
 def write(frame: pl.DataFrame, path: Path) -> None:
     """By suffix."""
     check_out(path)
-    if path.suffix == ".csv":  # a text may look like a formula
-        texts = frame.select(pl.col(pl.String))
-        frame = frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
-    write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
+    write_whole("--out", path, getattr(as_cells(frame) if path.suffix == ".csv" else frame, WRITERS[path.suffix]))
+
+
+def as_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the same with no text that a spreadsheet takes for a formula."""
+    texts = frame.select(pl.col(pl.String))
+    return frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
 
 
 def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> PolicySummary:

@@ -3,26 +3,24 @@
 Every answer is a data class. Its fields are the keys of the JSON object, and the OpenAPI document is made from them.
 """
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from headgate.analysis.curves import heat, neighbours, rounded, thinned
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.limits import conclusion
+from headgate.analysis.rehearsal import as_cells
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, columns, summarise
 from headgate.errors import DataError, SettingError
-from headgate.escaping import cell
 from headgate.records.reader import WARN_AT, RunFolder
 from headgate.records.rows import Rows
-from headgate.web.runs import Library, UnknownRun
+from headgate.web.runs import TOO_LARGE, Library, UnknownRun
 
 Numbers = list[float | None]
 State = Literal["running", "finished", "interrupted", "diverged"]
@@ -308,7 +306,9 @@ def _policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
 
 def clients(library: Library, name: str, policy: str | None, seed: int | None) -> ClientBuffers:
     """Return how full the buffers are in one run, or the mean over the runs of a policy."""
-    run, rows = library.open(name), _held(library, name)
+    run, rows = library.open(name), library.clients(name)
+    if rows is None:
+        raise DataError(f"{name}: {TOO_LARGE}")
     policy = policies_of(run, [policy] if policy is not None else [])[0]
     keys = [(policy, each) for each in run.seeds if seed is None or each == seed]
     begun = [key for key, t in zip(keys, rows.reached(keys), strict=True) if t]
@@ -319,13 +319,6 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
     held = rounded(drawn.ratio * drawn.buffers[:, None], 4)
     size, t = rounded(drawn.buffers), drawn.rounds.tolist()
     return ClientBuffers(name, policy, seed, drawn.clients, size, t, drawn.last, rounded(drawn.ratio, 4), held)
-
-
-def _held(library: Library, name: str, column: str = "held") -> Rows:
-    rows = library.clients(name, column)
-    if rows is None:
-        raise DataError(f"{name}: what clients hold is more than the page can hold in memory")
-    return rows
 
 
 # the gate
@@ -431,51 +424,22 @@ def gate_trace(
 # tables
 
 
-def table(library: Library, name: str, figure: Figure) -> Iterator[str]:
-    """Return a figure's numbers as CSV, all rounds, in pieces of many lines."""
+def table(library: Library, name: str, figure: Figure) -> str:
+    """Return a figure's numbers as CSV, all rounds."""
     run = library.open(name)
-    if figure == "clients":
-        tables = {column: _held(library, name, column) for column in ("admitted", "held", "paid")}
-        return _csv(_client_lines(run, tables))
     if figure == "metrics":
-        return _csv(_metric_lines(library, run))
-    return _csv(_curve_lines([runs_in(library, name, policy) for policy in run.policies], figure))
+        frame = library.table(name, "metrics")
+    elif figure == "clients":
+        known, none = library.table(name, "clients"), pl.lit([None] * len(run.buffers), pl.List(pl.Float64))
+        lists = [pl.coalesce(each, none).alias(each) for each in ("admitted", "held", "paid")]
+        frame = known.select("policy", "seed", "t", pl.lit(list(range(len(run.buffers)))).alias("client"), *lists)
+        frame = frame.explode(frame.columns[3:])
+    else:
+        frame = pl.concat([_curve_frame(runs_in(library, name, policy), figure) for policy in run.policies])
+    return as_cells(frame).write_csv()
 
 
-def _csv(lines: Iterator[Sequence[Any]]) -> Iterator[str]:
-    while some := list(islice(lines, 500)):
-        text = io.StringIO()
-        safe = ([cell(value) if isinstance(value, str) else value for value in values] for values in some)
-        csv.writer(text, lineterminator="\n").writerows(safe)  # which writes None as an empty cell
-        yield text.getvalue()
-
-
-def _curve_lines(found: Sequence[Runs], metric: str) -> Iterator[Sequence[Any]]:
-    yield "policy", "t", "mean", "half"
-    for one in found:
-        if one.farthest:
-            mean, half = means(line(one, metric))
-            places = np.flatnonzero(np.isfinite(mean))
-            for t, m, h in zip((places + 1).tolist(), rounded(mean[places], None), rounded(half[places], None), strict=True):
-                yield one.policy, t, m, h
-
-
-def _metric_lines(library: Library, run: RunFolder) -> Iterator[Sequence[Any]]:
-    rows = library.metrics(run.name)
-    yield "policy", "seed", "t", *run.measured
-    for key in run.runs:
-        reached = int(rows.reached([key])[0])
-        for t, values in enumerate(rounded(rows.of([key], reached)[0], None) if reached else (), 1):
-            yield *key, t, *values
-
-
-def _client_lines(run: RunFolder, tables: dict[str, Rows]) -> Iterator[Sequence[Any]]:
-    """What was not recorded stays empty."""
-    yield "policy", "seed", "t", "client", *tables
-    for key in run.runs:
-        reached = [int(each.reached([key])[0]) for each in tables.values()]
-        values = [each.of([key], t)[0] if t else np.empty((0, 0)) for each, t in zip(tables.values(), reached, strict=True)]
-        for t in range(max(reached)):
-            for client in range(len(run.buffers)):
-                cells = (each[t, client].item() if t < len(each) else None for each in values)
-                yield *key, t + 1, client, *cells
+def _curve_frame(one: Runs, metric: str) -> pl.DataFrame:
+    mean, half = means(line(one, metric))
+    named = {"policy": [one.policy] * mean.size, "t": np.arange(1, mean.size + 1), "mean": mean, "half": half}
+    return pl.DataFrame(named, nan_to_null=True).filter(pl.col("mean").is_finite())

@@ -133,9 +133,8 @@ class Api:
             200: {"content": {"text/event-stream": {}}},
             204: {"description": "the run is finished and Last-Event-ID is its end"},
         }
-        stream = partial(router.add_api_route, response_model=None)
-        stream("/runs/{name}/events", self.events, responses=events)
-        stream("/runs/{name}/table.csv", self.table, responses={200: {"content": {"text/csv": {}}}})
+        router.add_api_route("/runs/{name}/events", self.events, response_model=None, responses=events)
+        read("/runs/{name}/table.csv", self.table, response_model=None, responses={200: {"content": {"text/csv": {}}}})
         send = partial(router.add_api_route, methods=["POST"])
         send("/plan", self.plan, response_model=planning.PlanAnswer, openapi_extra=PLAN)
         send("/trace", self.prices, response_model=planning.PriceColumn, openapi_extra=CSV)
@@ -220,12 +219,11 @@ class Api:
         stream = self.live.stream(name, now, last)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
-    async def table(self, name: str, figure: Annotated[answers.Figure, Query(description="which")] = "metrics") -> Response:
+    def table(self, name: str, figure: Annotated[answers.Figure, Query(description="which")] = "metrics") -> Response:
         """The numbers of a figure."""
-        lines = await run_sync(partial(answers.table, self.library, name, figure))
         safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.=") else "_" for c in f"{name}-{figure}")
         headers = {"Content-Disposition": f'attachment; filename="{safe}.csv"'}
-        return StreamingResponse(lines, media_type="text/csv", headers=headers)
+        return Response(answers.table(self.library, name, figure), media_type="text/csv", headers=headers)
 
     def compare(
         self,

@@ -7,11 +7,13 @@ Links are not followed. All methods may be called from several threads.
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
+
+import polars as pl
 
 from headgate.analysis.listing import LISTED, run_row
 from headgate.errors import DataError, HeadgateError
@@ -22,6 +24,7 @@ from headgate.records.tables import STATE, Mark, find_runs, mark_of, table_files
 
 HELD_BYTES = 2 * MOST_BYTES
 """of all tables that are kept for the next question"""
+TOO_LARGE = "what clients hold is more than the page can hold in memory"
 
 
 class UnknownRun(HeadgateError):
@@ -165,6 +168,16 @@ class Library:
         with self._lock:
             run = self.open(name)
             return None if _clients_bytes(run) > MOST_BYTES else self._followed(name, "clients", (column,), len(run.buffers))
+
+    def table(self, name: str, table: str) -> pl.DataFrame:
+        """One of its tables whole, for this question alone."""
+        run = replace(self.open(name), tables={})
+        if table == "clients" and _clients_bytes(run) > MOST_BYTES:
+            raise DataError(f"{name}: {TOO_LARGE}")
+        try:
+            return run.metrics() if table == "metrics" else run.clients()
+        except DataError as error:
+            raise DataError(self._short(error)) from None
 
     def _followed(self, name: str, table: str, columns: tuple[str, ...] = (), clients: int = 0) -> Rows:
         head, key = self.head(name), (name, columns)
