@@ -41,8 +41,8 @@ GATE_CLIENTS = 60
 BY_HEAD = {
     "started": lambda head: head.started,
     "name": lambda head: head.name,
-    "state": lambda head: head.state,
-    "progress": lambda head: head.run.state["round"] / max(1, head.run.rounds),
+    "state": lambda head: head.status,
+    "progress": lambda head: head.state["round"] / max(1, head.rounds),
 }
 BY_ROW = {"spend": "spend_share", "accuracy": "best_accuracy"}
 UNREADABLE = 20
@@ -121,7 +121,7 @@ class RunList:
 def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
     """Return the runs that contain all words of `search`. Only what is shown, or sorted by, is read."""
     heads, falling, words = library.heads(), order == "desc", search.lower().split()
-    texts = {name: " ".join([name, head.state, *head.run.state["policies"]]).lower() for name, head in heads.items()}
+    texts = {name: " ".join([name, head.status, *head.policies]).lower() for name, head in heads.items()}
     found = [heads[name] for name in sorted(heads) if all(word in texts[name] for word in words)]
     if sort in BY_HEAD:
         found.sort(key=BY_HEAD[sort], reverse=falling)
@@ -380,7 +380,7 @@ def trace(library: Library, name: str, policy: str | None, seed: int | None, fir
         seed=key[1],
         policies=run.policies,
         seeds=run.seeds,
-        state=library.head(name).state,
+        state=library.head(name).status,
         rounds=rounds,
         budget=run.budget,
         K=K if isinstance(K, int) else None,
