@@ -148,9 +148,9 @@ LEVELS: dict[str, tuple[str, Callable[[Runs], float], str]] = {
 }
 
 
-def panels(policies: Sequence[Runs]) -> list[Panel]:
-    """All figures of lines, in reading order; a figure without a line is left out."""
-    drawn = [_panel(key, policies, **said) for key, said in words(__file__)["panels"].items()]
+def panels(policies: Sequence[Runs], keys: Sequence[str] = ()) -> list[Panel]:
+    """All figures of lines, or these, in reading order; a figure without a line is left out."""
+    drawn = [_panel(key, policies, **said) for key, said in words(__file__)["panels"].items() if not keys or key in keys]
     return [panel for panel in drawn if panel.curves]
 
 

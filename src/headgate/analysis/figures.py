@@ -22,10 +22,8 @@ from headgate.analysis.curves import (
     Curve,
     Gap,
     Heat,
-    Level,
     LineStyle,
     Panel,
-    curve,
     heats,
     line_styles,
     money_panel,
@@ -35,6 +33,7 @@ from headgate.analysis.curves import (
 from headgate.analysis.formatting import in_unit, number, percent
 from headgate.analysis.intervals import Floats
 from headgate.analysis.pages import check_file, write_whole
+from headgate.analysis.rehearsal import as_runs
 from headgate.analysis.replay import KINDS, ReplayResult, moment
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, Saving, chosen_budget, savings
@@ -74,27 +73,9 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def draw_rehearsal(experiment: Experiment, rehearsals: Mapping[str, Rehearsal], path: Path) -> None:
     """Draw money, memory and distinct samples over the rounds; lines are means, bands their 80 % interval."""
-    results, system = list(rehearsals.values()), experiment.system
-
-    def panel(key: str, title: str, y: str, values: Callable[[Rehearsal], Any], *levels: Level) -> Panel:
-        curves = [curve(i, np.asarray(values(result), dtype=np.float64)) for i, result in enumerate(results)]
-        return Panel(key, title, "Round", y, "", [each for each in curves if each], list(levels))
-
-    spend = panel(
-        "spend",
-        "Money spent a round, so far",
-        "Money",
-        lambda result: np.cumsum(result.spend, axis=-1) / np.arange(1, result.rounds + 1),
-        Level("y", system.budget, f"budget {system.budget:g}"),
-    )
-    memory = Level("y", system.memory, f"all buffers {system.memory:g}")
-    drawn = [
-        spend,
-        panel("n", "Samples in memory, n", "Samples, all clients", lambda result: result.n, memory),
-        panel("N", "Distinct samples so far, N", "Samples, all clients", lambda result: result.N),
-    ]
+    policies = [as_runs(experiment, name, result) for name, result in rehearsals.items()]
     with plt.rc_context(STYLE):
-        save_figure(_draw_panels(drawn, list(rehearsals), _one_style_each(len(results))), path)
+        save_figure(_draw_panels(panels(policies, ("spend", "n", "N")), list(rehearsals), line_styles(policies)), path)
 
 
 ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily")} | {"money": ("spend", "debt")}
@@ -108,13 +89,11 @@ def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str
         if suffix not in SUFFIXES:
             raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")
     policies = read_runs(runs)
-    by_key = {panel.key: panel for panel in panels(policies)}
-    grids = heats(policies)
+    names, styles, grids = [one.label for one in policies], line_styles(policies), heats(policies)
     figures: dict[str, Callable[[], Any]] = {}
     for name, keys in ON_PAPER.items():
-        if shown := [by_key[key] for key in keys if key in by_key]:
-            names = [one.label for one in policies]
-            figures[name] = partial(_draw_panels, shown, names, line_styles(policies))
+        if shown := panels(policies, keys):
+            figures[name] = partial(_draw_panels, shown, names, styles)
     if grids:
         figures["occupancy"] = partial(_draw_heats, grids, policies)
     if not figures:

@@ -4,10 +4,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import numpy as np
-
 from headgate.analysis.formatting import accuracy, grouped, listed, money, percent, plus_minus
-from headgate.analysis.intervals import DECIDED, Difference, Floats, estimate, student
+from headgate.analysis.intervals import DECIDED, Difference, estimate, student
 from headgate.analysis.runs import Runs, gaps
 from headgate.errors import DataError
 
@@ -58,14 +56,10 @@ def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     return " and ".join(["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0))
 
 
-def limits_of(spent: Floats, allowed: float, excess: int | None) -> Limits:
-    """From what each run spent in all, (runs,)."""
-    dearest = float(spent.max(initial=0.0)) / allowed if allowed > 0 else None
-    return Limits(len(spent), int((spent > allowed * (1 + ROUNDING)).sum()), dearest, excess)
-
-
 def limits(one: Runs) -> Limits:
-    return limits_of(one.spent_in_all, one.budget * one.rounds, one.peak_excess)
+    spent, allowed = one.spent_in_all, one.budget * one.rounds
+    dearest = float(spent.max(initial=0.0)) / allowed if allowed > 0 else None
+    return Limits(len(spent), int((spent > allowed * (1 + ROUNDING)).sum()), dearest, one.peak_excess)
 
 
 # who is best
@@ -170,20 +164,9 @@ def _best(ranked: Sequence[Runs]) -> str:
     if not place.against:
         others = ", the only one that kept both limits in every run" if len(kept) == 1 < len(ranked) else ""
         return f"Best test accuracy within the limits: {first}{others}."
-    alike = [name for name in place.level_with if _same(place.best, named[name])]
-    first += f", the same as {listed(alike)}" if alike else ""
-    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with if name not in alike]
+    level = [f"{name} ({accuracy(estimate(named[name].best))})" for name in place.level_with]
     if level:
         return f"Best test accuracy within the limits: {first}, not distinguishable from {listed(level)}."
-    behind = [(name, gap) for name, gap in place.against.items() if gap is not None and name not in alike]
-    if not behind:
-        return f"Best test accuracy within the limits: {first}."
-    nearest, gap = min(behind, key=lambda each: each[1].mean)
+    nearest, gap = min(((name, gap) for name, gap in place.against.items() if gap), key=lambda each: each[1].mean)
     ahead = plus_minus(gap.scaled(100), 1, signs=True)
     return f"Best test accuracy within the limits: {first}, {ahead} points ahead of {nearest}, seed by seed."
-
-
-def _same(one: Runs, other: Runs) -> bool:
-    """Seed by seed, as of a policy that is in several points of a sweep that does not concern it."""
-    pairs = ((one.best, other.best), (one.spent_in_all, other.spent_in_all))
-    return all(np.array_equal(a, b) for a, b in pairs)

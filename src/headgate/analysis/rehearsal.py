@@ -1,14 +1,16 @@
 """Rehearsals as rows and as one line per policy."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from headgate.analysis.limits import Limits, limits_of
+from headgate.analysis.limits import Limits
 from headgate.analysis.pages import check_file, write_whole
-from headgate.analysis.summary import PolicySummary
+from headgate.analysis.runs import Runs
+from headgate.analysis.summary import PolicySummary, summarise
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
 from headgate.escaping import cell
@@ -50,32 +52,34 @@ def as_cells(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(each.replace({text: cell(text) for text in each.unique()}) for each in texts)
 
 
+def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
+    """Return a rehearsed policy as runs that learnt nothing."""
+    system, shape = experiment.system, result.spend.shape
+    kept = {"excess": "peak_excess"} | {key: key for key in ("price", "admitted", "n", "N", "n_eff", "debt", "spend")}
+    values = {key: np.asarray(getattr(result, own), dtype=np.float64) for key, own in kept.items()}
+    return Runs(
+        folder=experiment.name,
+        policy=name,
+        budget=system.budget,
+        buffers=system.buffer,
+        rounds=result.rounds,
+        seeds=tuple(experiment.seeds.tolist()),
+        lost=np.zeros(shape[0], dtype=bool),
+        reached=np.full(shape[0], result.rounds),
+        values={**values, "bound": result.bound(experiment.bound), "test_accuracy": np.full(shape, np.nan)},
+    )
+
+
 def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) -> PolicySummary:
     """Return what a rehearsed policy came to, of all its runs."""
-    k, system = experiment.bound, experiment.system
-    bound, peak_excess = result.bound(k).sum(axis=-1), int(result.peak_excess.max())
-    kept = limits_of(result.spend.sum(axis=-1), system.budget * result.rounds, peak_excess)
-    spend = float(result.spend.mean())
-    return PolicySummary(
-        policy=name,
-        rounds=result.rounds,
-        runs=len(bound),
-        spend_per_round=spend,
-        spend_share=spend / system.budget if system.budget else None,
-        budget=system.budget,
-        runs_over_budget=kept.runs_over_budget,
-        dearest_share=kept.dearest,
-        kept_limits=kept.kept,
-        cost_violation=result.cost_violation(),
+    k = experiment.bound
+    return replace(
+        summarise(as_runs(experiment, name, result)),
         buffer_violation=result.buffer_violation(),
         mean_n=float(result.n.mean()),
-        peak_n=int(result.n.max()),
-        peak_excess=peak_excess,
-        N=float(result.N[:, -1].mean()),
-        n_eff=float(result.n_eff[:, -1].mean()),
         free=float(result.free.sum(axis=-1).mean()),
         mean_penalty=float(result.penalty(k).mean()),
-        bound=float(bound.mean()),
+        bound=float(result.bound(k).sum(axis=-1).mean()),
         regret=float(result.regret(k).mean()),
     )
 
