@@ -5,6 +5,7 @@ Every answer is a data class. Its fields are the keys of the JSON object, and th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -102,12 +103,6 @@ def policies_of(run: RunFolder, asked: Sequence[str] = ()) -> list[str]:
 
 
 @dataclass(frozen=True)
-class UnreadableRun:
-    name: str
-    problem: str
-
-
-@dataclass(frozen=True)
 class RunList:
     total: int
     matching: int
@@ -115,7 +110,8 @@ class RunList:
     limit: int
     rows: list[dict[str, Any]]
     """as `headgate list --format json` prints them"""
-    unreadable: list[UnreadableRun]
+    unreadable: dict[str, str]
+    """by name, why"""
 
 
 def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int) -> RunList:
@@ -131,32 +127,20 @@ def run_list(library: Library, search: str, sort: Sort, order: Order, limit: int
         without = [head for head in found if results[head.name] is None]  # they come last either way
         found = [*sorted(known, key=lambda head: results[head.name], reverse=falling), *without]
     rows = library.rows([head.name for head in found[offset : offset + limit]])
-    unreadable = [UnreadableRun(*each) for each in list(library.unreadable().items())[:UNREADABLE]]
-    return RunList(len(heads), len(found), offset, limit, rows, unreadable)
+    return RunList(len(heads), len(found), offset, limit, rows, dict(islice(library.unreadable().items(), UNREADABLE)))
 
 
 # one run
 
 
 @dataclass(frozen=True)
-class SummaryColumn:
-    title: str
-    meaning: str
-
-
-@dataclass(frozen=True)
-class SummaryCell:
-    text: str
-    broken: bool
-    """whether it says that a limit was broken"""
-
-
-@dataclass(frozen=True)
 class SummaryTable:
-    """The results as the closing table and the report show them, a row for each policy."""
+    """The results as the closing table and the report show them."""
 
-    columns: list[SummaryColumn]
-    rows: list[list[SummaryCell]]
+    columns: list[dict[str, str]]
+    """title and meaning"""
+    rows: list[list[dict[str, Any]]]
+    """of each policy the cells: text, and whether it says that a limit was broken"""
 
 
 @dataclass(frozen=True)
@@ -177,18 +161,14 @@ class RunDetail(RunProgress):
     sweep: str | None
     policies: list[str]
     seeds: list[int]
-    diverged: list[dict[str, Any]]
-    guessing: list[dict[str, Any]]
     buffers: list[int]
     memory: int
-    clients: int
     target: float | None
     started: float
     elapsed: float | None
     note: str | None
     recorded: bool
     """whether it was recorded what each client held"""
-    settings: dict[str, Any]
     toml: str
     environment: dict[str, Any]
     conclusion: str
@@ -212,8 +192,6 @@ class PolicyCurves:
 
 @dataclass(frozen=True)
 class RunCurves(RunProgress):
-    memory: int
-    since: int
     policies: list[PolicyCurves]
 
 
@@ -229,7 +207,6 @@ class ClientBuffers:
     t: list[int]
     last: int
     ratio: list[Numbers]
-    held: list[Numbers]
 
 
 def _progress(library: Library, run: RunFolder) -> dict[str, Any]:
@@ -244,8 +221,8 @@ def detail(library: Library, name: str) -> RunDetail:
     summaries = [summarise(one, run.target) for one in found]
     known = columns(run.target, summaries)
     table = SummaryTable(
-        [SummaryColumn(column.title, column.meaning) for column in known],
-        [[SummaryCell(column.text(each), column.broken(each)) for column in known] for each in summaries],
+        [{"title": column.title, "meaning": column.meaning} for column in known],
+        [[{"text": column.text(each), "broken": column.broken(each)} for column in known] for each in summaries],
     )
     return RunDetail(
         **_progress(library, run),
@@ -254,17 +231,13 @@ def detail(library: Library, name: str) -> RunDetail:
         sweep=run.sweep,
         policies=run.policies,
         seeds=run.seeds,
-        diverged=run.state["diverged"],
-        guessing=run.state.get("guessing", []),
         buffers=run.buffers,
         memory=sum(run.buffers),
-        clients=len(run.buffers),
         target=run.target,
         started=run.started,
         elapsed=run.state.get("elapsed_s"),
         note=run.state.get("note"),
         recorded=any(one.held is not None for one in found),
-        settings=run.config,
         toml=run.config_text(),
         environment=run.environment,
         conclusion=conclusion(found),
@@ -284,7 +257,7 @@ def curves(library: Library, name: str, since: int = 0, points: int = 400, polic
     """Return means over seeds with intervals, of the rounds after `since`."""
     run = library.open(name)
     lines = [_policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
-    return RunCurves(**_progress(library, run), memory=sum(run.buffers), since=since, policies=lines)
+    return RunCurves(**_progress(library, run), policies=lines)
 
 
 def _policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
@@ -316,9 +289,8 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
         which = policy if seed is None else f"{policy}, seed {seed}"
         raise UnknownRun(f"clients of {name}, {which}: nothing was recorded")
     drawn = heat(0, rows.of(begun, int(rows.reached(begun).min())), np.array(run.buffers))
-    held = rounded(drawn.ratio * drawn.buffers[:, None], 4)
     size, t = rounded(drawn.buffers), drawn.rounds.tolist()
-    return ClientBuffers(name, policy, seed, drawn.clients, size, t, drawn.last, rounded(drawn.ratio, 4), held)
+    return ClientBuffers(name, policy, seed, drawn.clients, size, t, drawn.last, rounded(drawn.ratio, 4))
 
 
 # the gate
