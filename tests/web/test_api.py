@@ -157,10 +157,10 @@ def test_clients_hold_what_the_ledger_says(page, runs):
     made = runs[1]["done"]
     told = get(page, "/api/runs/done/clients?policy=acdpp&seed=1")
     held = [row[-1] * size for row, size in zip(told["ratio"], told["buffers"], strict=True)]
-    assert held == pytest.approx(made.ledgers["acdpp"].occupancy[1].tolist(), rel=1e-3)
+    assert held == pytest.approx(made.held("acdpp")[1].tolist(), rel=1e-3)
     assert (told["clients"], told["buffers"], told["last"]) == (["0", "1", "2"], [4, 6, 5], 12)
     mean = get(page, "/api/runs/done/clients?policy=acdpp")
-    expected = made.ledgers["acdpp"].occupancy.mean(axis=0) / [4, 6, 5]
+    expected = made.held("acdpp").mean(axis=0) / [4, 6, 5]
     assert [row[-1] for row in mean["ratio"]] == pytest.approx(expected.tolist(), rel=1e-3)
 
 
@@ -168,14 +168,14 @@ def test_clients_hold_what_the_ledger_says(page, runs):
 def test_a_trace_adds_up(page, runs, name, policy):
     made = runs[1][name]
     told = get(page, f"/api/runs/{name}/trace?policy={policy}&seed=1")
-    rounds = made.ledgers[policy].t
+    rounds = made.reached[policy]
     assert told["t"] == list(range(1, rounds + 1))
     assert told["recorded"] is True
     assert [sum(row) for row in told["admitted_by_client"]] == told["admitted"]
     assert [sum(row) for row in told["held"]] == told["n"]
-    assert told["held"][-1] == made.ledgers[policy].occupancy[1].tolist()
+    assert told["held"][-1] == made.held(policy)[1].tolist()
     assert np.sum(told["spend"]) == pytest.approx(told["spent"][-1])
-    assert np.sum(told["admitted_by_client"], axis=0).tolist() == made.ledgers[policy].admitted[1].tolist()
+    assert np.sum(told["admitted_by_client"], axis=0).tolist() == made.admitted(policy)[1].tolist()
     assert told["K"] == getattr(made.experiment.policies[policy], "K", None)
     queue = [[] for _ in told["buffers"]]
     for came, held in zip(told["admitted_by_client"], told["held"], strict=True):
