@@ -1,9 +1,6 @@
 """Limits of the server: sizes, connections, readers and bodies; and where its token comes from."""
 
-import signal
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -62,15 +59,3 @@ def test_a_token_comes_from_where_nobody_sees_it(tmp_path, monkeypatch):
     for option, path, says in (("a", file, "only one of them"), (None, tmp_path / "none", "cannot be read")):
         with pytest.raises(SettingError, match=says):
             given_token(option, path)
-
-
-def test_a_token_on_the_command_line_is_said_to_be_seen(tmp_path):
-    command = [sys.executable, "-m", "headgate.cli", "serve", str(tmp_path), "--port", "0", "--token", "abcdefghij0123456789"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert any("token=abcdefghij0123456789" in line for line in iter(server.stdout.readline, "\n"[:0]) if "http" in line)
-        server.send_signal(signal.SIGINT)
-        assert "list of processes; --token-file FILE or HEADGATE_TOKEN they cannot" in server.communicate(timeout=300)[1]
-    finally:
-        server.kill()
-        server.wait()
