@@ -38,7 +38,7 @@ from headgate.analysis.replay import KINDS, ReplayResult, moment
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, Saving, chosen_budget, savings
 from headgate.control.rehearse import Rehearsal
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.escaping import label
 from headgate.experiment import Experiment
 from headgate.records.reader import RunFolder
@@ -85,9 +85,6 @@ ON_PAPER = {name: (name,) for name in ("accuracy", "accuracy-daily")} | {"money"
 def draw_run(runs: Sequence[RunFolder], out_folder: Path, suffixes: Sequence[str] = (".svg", ".png")) -> list[Path]:
     """accuracy, occupancy and money as files in `out_folder`; accuracy-money where there are several budgets, accuracy-daily
     where the world changes. Lines are means, bands their 80 % interval."""
-    for suffix in suffixes:
-        if suffix not in SUFFIXES:
-            raise SettingError(f"figure {suffix}: must end in {', '.join(SUFFIXES)}")
     policies = read_runs(runs)
     names, styles, grids = [one.label for one in policies], line_styles(policies), heats(policies)
     figures: dict[str, Callable[[], Any]] = {}

@@ -331,20 +331,26 @@ def replay(file: str | Path, capacity: int | None = None, currency: str = "") ->
     return ReplayResult(made, most, bought, as_many, cheapest, currency)
 
 
-def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
-    """What headgate buys for a budget of all rounds together, (T, M). It is shown the prices round by round.
+def decide_at(made: Purchases, controller: Controller, one_price: bool = False) -> tuple[Ints, Floats]:
+    """What a policy buys, (T, M), and what it has spent after each round, (T,). It is shown the prices round by round,
+    a price for each client, or one for all.
 
     Of a client without an offer it is shown the last price, or the mean of the round where it had none yet, and what it
     orders there is not bought.
     """
+    ledger, bought, spent = controller.open(), [], []
+    for price, offered in zip(made.filled_prices, made.offered, strict=True):
+        orders = controller.decide(ledger, price if one_price else price[None])
+        bought.append(np.where(offered, orders.admitted, 0))
+        ledger = controller.post(ledger, orders, Report(bought[-1]))
+        spent.append(float(ledger.spent[0]))
+    return np.concatenate(bought), np.array(spent)
+
+
+def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
+    """What headgate buys for a budget of all rounds together, (T, M)."""
     rounds = len(made.times)
-    controller = Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1)))
-    ledger, bought = controller.open(), np.zeros_like(made.bought)
-    for t, price in enumerate(made.filled_prices):
-        orders = controller.decide(ledger, price[None])
-        bought[t] = np.where(made.offered[t], orders.admitted[0], 0)
-        ledger = controller.post(ledger, orders, Report(bought[t : t + 1]))
-    return bought
+    return decide_at(made, Controller(System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1))))[0]
 
 
 def _as_many(made: Purchases, capacity: Ints, wanted: int, paid: float, bought: Ints, least: float) -> Ints:

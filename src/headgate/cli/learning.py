@@ -172,7 +172,6 @@ def report(
     if figures is not None:
         from headgate.analysis.figures import draw_run
 
-        figures.mkdir(parents=True, exist_ok=True)
         for path in draw_run(found, figures):
             say(path)
 
