@@ -9,7 +9,7 @@ import polars as pl
 
 from headgate.analysis.limits import Limits
 from headgate.analysis.pages import check_file, write_whole
-from headgate.analysis.runs import Runs
+from headgate.analysis.runs import LEARNING, Runs
 from headgate.analysis.summary import PolicySummary, summarise
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Rehearsal
@@ -63,10 +63,10 @@ def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
         budget=system.budget,
         buffers=system.buffer,
         rounds=result.rounds,
-        seeds=tuple(experiment.seeds.tolist()),
+        seeds=tuple(experiment.seeds[: shape[0]].tolist()),
         lost=np.zeros(shape[0], dtype=bool),
         reached=np.full(shape[0], result.rounds),
-        values={**values, "bound": result.bound(experiment.bound), "test_accuracy": np.full(shape, np.nan)},
+        values={**values, "bound": result.bound(experiment.bound), **dict.fromkeys(LEARNING, np.full(shape, np.nan))},
     )
 
 

@@ -256,11 +256,12 @@ def _money_warning(run: RunFolder, one: Runs) -> str:
 def curves(library: Library, name: str, since: int = 0, points: int = 400, policies: Sequence[str] = ()) -> RunCurves:
     """Return means over seeds with intervals, of the rounds after `since`."""
     run = library.open(name)
-    lines = [_policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
+    lines = [policy_curves(runs_in(library, name, policy), since, points) for policy in policies_of(run, policies)]
     return RunCurves(**_progress(library, run), policies=lines)
 
 
-def _policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
+def policy_curves(one: Runs, since: int, points: int) -> PolicyCurves:
+    """Return means over the runs of a policy, of the rounds after `since`."""
     first = min(since, one.farthest)
     places = first + thinned(one.farthest - first, points)
     evaluated = first + np.flatnonzero(np.isfinite(one.values["test_accuracy"][:, first:]).any(axis=0))
@@ -341,22 +342,14 @@ def trace(library: Library, name: str, policy: str | None, seed: int | None, fir
         raise SettingError(f"first = {first}: the run has come to round {rounds}")
     settings = run.config.get("policies", {}).get(one.policy)
     K = settings.get("K") if isinstance(settings, dict) else None
-    return gate_trace(
-        {column: line(one, column)[row, :rounds] for column in GATE_COLUMNS},
-        run.buffers,
-        *(_recorded(library.clients(name, column), key, rounds) for column in ("held", "admitted")),
-        first=first,
-        limit=limit,
-        name=name,
-        policy=one.policy,
-        seed=key[1],
-        policies=run.policies,
-        seeds=run.seeds,
-        state=library.head(name).status,
-        rounds=rounds,
-        budget=run.budget,
-        K=K if isinstance(K, int) else None,
-    )
+    by_client = (_recorded(library.clients(name, column), key, rounds) for column in ("held", "admitted"))
+    known: dict[str, Any] = {
+        "name": name,
+        "policies": run.policies,
+        "state": library.head(name).status,
+        "K": K if isinstance(K, int) else None,
+    }
+    return gate_trace(one, row, *by_client, first=first, limit=limit, **known)
 
 
 def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | None:
@@ -367,25 +360,24 @@ def _recorded(rows: Rows | None, key: tuple[str, int], rounds: int) -> Ints | No
 
 
 def gate_trace(
-    columns: dict[str, NDArray[Any]],
-    buffers: Sequence[int],
-    held: Ints | None,
-    admitted: Ints | None,
-    *,
-    first: int,
-    limit: int,
-    **known: Any,
+    one: Runs, row: int, held: Ints | None, admitted: Ints | None, *, first: int, limit: int, **known: Any
 ) -> GateTrace:
     """Return rounds from `first` on of a run or a rehearsal; `held` and `admitted` are (rounds, clients)."""
-    starts, names = neighbours(len(buffers), GATE_CLIENTS)
-    rows = slice(first - 1, first - 1 + limit)
+    starts, names = neighbours(len(one.buffers), GATE_CLIENTS)
+    rounds = int(one.reached[row])
+    rows = slice(first - 1, min(first - 1 + limit, rounds))
     held, admitted = (None if each is None else np.add.reduceat(each, starts, axis=1)[rows] for each in (held, admitted))
-    known |= {name: rounded(values[rows], None) for name, values in columns.items()}
+    known |= {column: rounded(line(one, column)[row, rows], None) for column in GATE_COLUMNS}
     return GateTrace(
+        policy=one.policy,
+        seed=one.seeds[row],
+        seeds=list(one.seeds),
+        rounds=rounds,
+        budget=one.budget,
         first=first,
-        t=list(range(first, first + len(columns["price"][rows]))),
+        t=list(range(first, first + len(known["price"]))),
         clients=names,
-        buffers=np.add.reduceat(np.asarray(buffers, dtype=np.int64), starts).tolist(),
+        buffers=np.add.reduceat(one.buffers, starts).tolist(),
         held=None if held is None else held.tolist(),
         admitted_by_client=None if admitted is None else admitted.tolist(),
         recorded=admitted is not None,

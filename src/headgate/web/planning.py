@@ -12,7 +12,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any
@@ -21,8 +21,8 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from headgate.analysis.curves import rounded, thinned
-from headgate.analysis.rehearsal import summarise_rehearsal
+from headgate.analysis.curves import rounded
+from headgate.analysis.rehearsal import as_runs, summarise_rehearsal
 from headgate.analysis.tables import POINT, plan_json
 from headgate.control.controller import Controller
 from headgate.control.plan import Plan, plan
@@ -37,7 +37,7 @@ from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
 from headgate.registry import POLICY, checked, fill, nearest
 from headgate.theory.comparison import oracle_bound
-from headgate.web.answers import GateTrace, Series, gate_trace, series
+from headgate.web.answers import GateTrace, PolicyCurves, Series, gate_trace, policy_curves
 from headgate.web.security import Refused
 
 LIMITS = {
@@ -231,12 +231,6 @@ def choices() -> PlanChoices:
 
 
 @dataclass(frozen=True)
-class PlanCurves:
-    t: list[int]
-    series: dict[str, Series]
-
-
-@dataclass(frozen=True)
 class PlanAnswer:
     plan: dict[str, Any]
     """as `headgate plan --format json` prints it"""
@@ -252,7 +246,8 @@ class PlanAnswer:
     clairvoyant_note: str
     candidates: list[dict[str, Any]]
     """every K that was rehearsed"""
-    curves: PlanCurves
+    curves: PolicyCurves
+    """as of a run, and the oracle's bound"""
     trace: GateTrace | None
     toml: str
     command: str
@@ -314,7 +309,7 @@ class Planner:
             clairvoyant=clairvoyant,
             clairvoyant_note=note,
             candidates=[vars(each) for each in made.candidates],
-            curves=_curves(experiment, made.rehearsal),
+            curves=_curves(experiment, asked.policy, made.rehearsal),
             trace=_trace(experiment, asked.policy, made, tick) if asked.trace else None,
             toml=toml,
             command=command(toml, stated, asked),
@@ -322,14 +317,11 @@ class Planner:
         )
 
 
-def _curves(experiment: Experiment, result: Rehearsal) -> PlanCurves:
-    places, k = thinned(result.rounds, POINTS), experiment.bound
-    lines = {name: getattr(result, name) for name in ("price", "spend", "debt", "admitted", "n", "N", "n_eff")}
-    lines |= {"spent": np.cumsum(result.spend, axis=1), "bound": result.bound(k)}
-    drawn = {name: series(np.asarray(values[:, places], dtype=np.float64)) for name, values in lines.items()}
-    oracle = oracle_bound(experiment.system.buffer, experiment.rounds, k)
-    drawn["oracle_bound"] = Series(rounded(oracle[places]), [None] * len(places))
-    return PlanCurves((places + 1).tolist(), drawn)
+def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurves:
+    found = policy_curves(as_runs(experiment, name, result), 0, POINTS)
+    oracle = oracle_bound(experiment.system.buffer, experiment.rounds, experiment.bound)
+    drawn = Series(rounded(oracle[np.array(found.t) - 1]), [None] * len(found.t))
+    return replace(found, series={**found.series, "oracle_bound": drawn})
 
 
 def _clairvoyant(experiment: Experiment, result: Rehearsal, recipe: Mapping[str, Any]) -> tuple[dict[str, float] | None, str]:
@@ -359,30 +351,13 @@ def _least(recipe: str) -> tuple[float, str]:
 
 def _trace(experiment: Experiment, name: str, made: Plan, tick: Callable[[int], None]) -> GateTrace:
     """Return the first seed's run, client by client."""
-    system, seeds = experiment.system, experiment.seeds[:1]
     prices = experiment.given_for(made.policy).prices
-    one = rehearse(system, made.policy, prices, seeds, experiment.rounds, tick, by_client=True)
+    one = rehearse(experiment.system, made.policy, prices, experiment.seeds[:1], experiment.rounds, tick, by_client=True)
     assert one.held_by_client is not None
     assert one.admitted_by_client is not None
-    columns = {key: getattr(one, key)[0] for key in ("price", "spend", "debt", "admitted", "n", "N")}
-    columns |= {"spent": np.cumsum(one.spend[0]), "accuracy": np.full(one.rounds, np.nan)}
-    return gate_trace(
-        columns,
-        system.buffer.tolist(),
-        one.held_by_client[0],
-        one.admitted_by_client[0],
-        first=1,
-        limit=one.rounds,
-        name=None,
-        policy=name,
-        seed=int(seeds[0]),
-        policies=[name],
-        seeds=seeds.tolist(),
-        state="finished",
-        rounds=one.rounds,
-        budget=system.budget,
-        K=made.setting("K"),
-    )
+    known: dict[str, Any] = {"name": None, "policies": [name], "state": "finished", "K": made.setting("K")}
+    by_client = one.held_by_client[0], one.admitted_by_client[0]
+    return gate_trace(as_runs(experiment, name, one), 0, *by_client, first=1, limit=one.rounds, **known)
 
 
 # prices from a file
