@@ -14,7 +14,7 @@ from headgate.analysis.runs import read_runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.analysis.summary import summarise
 from headgate.records.reader import RunFolder
-from headgate.web.compare import DifferingSetting, _savings, compare, differing
+from headgate.web.compare import _savings, compare
 from headgate.web.runs import Library
 
 from .folders import MadeUp, change_state, finite, nobody, sweep
@@ -335,13 +335,3 @@ def test_a_single_run_folder_is_shown_alone(runs):
         assert [row["name"] for row in served.get("/api/runs").json["rows"]] == ["done"]
         assert served.get("/api/runs/done").status == 200
         assert served.get("/api/runs/dead").status == 404
-
-
-def test_settings_that_differ_keep_their_kind():
-    a = {"system": {"buffers": [1, 2]}, "policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "run": {"seeds": 2}}
-    b = {"system": {"buffers": [1, 3]}, "policies": {"acdpp": {"K": 4}}, "run": {"seeds": 2}}
-    assert differing({"a": a, "b": b}) == [
-        DifferingSetting("system.buffers", [[1, 2], [1, 3]]),
-        DifferingSetting("policies.acdpp.K", [3, 4]),
-    ]
-    assert differing({"a": a}) == []

@@ -1,12 +1,8 @@
-"""Limits of the server: sizes, connections, readers and bodies; and where its token comes from."""
+"""Limits of the server: sizes, connections, readers and bodies."""
 
 import socket
 
-import pytest
-
-from headgate.errors import SettingError
 from headgate.web import api, security, serving
-from headgate.web.serving import given_token
 
 from .folders import MadeUp
 from .served import Served
@@ -46,16 +42,3 @@ def test_more_connections_than_there_is_room_for_are_refused(tmp_path, monkeypat
         assert page.get("/api/health").status == 200
         with opened(page.port, b"GET /"), opened(page.port, b"GET /"), opened(page.port, b"GET /"):
             assert page.get("/api/health").status == 503
-
-
-def test_a_token_comes_from_where_nobody_sees_it(tmp_path, monkeypatch):
-    file = tmp_path / "token"
-    file.write_text("from-a-file-0123456789\n", "utf-8")
-    assert given_token(None, file) == "from-a-file-0123456789"
-    assert given_token(None, None) is None
-    monkeypatch.setenv("HEADGATE_TOKEN", "from-the-environment")
-    assert given_token(None, None) == "from-the-environment"
-    assert given_token("option", None) == "option"
-    for option, path, says in (("a", file, "only one of them"), (None, tmp_path / "none", "cannot be read")):
-        with pytest.raises(SettingError, match=says):
-            given_token(option, path)

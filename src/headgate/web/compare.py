@@ -202,8 +202,9 @@ def _points(line: Line, x: Floats, values: Floats, ends: Floats) -> dict[str, An
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
     """Return the settings by dotted key that differ between runs; of policies, those that every run plays.
 
-    >>> differing({"a": {"run": {"seeds": 3}}, "b": {"run": {"seeds": 5}}})
-    [DifferingSetting(key='run.seeds', values=[3, 5])]
+    >>> a = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "system": {"buffers": [1, 2]}}
+    >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]
+    ['policies.acdpp.K', 'system.buffers']
     """
     shared = set.intersection(*(set(config.get("policies", {})) for config in configs.values()))
     leaves: list[dict[str, Any]] = []
