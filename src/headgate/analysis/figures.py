@@ -185,8 +185,9 @@ def _draw_heats(grids: Sequence[Heat], policies: Sequence[Runs]) -> Any:
     colours = LinearSegmentedColormap.from_list("room", [COLOURS[0], "#f7f7f5", COLOURS[1]]).with_extremes(bad="#dddddd")
     for axes, heat in zip(grid.flat, grids, strict=False):
         ends = (0.5, heat.last + 0.5, len(heat.clients) - 0.5, -0.5)
-        image = axes.imshow(heat.ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
-        axes.set(title=label(policies[heat.policy].label), xlabel="Round", ylabel="Client")
+        ratio = np.array(heat.ratio, dtype=np.float64)
+        image = axes.imshow(ratio, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=ends)
+        axes.set(title=label(policies[heat.series].label), xlabel="Round", ylabel="Client")
         places = thinned(len(heat.clients), 11)
         axes.set_yticks(places, [heat.clients[i] for i in places])
         axes.grid(False)

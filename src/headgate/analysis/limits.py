@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from headgate.analysis.formatting import accuracy, grouped, listed, money, percent, plus_minus
+from headgate.analysis.formatting import accuracy, grouped, listed, money, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, estimate, student
 from headgate.analysis.runs import Runs, gaps
 from headgate.errors import DataError
@@ -34,17 +34,6 @@ class Limits:
     def which(self) -> str:
         """Which limit was broken: "money", "memory" or both; empty where none was."""
         return broken_limits(self.runs_over_budget, self.excess)
-
-    @property
-    def broken(self) -> str:
-        """What was broken, in words; empty where nothing was."""
-        said = []
-        if self.runs_over_budget:
-            runs = f"{self.runs_over_budget} of {self.runs} {'run goes' if self.runs == 1 else 'runs go'} over budget"
-            said.append(runs + ("" if self.dearest is None else f", the dearest spends {percent(self.dearest, 1)} of it"))
-        if self.excess is not None and self.excess > 0:
-            said.append(f"a client holds up to {self.excess} more than its buffer")
-        return "; ".join(said)
 
 
 def broken_limits(runs_over_budget: int, excess: int | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from headgate.analysis.limits import Limits
+from headgate.analysis.formatting import percent
 from headgate.analysis.pages import check_file, write_whole
 from headgate.analysis.runs import LEARNING, Runs
 from headgate.analysis.summary import PolicySummary, summarise
@@ -86,8 +86,14 @@ def summarise_rehearsal(experiment: Experiment, name: str, result: Rehearsal) ->
 
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
     """Which limit is broken and by how much, with the way out; empty where both are kept."""
-    broken = Limits(summary.runs, summary.runs_over_budget, summary.dearest_share, summary.peak_excess).broken
-    if not broken:
+    if summary.kept_limits:
         return ""
+    said = []
+    if summary.runs_over_budget:
+        runs = f"{summary.runs_over_budget} of {summary.runs} {'run goes' if summary.runs == 1 else 'runs go'} over budget"
+        dearest = summary.dearest_share
+        said.append(runs + ("" if dearest is None else f", the dearest spends {percent(dearest, 1)} of it"))
+    if (summary.peak_excess or 0) > 0:
+        said.append(f"a client holds up to {summary.peak_excess} more than its buffer")
     way_out = 'take headgate, or set capacity = "buffer" and purse = true' if hasattr(policy, "purse") else "take headgate"
-    return f"{broken}: {way_out}."
+    return f"{'; '.join(said)}: {way_out}."

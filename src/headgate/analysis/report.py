@@ -169,17 +169,7 @@ def _data(policies: Sequence[Runs], first: Sequence[Panel] = ()) -> str:
     data = {
         "series": [{"name": p.label, **look._asdict()} for p, look in zip(policies, line_styles(policies), strict=True)],
         "panels": [_panel_data(panel) for panel in (*first, *panels(policies))],
-        "heats": [
-            {
-                "series": heat.policy,
-                "clients": heat.clients,
-                "t": heat.rounds.tolist(),
-                "last": heat.last,
-                "buffers": rounded(heat.buffers),
-                "ratio": rounded(heat.ratio, 4),
-            }
-            for heat in heats(policies)
-        ],
+        "heats": [heat._asdict() for heat in heats(policies)],
     }
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

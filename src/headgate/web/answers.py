@@ -290,8 +290,7 @@ def clients(library: Library, name: str, policy: str | None, seed: int | None) -
         which = policy if seed is None else f"{policy}, seed {seed}"
         raise UnknownRun(f"clients of {name}, {which}: nothing was recorded")
     drawn = heat(0, rows.of(begun, int(rows.reached(begun).min())), np.array(run.buffers))
-    size, t = rounded(drawn.buffers), drawn.rounds.tolist()
-    return ClientBuffers(name, policy, seed, drawn.clients, size, t, drawn.last, rounded(drawn.ratio, 4))
+    return ClientBuffers(name, policy, seed, *drawn[1:])
 
 
 # the gate
