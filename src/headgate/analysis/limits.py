@@ -7,7 +7,6 @@ from typing import TypeVar
 from headgate.analysis.formatting import accuracy, grouped, listed, money, plus_minus
 from headgate.analysis.intervals import DECIDED, Difference, estimate, student
 from headgate.analysis.runs import Runs, gaps
-from headgate.errors import DataError
 
 HELD = "headgate compare holds every policy to its limits."
 ROUNDING = 1e-9
@@ -85,14 +84,8 @@ def best_place(found: Sequence[Runs], measure: str = "best") -> Place:
     if best is None:
         return Place(measure, None, {})
     others = [one for one in rankable(found) if one is not best and limits(one).kept]
-    return Place(measure, best, holm({one.label: _gap(best, one, measure) for one in others}))
-
-
-def _gap(best: Runs, other: Runs, measure: str) -> Difference | None:
-    try:
-        return student(gaps(best, other, measure))
-    except DataError:  # no seed in common, or evaluated in other rounds
-        return None
+    apart = {one.label: gaps(best, one, measure) for one in others}
+    return Place(measure, best, holm({name: student(gap) if gap.size else None for name, gap in apart.items()}))
 
 
 Name = TypeVar("Name", bound=Hashable)

@@ -298,22 +298,11 @@ def runs_of(run: RunFolder, policy: str, metrics: Rows, columns: Sequence[str] =
 # differences
 
 
-def paired(ours: Runs, other: Runs) -> tuple[Runs, Runs]:
-    """Both with the seeds that both have learnt: they met the same prices and samples. A best is higher the more often one
-    looks, so both must have looked equally often."""
-    both = [seed for seed in ours.learnt if seed in other.learnt]
-    names = f"{ours.folder}/{ours.policy} and {other.folder}/{other.policy}"
-    if not both:
-        raise DataError(f"{names}: have no seed in common that did not diverge")
-    if not np.array_equal(ours.t, other.t):
-        raise DataError(f"{names}: were evaluated in different rounds; their best accuracies cannot be compared")
-    return ours.of_seeds(both), other.of_seeds(both)
-
-
 def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
-    """Ours less the other's, seed by seed."""
-    mine, theirs = paired(ours, other)
-    return mine.measure(measure) - theirs.measure(measure)
+    """Ours less the other's, seed by seed of those that both have learnt: they met the same prices and samples. None where
+    they were evaluated in different rounds: a best is higher the more often one looks."""
+    both = [seed for seed in ours.learnt if seed in other.learnt] if np.array_equal(ours.t, other.t) else []
+    return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
 
 
 def measures(found: Sequence[Runs]) -> list[str]:

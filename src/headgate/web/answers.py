@@ -54,11 +54,6 @@ Ints = NDArray[np.int64]
 # numbers as JSON holds them
 
 
-def finite(value: Any) -> float | None:
-    """Return the number, or None where it is not finite."""
-    return None if value is None or not np.isfinite(value) else float(value)
-
-
 @dataclass(frozen=True)
 class Series:
     """Mean over runs and half its 80 % interval; null where there is none."""

@@ -14,7 +14,7 @@ from headgate.analysis.runs import Runs
 from headgate.analysis.savings import chosen_budget, savings, sentence
 from headgate.errors import SettingError
 from headgate.experiment.sweep import dotted
-from headgate.web.answers import EVALUATED, Metric, Numbers, Series, finite, line, runs_in
+from headgate.web.answers import EVALUATED, Metric, Numbers, Series, line, runs_in
 from headgate.web.runs import Library
 
 MOST_RUNS, MOST_LINES = 20, 40
@@ -176,7 +176,7 @@ def _compared_line(own: Line, runs: Runs) -> ComparedLine:
     return ComparedLine(
         **_points(own, own.x, own.values, own.ends),
         runs=kept.runs,
-        spend_per_round=finite(runs.spend.mean()) if runs.complete else None,
+        spend_per_round=float(runs.spend.mean()) if runs.complete else None,
         runs_over_budget=kept.runs_over_budget,
         dearest_share=kept.dearest if runs.complete else None,
     )
