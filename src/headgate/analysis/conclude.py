@@ -110,23 +110,21 @@ class Comparison(Displayed):
 
 
 def conclude_comparison(
-    runs: Sequence[Path] | Mapping[Path, Sequence[str]],
+    runs: Mapping[Path, Sequence[str]],
+    order: Sequence[str],
     folder: Path,
     name: str,
     command: str,
-    order: Sequence[str] = (),
-    budget: float | None = None,
-    report: bool = False,
+    budget: float | None,
+    report: bool,
 ) -> Comparison:
-    """Write NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` may say which policies of
-    each run folder are meant; `budget` is the one at which policies are shown."""
+    """Write NAME.json and NAME.svg into `folder`, and report.html where asked for. `runs` says which policies of each run
+    folder are meant, `order` how they follow; `budget` is the one at which policies are shown."""
     from headgate.analysis.figures import draw_comparison
 
-    paths = list(runs)
-    found, folders = read_finished(paths), [RunFolder.open(run) for run in paths]
-    if isinstance(runs, Mapping):
-        meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
-        found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
+    meant = {(path.name, policy) for path, policies in runs.items() for policy in policies}
+    found, folders = read_finished(list(runs)), [RunFolder.open(run) for run in runs]
+    found = sorted((one for one in found if (one.folder, one.policy) in meant), key=lambda one: order.index(one.policy))
     rows = comparison.rows(found)  # refuses what cannot be compared before anything is written
     facts = facts_of(command, folders)
     saved = chosen_budget(savings(rows), budget) if comparison.one_price(found) else []
